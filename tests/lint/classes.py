@@ -4,13 +4,15 @@ import re
 from limits import blank
 from project import files, read, report
 
-# Class, the header that has it, most members, most functions with a parameter of it. Lower a limit whenever you can.
+# Class, the header that has it, most members, most functions with a parameter of it (None: a part of the tracer, which
+# functions should take in place of the whole). Lower a limit whenever you can.
 LIMITS = [
-    ("CallStack", "frame_hook/trace/machine/call_stack.h", 11, 2),
-    ("Facts", "frame_hook/trace/values/facts.h", 24, 15),
-    ("DynamicSources", "frame_hook/trace/values/dynamic_sources.h", 10, 1),
-    ("Heap", "frame_hook/trace/values/heap.h", 44, 25),
-    ("Tracer", "frame_hook/trace/machine/tracer.h", 167, 598),
+    ("CallStack", "frame_hook/trace/machine/call_stack.h", 11, None),
+    ("Facts", "frame_hook/trace/values/facts.h", 24, None),
+    ("DynamicSources", "frame_hook/trace/values/dynamic_sources.h", 10, None),
+    ("Heap", "frame_hook/trace/values/heap.h", 44, None),
+    ("Errors", "frame_hook/trace/machine/errors.h", 19, None),
+    ("Tracer", "frame_hook/trace/machine/tracer.h", 154, 579),
 ]
 SKIPPED = re.compile(r"(?:friend|using|typedef|static_assert)\b")
 LABEL = re.compile(r"\b(?:public|private|protected)\s*:(?!:)")
@@ -48,13 +50,14 @@ def takers(name: str, text: str) -> int:
     return len(re.findall(rf"^[\w\[\] ][^\n;={{}}(]*\b[\w:]+{parameter}[^;{{}}]*{{", blank(text), re.M))
 
 
-def check(name: str, path: str, most_members: int, most_takers: int, texts: dict[str, str]) -> list[str]:
+def check(name: str, path: str, most_members: int, most_takers: int | None,
+          texts: dict[str, str]) -> list[str]:
     has = members(name, texts[path])
     taken = sum(takers(name, text) for text in texts.values())
     found = [] if has else [f"{path}: there is no class {name}"]
     if has > most_members:
         found.append(f"{path}: {name} has {has} members, at most {most_members}")
-    if taken > most_takers:
+    if most_takers is not None and taken > most_takers:
         found.append(f"{path}: {taken} functions take a {name}, at most {most_takers}: let some take a narrower type")
     return found
 

@@ -52,7 +52,7 @@ OUTSIDE = [
 ]
 
 # The parts of the tracer do not know the whole.
-PART = re.compile(r"^frame_hook/trace/(?:machine/(?:call_stack|frame_trace|graph_break|symbolic_frame)"
+PART = re.compile(r"^frame_hook/trace/(?:machine/(?:call_stack|errors|frame_trace|graph_break|symbolic_frame)"
                   r"|values/(?:arguments|dynamic_sources|facts|heap|object_kinds))\.(?:h|cpp)$"
                   r"|^frame_hook/trace/values/value\.h$")
 WHOLE = re.compile(r"^frame_hook/trace/(?:machine/(?:tracer|opcode_handlers)|protocol/\w+|types/builtins"

@@ -111,6 +111,7 @@ def test_limits_of_a_class():
     assert classes.check("Heap", "heap.h", 6, 2, texts) == ["heap.h: Heap has 7 members, at most 6"]
     assert classes.check("Heap", "heap.h", 7, 1, texts) == [
         "heap.h: 2 functions take a Heap, at most 1: let some take a narrower type"]
+    assert classes.check("Heap", "heap.h", 7, None, texts) == []
     assert classes.check("Gone", "heap.h", 7, 2, texts) == ["heap.h: there is no class Gone"]
 
 

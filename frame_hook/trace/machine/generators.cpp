@@ -20,16 +20,16 @@ bool suspended_in_yield_from(const SymbolicFrame& f) {
 
 Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* thrown) {
   SymbolicFrame& f = *generator->frame;
-  if (generator->state == State::running) raise_new(PyExc_ValueError, "generator already executing");
+  if (generator->state == State::running) errors.raise_new(PyExc_ValueError, "generator already executing");
   if (generator->state == State::finished || (generator->state == State::created && thrown)) {
     generator->state = State::finished;
     generator->return_value = heap.none();
-    if (thrown) raise(thrown);
+    if (thrown) errors.raise(thrown);
     return nullptr;
   }
   if (generator->state == State::created) {
     if (sent && !same_object(sent, heap.none()))
-      raise_new(PyExc_TypeError, "can't send non-None value to a just-started generator");
+      errors.raise_new(PyExc_TypeError, "can't send non-None value to a just-started generator");
   } else if (thrown) {
     if (suspended_in_yield_from(f))
       graph_break(Reason::exception_state, "an exception thrown into a generator that waits in yield from");
@@ -44,8 +44,8 @@ Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* t
     result = run_frame(generator->frame);
   } catch (const SymbolicRaise& raised) {
     generator->state = State::finished;
-    if (!exception_matches(raised.exception, PyExc_StopIteration)) throw;
-    throw SymbolicRaise{error_of_generator(raised.exception)};
+    if (!errors.exception_matches(raised.exception, PyExc_StopIteration)) throw;
+    throw SymbolicRaise{errors.error_of_generator(raised.exception)};
   }
   if (f.yielded) {
     generator->state = State::suspended;
@@ -60,11 +60,11 @@ void Tracer::close_generator(GeneratorValue* generator) {
   if (generator->state == State::created) generator->state = State::finished;
   if (generator->state == State::finished) return;
   try {
-    if (resume_generator(generator, nullptr, new_exception(PyExc_GeneratorExit, {})))
-      raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
+    if (resume_generator(generator, nullptr, errors.new_exception(PyExc_GeneratorExit, {})))
+      errors.raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
   } catch (const SymbolicRaise& raised) {
-    if (!exception_matches(raised.exception, PyExc_GeneratorExit) &&
-        !exception_matches(raised.exception, PyExc_StopIteration))
+    if (!errors.exception_matches(raised.exception, PyExc_GeneratorExit) &&
+        !errors.exception_matches(raised.exception, PyExc_StopIteration))
       throw;
   }
 }

@@ -104,10 +104,10 @@ Flow OpcodeHandlers::build_string(Tracer& t, SymbolicFrame& f, const Instruction
   PyRef list = PyRef::steal(PyList_New(0));
   for (Value* part : parts) {
     if (!t.heap.is_constant(part)) graph_break(Reason::text_formatting, "a string that is not a constant");
-    if (PyList_Append(list.get(), t.constant(part)) < 0) t.raise_pending();
+    if (PyList_Append(list.get(), t.constant(part)) < 0) t.errors.raise_pending();
   }
   PyRef empty = PyRef::steal(PyUnicode_FromString(""));
-  f.push(t.constant_steal(PyUnicode_Join(empty.get(), list.get())));
+  f.push(t.errors.constant_steal(PyUnicode_Join(empty.get(), list.get())));
   return Flow::next;
 }
 
@@ -133,8 +133,8 @@ Flow OpcodeHandlers::map_add(Tracer& t, SymbolicFrame& f, const Instruction& i) 
 Flow OpcodeHandlers::list_extend(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* iterable = f.pop();
   if (!may_be_iterable(t.facts, iterable))
-    t.raise_new(PyExc_TypeError,
-                std::string("Value after * must be an iterable, not ") + t.facts.type_of(iterable)->tp_name);
+    t.errors.raise_new(PyExc_TypeError,
+                       std::string("Value after * must be an iterable, not ") + t.facts.type_of(iterable)->tp_name);
   frame_hook::list_extend(t, as<ListValue>(target_of(f, i)), iterable);
   return Flow::next;
 }
@@ -147,8 +147,8 @@ Flow OpcodeHandlers::set_update(Tracer& t, SymbolicFrame& f, const Instruction& 
 
 std::vector<Value*> OpcodeHandlers::unpack_arguments(Tracer& t, Value* iterable, Value* callable) {
   if (!may_be_iterable(t.facts, iterable))
-    t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after * must be an iterable, not " +
-                                     t.facts.type_of(iterable)->tp_name);
+    t.errors.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after * must be an iterable, not " +
+                                            t.facts.type_of(iterable)->tp_name);
   return t.unpack(iterable);
 }
 
@@ -160,15 +160,16 @@ void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Va
       const char* name =
           t.heap.is_constant(key) && PyUnicode_Check(t.constant(key)) ? PyUnicode_AsUTF8(t.constant(key)) : "?";
       guard_order(t.facts.guards(), target->order_from);
-      t.raise_new(PyExc_TypeError,
-                  text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");
+      t.errors.raise_new(PyExc_TypeError,
+                         text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");
     }
     t.dict_set(target, key, value);
   };
   if (merge_mapping(t, mapping, put, target)) return;
   const std::string type = t.facts.type_of(mapping)->tp_name;
-  if (!callable) t.raise_new(PyExc_TypeError, "'" + type + "' object is not a mapping");
-  t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after ** must be a mapping, not " + type);
+  if (!callable) t.errors.raise_new(PyExc_TypeError, "'" + type + "' object is not a mapping");
+  t.errors.raise_new(PyExc_TypeError,
+                     text_of_callable(t, callable) + " argument after ** must be a mapping, not " + type);
 }
 
 Flow OpcodeHandlers::dict_update(Tracer& t, SymbolicFrame& f, const Instruction& i) {
@@ -195,7 +196,8 @@ namespace {
 
 Value* iterator_to_unpack(Tracer& t, Value* v) {
   if (!may_be_iterable(t.facts, v))
-    t.raise_new(PyExc_TypeError, std::string("cannot unpack non-iterable ") + t.facts.type_of(v)->tp_name + " object");
+    t.errors.raise_new(PyExc_TypeError,
+                       std::string("cannot unpack non-iterable ") + t.facts.type_of(v)->tp_name + " object");
   return t.iterate(v);
 }
 
@@ -205,7 +207,7 @@ Flow OpcodeHandlers::unpack_sequence(Tracer& t, SymbolicFrame& f, const Instruct
   Value* iterable = f.pop();
   const size_t wanted = static_cast<size_t>(i.arg);
   auto too_many = [&] {
-    t.raise_new(PyExc_ValueError, "too many values to unpack (expected " + std::to_string(wanted) + ")");
+    t.errors.raise_new(PyExc_ValueError, "too many values to unpack (expected " + std::to_string(wanted) + ")");
   };
   std::vector<Value*> items;
   if (iterable->kind == ValueKind::tuple || iterable->kind == ValueKind::list) {
@@ -221,8 +223,8 @@ Flow OpcodeHandlers::unpack_sequence(Tracer& t, SymbolicFrame& f, const Instruct
     if (items.size() == wanted && t.next_item(iterator)) too_many();
   }
   if (items.size() < wanted)
-    t.raise_new(PyExc_ValueError, "not enough values to unpack (expected " + std::to_string(wanted) + ", got " +
-                                      std::to_string(items.size()) + ")");
+    t.errors.raise_new(PyExc_ValueError, "not enough values to unpack (expected " + std::to_string(wanted) + ", got " +
+                                             std::to_string(items.size()) + ")");
   f.stack.insert(f.stack.end(), items.rbegin(), items.rend());
   return Flow::next;
 }
@@ -239,8 +241,9 @@ Flow OpcodeHandlers::unpack_ex(Tracer& t, SymbolicFrame& f, const Instruction& i
   if (items.size() == before)
     for (Value* rest : t.unpack(iterator)) items.push_back(rest);
   if (items.size() < before + after)
-    t.raise_new(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) +
-                                      ", got " + std::to_string(items.size()) + ")");
+    t.errors.raise_new(PyExc_ValueError, "not enough values to unpack (expected at least " +
+                                             std::to_string(before + after) + ", got " + std::to_string(items.size()) +
+                                             ")");
   const auto middle = items.begin() + static_cast<long>(before), tail = items.end() - static_cast<long>(after);
   f.stack.insert(f.stack.end(), items.rbegin(), std::make_reverse_iterator(tail));
   f.push(t.heap.list(std::vector<Value*>(middle, tail)));

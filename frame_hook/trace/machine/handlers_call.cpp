@@ -73,7 +73,7 @@ Flow OpcodeHandlers::call_function_ex(Tracer& t, SymbolicFrame& f, const Instruc
     for (size_t k = 0; k < dict->entries.size(); ++k) {
       Value* key = dict->entries[k].key;
       if (!t.heap.is_constant(key) || !PyUnicode_Check(t.constant(key)))
-        t.raise_new(PyExc_TypeError, "keywords must be strings");
+        t.errors.raise_new(PyExc_TypeError, "keywords must be strings");
       names.push_back(PyRef::borrow(t.constant(key)));
       args.keywords.emplace_back(names.back().get(), t.dict_get(dict, key));
     }
@@ -192,8 +192,8 @@ Flow OpcodeHandlers::import_from(Tracer& t, SymbolicFrame& f, const Instruction&
 Flow OpcodeHandlers::before_with(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* manager = f.pop();
   auto missing = [&] {
-    t.raise_new(PyExc_TypeError, std::string("'") + t.facts.type_of(manager)->tp_name +
-                                     "' object does not support the context manager protocol");
+    t.errors.raise_new(PyExc_TypeError, std::string("'") + t.facts.type_of(manager)->tp_name +
+                                            "' object does not support the context manager protocol");
   };
   Value* enter = t.lookup_special(manager, "__enter__");
   if (!enter) missing();

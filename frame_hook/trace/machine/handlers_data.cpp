@@ -66,10 +66,10 @@ Value* Tracer::cell_contents(CellValue* cell) {
 
 namespace {
 
-[[noreturn]] void raise_named(Tracer& t, PyObject* name, const std::string& message) {
-  InstanceValue* error = t.new_exception(PyExc_NameError, {t.heap.string(message.c_str())});
-  write_attribute(error, "name", t.heap.constant_value(name));
-  t.raise(error);
+[[noreturn]] void raise_named(Errors& errors, PyObject* name, const std::string& message) {
+  InstanceValue* error = errors.new_exception(PyExc_NameError, {errors.heap.string(message.c_str())});
+  write_attribute(error, "name", errors.heap.constant_value(name));
+  errors.raise(error);
 }
 
 }  // namespace
@@ -78,14 +78,14 @@ Value* OpcodeHandlers::raise_unbound(Tracer& t, SymbolicFrame& f, int slot) {
   const std::string name = text(f.code->local_name(slot));
   if (f.code->local_kind(slot) & kFreeSlot)
     raise_named(
-        t, f.code->local_name(slot),
+        t.errors, f.code->local_name(slot),
         "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope");
-  t.raise_new(PyExc_UnboundLocalError,
-              "cannot access local variable '" + name + "' where it is not associated with a value");
+  t.errors.raise_new(PyExc_UnboundLocalError,
+                     "cannot access local variable '" + name + "' where it is not associated with a value");
 }
 
 Value* OpcodeHandlers::raise_name_error(Tracer& t, PyObject* name) {
-  raise_named(t, name, "name '" + text(name) + "' is not defined");
+  raise_named(t.errors, name, "name '" + text(name) + "' is not defined");
 }
 
 Flow OpcodeHandlers::nop(Tracer&, SymbolicFrame&, const Instruction&) { return Flow::next; }
@@ -240,7 +240,7 @@ Flow OpcodeHandlers::load_assertion_error(Tracer& t, SymbolicFrame& f, const Ins
 Flow OpcodeHandlers::load_build_class(Tracer& t, SymbolicFrame& f, const Instruction&) {
   static PyObject* const name = PyUnicode_InternFromString("__build_class__");
   Value* found = t.dict_get(as<DictValue>(f.builtins), t.heap.constant_value(name));
-  if (!found) t.raise_new(PyExc_NameError, "__build_class__ not found");
+  if (!found) t.errors.raise_new(PyExc_NameError, "__build_class__ not found");
   f.push(found);
   return Flow::next;
 }

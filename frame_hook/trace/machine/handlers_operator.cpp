@@ -194,7 +194,7 @@ Flow OpcodeHandlers::match_keys(Tracer& t, SymbolicFrame& f, const Instruction&)
   SetValue* seen = make_set(t, &PySet_Type, {});
   for (Value* key : t.unpack(keys)) {
     if (!frame_hook::set_add(t, seen, key))
-      t.raise_new(PyExc_ValueError, "mapping pattern checks duplicate key (" + repr_text(t, key) + ")");
+      t.errors.raise_new(PyExc_ValueError, "mapping pattern checks duplicate key (" + repr_text(t, key) + ")");
     Value* value = t.dict_get(as<DictValue>(mapping), key);
     if (!value) {
       f.push(t.heap.none());
@@ -218,8 +218,8 @@ bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional,
   auto take = [&](PyObject* name) {
     for (PyObject* other : taken)
       if (PyUnicode_Compare(other, name) == 0)
-        t.raise_new(PyExc_TypeError,
-                    std::string(class_name) + "() got multiple sub-patterns for attribute '" + text_of(name) + "'");
+        t.errors.raise_new(PyExc_TypeError, std::string(class_name) + "() got multiple sub-patterns for attribute '" +
+                                                text_of(name) + "'");
     taken.push_back(name);
     Value* v = t.find_attribute(subject, name);
     if (v) out.push_back(v);
@@ -237,8 +237,8 @@ bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional,
       for (size_t k = 0; k < positional; ++k) {
         Value* name = t.item(as<TupleValue>(match_args), k);
         if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
-          t.raise_new(PyExc_TypeError, std::string("__match_args__ elements must be strings (got ") +
-                                           t.facts.type_of(name)->tp_name + ")");
+          t.errors.raise_new(PyExc_TypeError, std::string("__match_args__ elements must be strings (got ") +
+                                                  t.facts.type_of(name)->tp_name + ")");
         if (!take(t.constant(name))) return false;
       }
     }
@@ -256,7 +256,7 @@ Flow OpcodeHandlers::match_class(Tracer& t, SymbolicFrame& f, const Instruction&
   Value* type = f.pop();
   Value* subject = f.pop();
   if (type->kind != ValueKind::object || !PyType_Check(type->object.get()))
-    t.raise_new(PyExc_TypeError, "called match pattern must be a class");
+    t.errors.raise_new(PyExc_TypeError, "called match pattern must be a class");
   Value* is_instance = t.heap.constant_value(PyDict_GetItemString(PyEval_GetBuiltins(), "isinstance"));
   std::vector<Value*> attributes;
   const bool matched = t.truth(t.call(is_instance, {subject, type})) &&

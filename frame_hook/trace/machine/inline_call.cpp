@@ -70,7 +70,7 @@ class Binder {
         t_.dict_set(extra_, t_.heap.constant_value(name), value);
       } else if (slots_[slot]) {
         guard_keyword_order(t_.facts, args_);  // which of two wrong keywords the error names
-        t_.raise_new(PyExc_TypeError, callee() + "() got multiple values for argument '" + text(name) + "'");
+        t_.errors.raise_new(PyExc_TypeError, callee() + "() got multiple values for argument '" + text(name) + "'");
       } else {
         slots_[slot] = value;
       }
@@ -96,10 +96,11 @@ class Binder {
     if (!positional_only.empty()) {
       std::string names;
       for (const std::string& n : positional_only) names += (names.empty() ? "" : ", ") + n;
-      t_.raise_new(PyExc_TypeError,
-                   callee() + "() got some positional-only arguments passed as keyword arguments: '" + names + "'");
+      t_.errors.raise_new(
+          PyExc_TypeError,
+          callee() + "() got some positional-only arguments passed as keyword arguments: '" + names + "'");
     }
-    t_.raise_new(PyExc_TypeError, callee() + "() got an unexpected keyword argument '" + text(name) + "'");
+    t_.errors.raise_new(PyExc_TypeError, callee() + "() got an unexpected keyword argument '" + text(name) + "'");
   }
 
   size_t default_count() { return function_->defaults ? as<TupleValue>(function_->defaults)->items.size() : 0; }
@@ -115,9 +116,10 @@ class Binder {
     if (keyword_only)
       and_keywords = " positional argument" + std::string(given == 1 ? "" : "s") + " (and " +
                      std::to_string(keyword_only) + " keyword-only argument" + (keyword_only == 1 ? "" : "s") + ")";
-    t_.raise_new(PyExc_TypeError, callee() + "() takes " + range + " positional argument" +
-                                      (defaults || takes != 1 ? "s" : "") + " but " + std::to_string(given) +
-                                      and_keywords + (given == 1 && !keyword_only ? " was given" : " were given"));
+    t_.errors.raise_new(PyExc_TypeError, callee() + "() takes " + range + " positional argument" +
+                                             (defaults || takes != 1 ? "s" : "") + " but " + std::to_string(given) +
+                                             and_keywords +
+                                             (given == 1 && !keyword_only ? " was given" : " were given"));
   }
 
   void missing(int from, int to, const char* kind) {
@@ -125,8 +127,8 @@ class Binder {
     for (int slot = from; slot < to; ++slot)
       if (!slots_[slot]) names.push_back(text(name_of(slot)));
     if (names.empty()) return;
-    t_.raise_new(PyExc_TypeError, callee() + "() missing " + std::to_string(names.size()) + " required " + kind +
-                                      " argument" + (names.size() == 1 ? "" : "s") + ": " + listed(names));
+    t_.errors.raise_new(PyExc_TypeError, callee() + "() missing " + std::to_string(names.size()) + " required " + kind +
+                                             " argument" + (names.size() == 1 ? "" : "s") + ": " + listed(names));
   }
 
   void apply_defaults() {
@@ -161,7 +163,7 @@ std::shared_ptr<const Code> Tracer::decoded(PyCodeObject* code) {
   std::shared_ptr<const Code>& known = codes_[code];
   if (!known) {
     known = Code::decode(code);
-    if (!known) raise_pending();
+    if (!known) errors.raise_pending();
   }
   return known;
 }

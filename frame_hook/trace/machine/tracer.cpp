@@ -86,8 +86,7 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   if (auto modes = frontend_.current_modes()) trace_.guards.modes.push_back(std::move(modes));
   code_caches_.clear();
   raised_at_.clear();
-  own_errors_.clear();
-  c_call_frames_ = 0;
+  errors.reset();
   generator_made_at_.clear();
   dropped_real_ = compiling_was_asked_ = false;
   break_step_.reset();
@@ -528,7 +527,7 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
       return f.result;
     } catch (const SymbolicRaise& r) {
       raised = r.exception;
-      own_errors_.erase(raised);  // from here on it is the program's
+      errors.forget_own_error(raised);  // from here on it is the program's
       if (!raised_at_.contains(raised)) raised_at_.emplace(raised, RaisePoint{resumable_step(), stack.here()});
     } catch (const GraphBreak&) {
       stop_here_once();

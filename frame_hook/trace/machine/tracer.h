@@ -17,36 +17,34 @@
 #include <span>
 #include <unordered_set>
 
-#include "frame_hook/trace/machine/call_stack.h"
+#include "frame_hook/trace/machine/errors.h"
 #include "frame_hook/trace/machine/frame_trace.h"
 #include "frame_hook/trace/values/arguments.h"
-#include "frame_hook/trace/values/heap.h"
 #include "guards/frame_access.h"
 
 namespace framejit::frame_hook {
 
-class Tracer;
 void guard_keyword_order(Facts& facts, const Arguments& args);  // the callee looks at it
 
 class Tracer {
  public:
   Tracer(TensorFrontend& frontend, const TraceOptions& options);
+  Tracer(const Tracer&) = delete;                          // its parts refer to each other
 
  private:
   FrameTrace trace_;
   TraceOptions options_;
 
- public:  // the parts, each with a subject of its own; what needs one of them takes that one
+ public:  // parts with one subject each, which run no code of the program: what needs only one of them takes that one
   CallStack stack;
   Facts facts{trace_, stack};
   DynamicSources dynamic;
   Heap heap;
+  Errors errors{heap, stack};
 
   // Traces `frame` from instruction `start` (an index into code->instructions). Never leaves a Python error set.
   // Throws InternalError only for our own bugs. Ctrl-C during tracing is left pending.
   FrameTrace trace_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
-
-  Value* constant_steal(PyObject* object);  // new reference; null with an error set raises it symbolically
 
   // ---- using values (adds guards)
   PyObject* constant(Value* v);                            // borrowed object of an is_constant value; guards it deeply
@@ -114,17 +112,7 @@ class Tracer {
   Value* cell_contents(CellValue* cell);                   // null when empty
 
   // ---- exceptions of the traced program
-  [[noreturn]] void raise(Value* exception);
-  [[noreturn]] void raise_new(PyObject* type, const std::string& message);
-  [[noreturn]] void raise_pending();                       // a Python error set by a concrete call becomes symbolic
-  [[noreturn]] void raise_of_pure_call();                  // the same where the only Python code is a signal handler's
-  bool exception_matches(Value* exception, PyObject* type);
   bool was_raised(Value* exception) const { return raised_at_.contains(exception); }
-  InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);  // one that C code makes
-  InstanceValue* error_of_generator(Value* stop);  // of one that let a StopIteration out
-  InstanceValue* exception_of(PyObject* real);  // the same of a real one, which a concrete call raised
-  bool forget_own_error(Value* exception) { return own_errors_.erase(exception) > 0; }  // true: new_exception() made it
-  size_t& c_call_frames() { return c_call_frames_; }  // of CBoundary
 
   // ---- recorded and concrete calls
   Value* call_recorded(PyObject* callable, const Arguments& args);  // with traced tensors inside args
@@ -202,8 +190,6 @@ class Tracer {
   struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set
   struct RaisePoint { uint64_t step; std::string where; };
   std::unordered_map<Value*, RaisePoint> raised_at_;  // exceptions -> the instruction to stop at, if nobody catches
-  std::unordered_set<Value*> own_errors_;  // in the tracer's words still: stand_ins.h
-  size_t c_call_frames_ = 0;  // depth of the innermost frame whose C call is under way
   Value* binary_operator_untold(int op, Value* a, Value* b);
   Value* unary_operator_untold(const char* special, Value* v);
   Value* compare_untold(int op, Value* a, Value* b);
@@ -213,7 +199,6 @@ class Tracer {
   void delete_item_untold(Value* v, Value* key);
   Value* iterate_untold(Value* v);
   Value* existing_attribute(Value* v, PyObject* name);
-  [[noreturn]] void raise_set_error(bool own);
   std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
   bool dropped_real_ = false;                              // the frame let go of a real object
   std::optional<uint64_t> break_step_;                     // set by the innermost frame that a GraphBreak passes
@@ -249,7 +234,6 @@ class Tracer {
   void bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame);
   void run_instructions(SymbolicFrame& frame);
   void drop_locals(SymbolicFrame& frame);                  // of a callee that returned
-  void cut_context(Value* handled, Value* raised);
   void enter_handler(SymbolicFrame& frame, Value* exception);  // raises on when there is none
   std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
   [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute gave nothing

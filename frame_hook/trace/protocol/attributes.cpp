@@ -54,7 +54,7 @@ Value* bind_property(Tracer& t, const Found& d, Value* self) {
 // staticmethod, classmethod: what they wrap.
 Value* wrapped_function(Tracer& t, const Found& d) {
   PyRef inner = PyRef::steal(PyObject_GetAttr(d.object, interned("__func__")));
-  if (!inner) t.raise_pending();
+  if (!inner) t.errors.raise_pending();
   return t.heap.wrap(inner.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("__func__")));
 }
 
@@ -174,14 +174,14 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
   }
   if (payload->kind == ValueKind::object && t.heap.is_constant(payload)) {
     PyObject* real = t.constant(payload);
-    return t.constant_steal(
+    return t.errors.constant_steal(
         Py_TYPE(d.object)->tp_descr_get(d.object, real, reinterpret_cast<PyObject*>(Py_TYPE(real))));
   }
   PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(d.object)->d_type;
   if (self->object && pure_getter(owner)) {
     PyRef value =
         PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(type)));
-    if (!value) t.raise_pending();
+    if (!value) t.errors.raise_pending();
     return t.heap.wrap(value.get(), t.facts.sources().add(SourceKind::attribute, t.facts.source_of(self), 0, name));
   }
   graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
@@ -361,7 +361,7 @@ DictValue* instance_dict(Tracer& t, InstanceValue* v) {
   dict->owner = v;
   if (v->object) {
     PyRef real = real_instance_dict(v->object.get());
-    if (!real) t.raise_new(PyExc_AttributeError, "object has no attribute '__dict__'");
+    if (!real) t.errors.raise_new(PyExc_AttributeError, "object has no attribute '__dict__'");
     dict->object = std::move(real);
     dict->source = t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(v));
   }

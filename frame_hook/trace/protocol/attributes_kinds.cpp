@@ -123,7 +123,7 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   if (text == "_base") return base_of(t, v, name, traced);
   if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
     PyRef real = PyRef::steal(PyObject_GetAttr(v->object.get(), name));
-    if (!real) t.raise_pending();
+    if (!real) t.errors.raise_pending();
     if (text != "grad" && is_plain(real.get())) return t.heap.constant_value(real.get());
     if (real.get() == Py_None) {
       t.facts.note(GuardKind::is, t.facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
@@ -136,7 +136,7 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   PyObject* result = t.recording().get_attribute(traced, name);
   if (!result) {
     if (auto stop = t.recording().take_break()) graph_break(stop->reason, stop->detail);
-    t.raise_pending();
+    t.errors.raise_pending();
   }
   return t.heap.wrap_result(result);
 }
@@ -158,7 +158,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   // Members of immutable objects, such as __args__ of list[int] and int | None.
   if (const Found d = look_up(t, v, name);
       d.object && Py_TYPE(d.object) == &PyMemberDescr_Type && v->kind == ValueKind::object && t.heap.is_constant(v))
-    return t.constant_steal(PyObject_GenericGetAttr(t.constant(v), name));
+    return t.errors.constant_steal(PyObject_GenericGetAttr(t.constant(v), name));
   const Found getattribute = look_up(t, v, interned("__getattribute__"));
   const Found getattr = look_up(t, v, interned("__getattr__"));
   if (getattribute.object && Py_TYPE(getattribute.object) == &PyWrapperDescr_Type &&
@@ -175,7 +175,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
     try {
       return call_hook(getattribute);
     } catch (const SymbolicRaise& raised) {
-      if (!t.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+      if (!t.errors.exception_matches(raised.exception, PyExc_AttributeError)) throw;
     }
     return call_hook(getattr);
   }
@@ -189,7 +189,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
       found =
           v->object && PyModule_Check(v->object.get()) ? module_attribute(t, v, name) : generic_attribute(t, v, name);
     } catch (const SymbolicRaise& raised) {
-      if (!t.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+      if (!t.errors.exception_matches(raised.exception, PyExc_AttributeError)) throw;
     }
   }
   return found ? found : call_hook(getattr);
@@ -235,7 +235,7 @@ Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
     try {
       if (Value* found = first()) return found;
     } catch (const SymbolicRaise& raised) {
-      if (!t.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+      if (!t.errors.exception_matches(raised.exception, PyExc_AttributeError)) throw;
     }
   }
   return metaclass_getattr(t, v, getattr, meta, name);
@@ -280,24 +280,24 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
       return d;
     }
   }
-  if (text == "__dict__") return function_dict(t, f);
+  if (text == "__dict__") return function_dict(t.errors, f);
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set)
-    if (Value* own = t.dict_get(function_dict(t, f), t.heap.constant_value(name))) return own;
+    if (Value* own = t.dict_get(function_dict(t.errors, f), t.heap.constant_value(name))) return own;
   return generic_attribute(t, f, name);
 }
 
 // One made in the trace is given it at the exit, as an attribute.
-DictValue* function_dict(Tracer& t, FunctionValue* f) {
+DictValue* function_dict(Errors& errors, FunctionValue* f) {
   PyObject* name = interned("__dict__");
   if (f->object) {
     PyRef dict = PyRef::steal(PyObject_GetAttr(f->object.get(), name));
-    if (!dict) t.raise_pending();
-    return as<DictValue>(
-        t.heap.wrap(dict.get(), t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(f))));
+    if (!dict) errors.raise_pending();
+    return as<DictValue>(errors.heap.wrap(
+        dict.get(), errors.heap.facts.sources().add(SourceKind::instance_dict, errors.heap.facts.source_of(f))));
   }
   for (const auto& [n, v] : f->attrs)
     if (n.get() == name) return as<DictValue>(v);
-  DictValue* made = t.heap.dict();
+  DictValue* made = errors.heap.dict();
   f->attrs.emplace_back(PyRef::borrow(name), made);
   return made;
 }
@@ -344,7 +344,7 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
       if (std::string_view(text_of(name)) == "cell_contents") {
         auto* cell = as<CellValue>(v);
         if (Value* contents = t.cell_contents(cell)) return contents;
-        t.raise_new(PyExc_ValueError, "Cell is empty");
+        t.errors.raise_new(PyExc_ValueError, "Cell is empty");
       }
       return generic_attribute(t, v, name);
     case ValueKind::instance:
@@ -380,14 +380,14 @@ PyRef intern_name(PyObject* name) {
 namespace {
 
 // PyObject_GetAttr() says of every AttributeError that passes what was looked for, unless somebody has.
-void say_what_was_looked_for(Tracer& t, Value* exception, Value* v, PyObject* name) {
-  if (exception->object || !t.exception_matches(exception, PyExc_AttributeError)) return;
+void say_what_was_looked_for(Errors& errors, Value* exception, Value* v, PyObject* name) {
+  if (exception->object || !errors.exception_matches(exception, PyExc_AttributeError)) return;
   auto* error = as<InstanceValue>(exception);
   bool has_name = false, has_object = false;
   error->find_attr(interned("name"), &has_name);
   error->find_attr(interned("obj"), &has_object);
   if (has_name || has_object) return;
-  write_attribute(error, "name", t.heap.constant_value(name));
+  write_attribute(error, "name", errors.heap.constant_value(name));
   write_attribute(error, "obj", v);
 }
 
@@ -398,7 +398,7 @@ Value* Tracer::get_attribute(Value* v, PyObject* name) {
   try {
     return existing_attribute(v, key.get());
   } catch (const SymbolicRaise& raised) {
-    say_what_was_looked_for(*this, raised.exception, v, key.get());
+    say_what_was_looked_for(errors, raised.exception, v, key.get());
     throw;
   }
 }
@@ -411,14 +411,15 @@ Value* Tracer::existing_attribute(Value* v, PyObject* name) {
   else if (v->object && PyModule_Check(v->object.get())) {
     const char* own_name = PyModule_GetName(v->object.get());
     if (!own_name)
-      drop_error(), raise_new(PyExc_AttributeError, std::string("module has no attribute '") + text_of(name) + "'");
+      drop_error(),
+          errors.raise_new(PyExc_AttributeError, std::string("module has no attribute '") + text_of(name) + "'");
     message = std::string("module '") + own_name;
   }
   else
     message = std::string("'") + (v->type ? v->type->tp_name : "?");
   const bool is_named = real_type(v) || (v->object && PyModule_Check(v->object.get()));  // a type or a module
-  raise_new(PyExc_AttributeError,
-            message + (is_named ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");
+  errors.raise_new(PyExc_AttributeError,
+                   message + (is_named ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");
 }
 
 Value* Tracer::find_attribute(Value* v, PyObject* name) {
@@ -427,7 +428,7 @@ Value* Tracer::find_attribute(Value* v, PyObject* name) {
   try {
     return attribute_or_null(*this, v, key.get());
   } catch (const SymbolicRaise& raised) {
-    if (!exception_matches(raised.exception, PyExc_AttributeError)) throw;
+    if (!errors.exception_matches(raised.exception, PyExc_AttributeError)) throw;
     return nullptr;
   }
 }

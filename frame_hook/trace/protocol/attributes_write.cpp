@@ -54,8 +54,8 @@ void check_exception_slot(Tracer& t, std::string_view name, Value* to) {
     graph_break(Reason::exception_state, "a write to __traceback__ of an exception");
   if ((cause || name == "__context__") && !none &&
       !PyType_IsSubtype(t.facts.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-    t.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") +
-                                     " must be None or derive from BaseException");
+    t.errors.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") +
+                                            " must be None or derive from BaseException");
 }
 
 bool holds_member(Tracer& t, const Found& d, InstanceValue* v, PyObject* name) {
@@ -88,9 +88,9 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
     if (member && !PyType_IsSubtype(v->type, reinterpret_cast<PyDescrObject*>(d.object)->d_type))
       graph_break(Reason::exception_raised, std::string("a slot of another class, ") + text_of(name));
     if (member && !to && !holds_member(t, d, as<InstanceValue>(v), name))
-      t.raise_new(PyExc_AttributeError, text_of(name));
+      t.errors.raise_new(PyExc_AttributeError, text_of(name));
     if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY))
-      t.raise_new(PyExc_AttributeError, "readonly attribute");
+      t.errors.raise_new(PyExc_AttributeError, "readonly attribute");
     if (!member) check_exception_slot(t, text_of(name), to);
     if (!member && std::string_view(text_of(name)) == "args" && to) {
       as<InstanceValue>(v)->payload = t.heap.tuple(t.unpack(to));
@@ -108,10 +108,10 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
       text == "__closure__")
     graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set) {
-    DictValue* dict = function_dict(t, f);
+    DictValue* dict = function_dict(t.errors, f);
     if (to) t.dict_set(dict, t.heap.constant_value(name), to);
     else if (!t.dict_delete(dict, t.heap.constant_value(name)))
-      t.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
+      t.errors.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
     return;
   }
   const bool is_name = text == "__name__" || text == "__qualname__",

@@ -121,7 +121,7 @@ Value* call_slot_or_new(Tracer& t, PyObject* callable, const Arguments& args) {
       std::string_view(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name) != "__new__")
     return nullptr;
   PyTypeObject* type = t.facts.known_type(args.positional[0]);
-  if (!type) t.raise_new(PyExc_TypeError, "__new__(X): X is not a type object");
+  if (!type) t.errors.raise_new(PyExc_TypeError, "__new__(X): X is not a type object");
   return builtin_new(t, type, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords});
 }
 
@@ -181,22 +181,22 @@ PyMethodDef* definition_of(PyObject* callable) {
 }
 
 // What CPython checks before a C function sees its arguments: self of its class, none, one, or no keywords.
-void check_signature(Tracer& t, PyObject* callable, const Arguments& args) {
+void check_signature(Errors& errors, PyObject* callable, const Arguments& args) {
   const bool slot = Py_IS_TYPE(callable, &PyWrapperDescr_Type),
              unbound = slot || Py_IS_TYPE(callable, &PyMethodDescr_Type);
   if (unbound) {
     auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
     const std::string name = text_of(descriptor->d_name), type = descriptor->d_type->tp_name;
     if (args.positional.empty())
-      t.raise_new(PyExc_TypeError, (slot ? "descriptor '" + name + "' of '" + type + "' object"
-                                         : "unbound method " + type + "." + name + "()") +
-                                       " needs an argument");
+      errors.raise_new(PyExc_TypeError, (slot ? "descriptor '" + name + "' of '" + type + "' object"
+                                              : "unbound method " + type + "." + name + "()") +
+                                            " needs an argument");
     Value* self = args.positional[0];
-    if (!PyType_IsSubtype(t.facts.type_of(self), descriptor->d_type))
-      t.raise_new(PyExc_TypeError, "descriptor '" + name +
-                                       (slot ? "' requires a '" + type + "' object but received a '"
-                                             : "' for '" + type + "' objects doesn't apply to a '") +
-                                       self->type->tp_name + (slot ? "'" : "' object"));
+    if (!PyType_IsSubtype(errors.heap.facts.type_of(self), descriptor->d_type))
+      errors.raise_new(PyExc_TypeError, "descriptor '" + name +
+                                            (slot ? "' requires a '" + type + "' object but received a '"
+                                                  : "' for '" + type + "' objects doesn't apply to a '") +
+                                            self->type->tp_name + (slot ? "'" : "' object"));
   }
   const PyMethodDef* method = definition_of(callable);
   if (!method || (method->ml_flags & METH_KEYWORDS)) return;
@@ -204,9 +204,9 @@ void check_signature(Tracer& t, PyObject* callable, const Arguments& args) {
   const bool none = method->ml_flags & METH_NOARGS, one = method->ml_flags & METH_O;
   if (args.keywords.empty() && !(none && given != 0) && !(one && given != 1)) return;
   const std::string function = name_of_callable(callable) + "()";
-  if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, function + " takes no keyword arguments");
-  t.raise_new(PyExc_TypeError, function + (none ? " takes no arguments (" : " takes exactly one argument (") +
-                                   std::to_string(given) + " given)");
+  if (!args.keywords.empty()) errors.raise_new(PyExc_TypeError, function + " takes no keyword arguments");
+  errors.raise_new(PyExc_TypeError, function + (none ? " takes no arguments (" : " takes exactly one argument (") +
+                                        std::to_string(given) + " given)");
 }
 
 bool uses_codec(PyObject* callable) {
@@ -230,7 +230,7 @@ void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
 Value* call_c_function_untold(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
   t.facts.guard_identity(v);
   Unresumable guard(t);
-  check_signature(t, callable, args);
+  check_signature(t.errors, callable, args);
   refuse_half_of_ordered_dict(callable, args);
   if (uses_codec(callable)) refuse_foreign_codecs(t, args);
   if (CFunction row = find_c_function(callable)) return row(t, args);
@@ -306,7 +306,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
     }
     graph_break(Reason::unknown_callable, std::string("an object of type ") + type->tp_name);
   }
-  t.raise_new(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not callable");
+  t.errors.raise_new(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not callable");
 }
 
 Value* call_object(Tracer& t, Value* v, const Arguments& args) {
@@ -375,17 +375,18 @@ void guard_keyword_order(Facts& facts, const Arguments& args) {
   guard_order(facts.guards(), order_from);
 }
 
-void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most) {
-  if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, std::string(function) + "() takes no keyword arguments");
+void only_positional(Errors& errors, const Arguments& args, const char* function, size_t least, size_t most) {
+  if (!args.keywords.empty())
+    errors.raise_new(PyExc_TypeError, std::string(function) + "() takes no keyword arguments");
   const size_t n = args.positional.size();
   if (n >= least && n <= most) return;
   const char* how = least == most ? "exactly" : n < least ? "at least" : "at most";
   const size_t want = n < least ? least : most;
-  t.raise_new(PyExc_TypeError, std::string(function) + " expected " + how + " " + std::to_string(want) + " argument" +
-                                   (want == 1 ? "" : "s") + ", got " + std::to_string(n));
+  errors.raise_new(PyExc_TypeError, std::string(function) + " expected " + how + " " + std::to_string(want) +
+                                        " argument" + (want == 1 ? "" : "s") + ", got " + std::to_string(n));
 }
 
-std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function,
+std::vector<Value*> parse(Errors& errors, const Arguments& args, const char* function,
                           std::initializer_list<const char*> names, size_t required) {
   std::vector<Value*> bound;
   std::vector<std::string_view> known;
@@ -396,24 +397,24 @@ std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function
   }
   bound.resize(known.size(), nullptr);
   if (args.positional.size() > std::min(most_positional, known.size()))
-    t.raise_new(PyExc_TypeError, std::string(function) + "() takes at most " + std::to_string(known.size()) +
-                                     " arguments (" + std::to_string(args.positional.size()) + " given)");
+    errors.raise_new(PyExc_TypeError, std::string(function) + "() takes at most " + std::to_string(known.size()) +
+                                          " arguments (" + std::to_string(args.positional.size()) + " given)");
   std::copy(args.positional.begin(), args.positional.end(), bound.begin());
   for (const auto& [name, v] : args.keywords) {
     auto it = std::find(known.begin(), known.end(), text_of(name));
     if (it == known.end())
-      t.raise_new(PyExc_TypeError,
-                  std::string("'") + text_of(name) + "' is an invalid keyword argument for " + function + "()");
+      errors.raise_new(PyExc_TypeError,
+                       std::string("'") + text_of(name) + "' is an invalid keyword argument for " + function + "()");
     const auto at = it - known.begin();
     if (bound[at])
-      t.raise_new(PyExc_TypeError, "argument for " + std::string(function) + "() given by name ('" + text_of(name) +
-                                       "') and position (" + std::to_string(at + 1) + ")");
+      errors.raise_new(PyExc_TypeError, "argument for " + std::string(function) + "() given by name ('" +
+                                            text_of(name) + "') and position (" + std::to_string(at + 1) + ")");
     bound[at] = v;
   }
   for (size_t i = 0; i < required; ++i)
     if (!bound[i])
-      t.raise_new(PyExc_TypeError, std::string(function) + "() missing required argument '" + std::string(known[i]) +
-                                       "' (pos " + std::to_string(i + 1) + ")");
+      errors.raise_new(PyExc_TypeError, std::string(function) + "() missing required argument '" +
+                                            std::string(known[i]) + "' (pos " + std::to_string(i + 1) + ")");
   return bound;
 }
 
@@ -427,12 +428,12 @@ Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args) {
   return t.call_pure(callable, args);
 }
 
-Value* call_exception(Tracer& t, PyObject* type, std::initializer_list<Value*> args) {
-  return t.new_exception(type, args);
+Value* call_exception(Errors& errors, PyObject* type, std::initializer_list<Value*> args) {
+  return errors.new_exception(type, args);
 }
 
-void raise_with(Tracer& t, PyObject* type, std::initializer_list<Value*> args) {
-  t.raise(call_exception(t, type, args));
+void raise_with(Errors& errors, PyObject* type, std::initializer_list<Value*> args) {
+  errors.raise(call_exception(errors, type, args));
 }
 
 Value* Tracer::call(Value* callable, const Arguments& args) {
@@ -464,7 +465,7 @@ Value* Tracer::call(Value* callable, const Arguments& args) {
     case ValueKind::super:
     case ValueKind::view: case ValueKind::identity: case ValueKind::array: break;
   }
-  raise_new(PyExc_TypeError, std::string("'") + facts.type_of(callable)->tp_name + "' object is not callable");
+  errors.raise_new(PyExc_TypeError, std::string("'") + facts.type_of(callable)->tp_name + "' object is not callable");
 }
 
 Value* Tracer::call(Value* callable, std::initializer_list<Value*> positional) {

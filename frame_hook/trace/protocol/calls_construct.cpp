@@ -35,9 +35,9 @@ Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
 }
 
 InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args) {
-  if (args.positional.empty()) t.raise_new(PyExc_TypeError, "type 'partial' takes at least one argument");
+  if (args.positional.empty()) t.errors.raise_new(PyExc_TypeError, "type 'partial' takes at least one argument");
   if (!t.facts.type_of(args.positional[0])->tp_call)
-    t.raise_new(PyExc_TypeError, "the first argument must be callable");
+    t.errors.raise_new(PyExc_TypeError, "the first argument must be callable");
   InstanceValue* v = make_instance(t.heap, type);
   Value* function = args.positional[0];
   std::vector<Value*> bound(args.positional.begin() + 1, args.positional.end());
@@ -81,8 +81,8 @@ void run_init(Tracer& t, Value* object, const Found& init, PyTypeObject* type, c
     result = t.call(method, args);
   }
   if (!is_none(t, result))
-    t.raise_new(PyExc_TypeError,
-                std::string("__init__() should return None, not '") + t.facts.type_of(result)->tp_name + "'");
+    t.errors.raise_new(PyExc_TypeError,
+                       std::string("__init__() should return None, not '") + t.facts.type_of(result)->tp_name + "'");
 }
 
 bool is_object_slot(PyObject* found, const char* name) {
@@ -105,13 +105,13 @@ void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
 }
 
 // object.__new__(), and whether the initialiser of a C class takes what the constructor leaves.
-void check_arguments(Tracer& t, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
+void check_arguments(Errors& errors, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
   const bool any = !args.positional.empty() || !args.keywords.empty();
   if (base == &PyBaseObject_Type && any) {
     if (type->tp_new != PyBaseObject_Type.tp_new)
-      t.raise_new(PyExc_TypeError, "object.__new__() takes exactly one argument (the type to instantiate)");
+      errors.raise_new(PyExc_TypeError, "object.__new__() takes exactly one argument (the type to instantiate)");
     if (type->tp_init == PyBaseObject_Type.tp_init)
-      t.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
+      errors.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
   }
   const bool immutable = base == &PyTuple_Type || base == &PyFrozenSet_Type;
   if (immutable && type->tp_init == base->tp_init && (!args.keywords.empty() || args.positional.size() > 1))
@@ -125,7 +125,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
     graph_break(Reason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
   const std::string_view name = base->tp_name;
-  check_arguments(t, type, base, args);
+  check_arguments(t.errors, type, base, args);
   if (base == &PyBaseObject_Type) return make_instance(t.heap, type);
   if (is_class(base, PyExc_BaseException)) {
     refuse_parsed_arguments(type, args.positional.size());
@@ -183,7 +183,7 @@ Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, cons
       made == type ? look_up(t, type, source, interned("__init__")) : look_up(t, object, interned("__init__"));
   if (is_object_slot(init.object, "__init__")) {
     if (!python_new && builtin_base(type) == &PyBaseObject_Type && !(args.positional.empty() && args.keywords.empty()))
-      t.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
+      t.errors.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
     return object;
   }
   run_init(t, object, init, made, args);

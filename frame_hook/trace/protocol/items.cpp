@@ -14,10 +14,11 @@ size_t checked_index(Tracer& t, Value* key, int64_t length, const char* what) {
   const PyTypeObject* type = t.facts.type_of(key);
   const bool index = key->kind == ValueKind::sym_int || (type->tp_as_number && type->tp_as_number->nb_index);
   if (!index)
-    t.raise_new(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + type->tp_name);
+    t.errors.raise_new(PyExc_TypeError,
+                       std::string(what) + " indices must be integers or slices, not " + type->tp_name);
   int64_t i = t.as_index(key);
   if (i < 0) i += length;
-  if (i < 0 || i >= length) t.raise_new(PyExc_IndexError, std::string(what) + " index out of range");
+  if (i < 0 || i >= length) t.errors.raise_new(PyExc_IndexError, std::string(what) + " index out of range");
   return static_cast<size_t>(i);
 }
 
@@ -46,7 +47,7 @@ Value* dict_item(Tracer& t, Value* whole, DictValue* dict, Value* key) {
   if (Value* found = t.dict_get(dict, key)) return found;
   if (whole != dict && whole->kind == ValueKind::instance)
     if (Value* missing = t.lookup_special(whole, "__missing__")) return t.call(missing, {key});
-  raise_with(t, PyExc_KeyError, {key});
+  raise_with(t.errors, PyExc_KeyError, {key});
 }
 
 Value* class_item(Tracer& t, Value* v, Value* key) {
@@ -56,10 +57,11 @@ Value* class_item(Tracer& t, Value* v, Value* key) {
   if (type == &PyType_Type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
     if (!t.heap.is_constant(key))
       graph_break(Reason::unsupported_operand, std::string(type->tp_name) + "[...] of a value made in the trace");
-    return t.constant_steal(PyObject_GetItem(t.constant(v), t.constant(key)));
+    return t.errors.constant_steal(PyObject_GetItem(t.constant(v), t.constant(key)));
   }
   const Found getter = look_up(t, type, t.facts.source_of(v), interned("__class_getitem__"));
-  if (!getter.object) t.raise_new(PyExc_TypeError, std::string("type '") + type->tp_name + "' is not subscriptable");
+  if (!getter.object)
+    t.errors.raise_new(PyExc_TypeError, std::string("type '") + type->tp_name + "' is not subscriptable");
   return t.call(bind(t, getter, nullptr, type, v), {key});
 }
 
@@ -70,7 +72,7 @@ std::vector<Value*> items_to_assign(Tracer& t, Value* v, int64_t step) {
   const PyRef list = PyRef::steal(PyList_New(0)), stride = PyRef::steal(PyLong_FromLongLong(step));
   const PyRef slice = PyRef::steal(PySlice_New(nullptr, nullptr, stride.get()));
   PyObject_SetItem(list.get(), slice.get(), Py_None);
-  t.raise_pending();
+  t.errors.raise_pending();
 }
 
 // The bounds are of the list as it was before the items were taken, which may have changed it.
@@ -94,8 +96,8 @@ void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
   }
   if (to) {
     if (static_cast<int64_t>(items.size()) != s.count)
-      t.raise_new(PyExc_ValueError, "attempt to assign sequence of size " + std::to_string(items.size()) +
-                                        " to extended slice of size " + std::to_string(s.count));
+      t.errors.raise_new(PyExc_ValueError, "attempt to assign sequence of size " + std::to_string(items.size()) +
+                                               " to extended slice of size " + std::to_string(s.count));
     for (int64_t k = 0; k < s.count; ++k) list->items[s.start + k * s.step] = items[k];
     return;
   }
@@ -156,7 +158,7 @@ Value* raw_get_item(Tracer& t, Value* v, Value* key) {
     if (t.heap.is_constant(inner) && is_plain(inner->object.get()))
       return run_plain(t, operator_function("getitem"), Arguments{{inner, payload_of(key)}, {}});
   }
-  raise_unless_in_c(t, v, has_items(v), std::string("'") + v->type->tp_name + "' object is not subscriptable");
+  raise_unless_in_c(t.errors, v, has_items(v), std::string("'") + v->type->tp_name + "' object is not subscriptable");
 }
 
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
@@ -165,7 +167,7 @@ void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
   if (inner->kind == ValueKind::array) return write_array_item(t, as<ArrayValue>(inner), key, to);
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, to);
   if (inner->kind == ValueKind::dict) return t.dict_set(as<DictValue>(inner), key, to);
-  raise_unless_in_c(t, v, takes_items(v),
+  raise_unless_in_c(t.errors, v, takes_items(v),
                     std::string("'") + v->type->tp_name + "' object does not support item assignment");
 }
 
@@ -175,10 +177,10 @@ void raw_delete_item(Tracer& t, Value* v, Value* key) {
   if (inner->kind == ValueKind::array) graph_break(Reason::numpy_array, "a deletion from an array");
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, nullptr);
   if (inner->kind == ValueKind::dict) {
-    if (!t.dict_delete(as<DictValue>(inner), key)) raise_with(t, PyExc_KeyError, {key});
+    if (!t.dict_delete(as<DictValue>(inner), key)) raise_with(t.errors, PyExc_KeyError, {key});
     return;
   }
-  raise_unless_in_c(t, v, takes_items(v),
+  raise_unless_in_c(t.errors, v, takes_items(v),
                     std::string("'") + v->type->tp_name + "' object " +
                         (is_int(payload_of(key)) ? "doesn't" : "does not") + " support item deletion");
 }
@@ -294,7 +296,7 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
       if (is_plain(t, item))
         return t.constant(run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) == Py_True;
       if (PyUnicode_CheckExact(inner->object.get()))
-        t.raise_new(PyExc_TypeError, "'in <string>' requires string as left operand");
+        t.errors.raise_new(PyExc_TypeError, "'in <string>' requires string as left operand");
       break;
     }
     default: break;

@@ -75,7 +75,7 @@ Value* next_in_view(Tracer& t, IteratorValue* it) {
   t.load(view->dict);
   if (size_changed(it)) {
     it->stop = -1;
-    t.raise_new(PyExc_RuntimeError, "dictionary changed size during iteration");
+    t.errors.raise_new(PyExc_RuntimeError, "dictionary changed size during iteration");
   }
   refuse_lost_keys(it);
   const int64_t at = it->step < 0 ? it->stop - 1 - it->position : it->position;
@@ -87,14 +87,14 @@ Value* next_in_view(Tracer& t, IteratorValue* it) {
   return t.heap.tuple({e.key, e.value});
 }
 
-Value* next_in_deque(Tracer& t, IteratorValue* it) {
+Value* next_in_deque(Errors& errors, IteratorValue* it) {
   auto* items = as<ListValue>(payload_of(it->operands[0]));
   const bool reversed = it->over == Over::reversed;
   const size_t n = items->items.size(), position = static_cast<size_t>(it->position);
   const bool ended = reversed ? it->position < 0 : position >= n;
   // In CPython the one asks first whether it has ended, the other whether the deque has changed.
   if (ended && reversed) return nullptr;
-  if (items->changes != it->removals) t.raise_new(PyExc_RuntimeError, "deque mutated during iteration");
+  if (items->changes != it->removals) errors.raise_new(PyExc_RuntimeError, "deque mutated during iteration");
   if (ended) return nullptr;
   it->position += reversed ? -1 : 1;
   return items->items[position];
@@ -109,7 +109,7 @@ Value* next_in_sequence(Tracer& t, IteratorValue* it) {
 }
 
 Value* next_reversed(Tracer& t, IteratorValue* it) {
-  if (is_deque(it->operands[0])) return next_in_deque(t, it);
+  if (is_deque(it->operands[0])) return next_in_deque(t.errors, it);
   Value* sequence = payload_of(it->operands[0]);
   const int64_t n = *raw_length(t, sequence);
   if (it->position < 0 || it->position >= n) return nullptr;
@@ -133,12 +133,12 @@ Value* next_zip(Tracer& t, IteratorValue* it) {
     if (!next) {
       if (it->stop != 1) return nullptr;
       if (i > 0)
-        t.raise_new(PyExc_ValueError, "zip() argument " + std::to_string(i + 1) + " is shorter than argument" +
-                                          (i == 1 ? " 1" : "s 1-" + std::to_string(i)));
+        t.errors.raise_new(PyExc_ValueError, "zip() argument " + std::to_string(i + 1) + " is shorter than argument" +
+                                                 (i == 1 ? " 1" : "s 1-" + std::to_string(i)));
       for (size_t k = 1; k < it->operands.size(); ++k)
         if (t.next_item(it->operands[k]))
-          t.raise_new(PyExc_ValueError, "zip() argument " + std::to_string(k + 1) + " is longer than argument" +
-                                            (k == 1 ? " 1" : "s 1-" + std::to_string(k)));
+          t.errors.raise_new(PyExc_ValueError, "zip() argument " + std::to_string(k + 1) + " is longer than argument" +
+                                                   (k == 1 ? " 1" : "s 1-" + std::to_string(k)));
       return nullptr;
     }
     items.push_back(next);
@@ -249,8 +249,8 @@ Value* next_get_item(Tracer& t, IteratorValue* it) {
     return item;
   } catch (const SymbolicRaise& raised) {
     if (it->step < 0) it->position = -1;
-    if (t.exception_matches(raised.exception, PyExc_IndexError) ||
-        t.exception_matches(raised.exception, PyExc_StopIteration))
+    if (t.errors.exception_matches(raised.exception, PyExc_IndexError) ||
+        t.errors.exception_matches(raised.exception, PyExc_StopIteration))
       return nullptr;
     throw;
   }
@@ -317,11 +317,11 @@ Value* advance(Tracer& t, IteratorValue* it) {
     case Over::islice: return next_islice(t, it);
     case Over::get_item: return next_get_item(t, it);
     case Over::snapshot:
-      if (size_changed(it)) t.raise_new(PyExc_RuntimeError, "Set changed size during iteration");
+      if (size_changed(it)) t.errors.raise_new(PyExc_RuntimeError, "Set changed size during iteration");
       refuse_lost_keys(it);
       [[fallthrough]];
     case Over::text: return next_in_sequence(t, it);
-    case Over::deque: return next_in_deque(t, it);
+    case Over::deque: return next_in_deque(t.errors, it);
     case Over::zip_longest: return next_zip_longest(t, it);
     case Over::accumulate: return next_accumulated(t, it);
     case Over::starmap: {
@@ -488,7 +488,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
     graph_break(Reason::unsupported_operand,
                 std::string("iteration over an object of type ") + inner->type->tp_name);
   const PySequenceMethods* sequence = builtin_base(v->type)->tp_as_sequence;
-  raise_unless_in_c(t, v, sequence && sequence->sq_item,
+  raise_unless_in_c(t.errors, v, sequence && sequence->sq_item,
                     std::string("'") + v->type->tp_name + "' object is not iterable");
 }
 
@@ -505,7 +505,7 @@ Value* Tracer::iterate_untold(Value* v) {
       Value* iterator = call(method, {});
       PyTypeObject* type = facts.type_of(iterator);
       if (!type->tp_iternext || !_PyType_Lookup(type, interned("__next__")))
-        raise_new(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + type->tp_name + "'");
+        errors.raise_new(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + type->tp_name + "'");
       return iterator;
     }
     if (!v->type->tp_iter)
@@ -533,13 +533,14 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
   if (!method) {
     if (iterator->object && Py_TYPE(iterator->object.get())->tp_iternext)
       graph_break(Reason::real_iterator, Py_TYPE(iterator->object.get())->tp_name);
-    raise_new(PyExc_TypeError, std::string("'") + facts.type_of(iterator)->tp_name + "' object is not an iterator");
+    errors.raise_new(PyExc_TypeError,
+                     std::string("'") + facts.type_of(iterator)->tp_name + "' object is not an iterator");
   }
   Unresumable guard(*this);
   try {
     return call(method, {});
   } catch (const SymbolicRaise& raised) {
-    if (!exception_matches(raised.exception, PyExc_StopIteration)) throw;
+    if (!errors.exception_matches(raised.exception, PyExc_StopIteration)) throw;
     if (stop) *stop = raised.exception;
     return nullptr;
   }
@@ -555,7 +556,7 @@ static void ask_length_hint(Tracer& t, Value* v) {
     if (python_special(t, v, "__len__")) t.length(v);
     else if (Value* hint = python_special(t, v, "__length_hint__")) t.call(hint, {});
   } catch (const SymbolicRaise& raised) {
-    if (!t.exception_matches(raised.exception, PyExc_TypeError)) throw;
+    if (!t.errors.exception_matches(raised.exception, PyExc_TypeError)) throw;
   }
 }
 

@@ -57,8 +57,8 @@ Value* short_size(Heap& heap, const graph::SymExpr& size) {
 Value* size_operator(Tracer& t, int op, const graph::SymExpr& left, const graph::SymExpr& right) {
   const bool divides = op == kFloorDivide || op == kRemainder;
   if (divides && t.recording().shapes().decide(right, graph::Relation::kEq, 0, t.stack.here()))
-    t.raise_new(PyExc_ZeroDivisionError,
-                op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
+    t.errors.raise_new(PyExc_ZeroDivisionError,
+                       op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
   try {
     switch (op) {
       case kAdd: return short_size(t.heap, left + right);
@@ -124,7 +124,7 @@ PyRef set_operator_order(Tracer& t, int op, SetValue* left, SetValue* right, boo
   const char* const fresh = op == kOr ? "__or__" : op == kAnd ? "__and__" : op == kXor ? "__xor__" : "__sub__";
   const char* const own = op == kOr ? "__ior__" : op == kAnd ? "__iand__" : op == kXor ? "__ixor__" : "__isub__";
   if (in_place) t.will_mutate(left);
-  return call_order(t, order_of(t, left), in_place ? own : fresh, {{{}, true, order_of(t, right)}});
+  return call_order(t.errors, order_of(t, left), in_place ? own : fresh, {{{}, true, order_of(t, right)}});
 }
 
 // Of views of keys, and of sets beside them: a view's own operators make the set.
@@ -141,7 +141,7 @@ PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
                              : op == kAnd ? PyNumber_And
                              : op == kXor ? PyNumber_Xor
                                           : PyNumber_Subtract)(left.get(), right.get()));
-  if (!made) t.raise_pending();
+  if (!made) t.errors.raise_pending();
   return made;
 }
 
@@ -256,7 +256,7 @@ std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::
       graph_break(Reason::text_formatting, "a format with fields that have no plain name");
     Value* name = t.heap.string(text.substr(i + 2, end - i - 2).c_str());
     Value* value = t.dict_get(mapping, name);
-    if (!value) raise_with(t, PyExc_KeyError, {name});
+    if (!value) raise_with(t.errors, PyExc_KeyError, {name});
     values.push_back(value);
     text.erase(i + 1, end - i);
     ++i;
@@ -422,8 +422,9 @@ Value* Tracer::binary_operator_untold(int op, Value* a, Value* b) {
            python_special(*this, v, special);
   };
   if (python && is_own(a, row.special) && (facts.type_of(a) == facts.type_of(b) || is_own(b, row.reflected)))
-    raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") +
-                                   ": '" + a->type->tp_name + "' and '" + b->type->tp_name + "'");
+    errors.raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol +
+                                          (in_place ? "=" : "") + ": '" + a->type->tp_name + "' and '" +
+                                          b->type->tp_name + "'");
   refuse_unknown_arithmetic(a, row.special);
   refuse_unknown_arithmetic(b, row.special);
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left)))
@@ -451,8 +452,9 @@ Value* Tracer::binary_operator_untold(int op, Value* a, Value* b) {
   for (Value* v : {a, b})
     if (may_know_operator(heap, v) || (base == kMultiply && repeats(*this, v, v == a ? b : a)))
       graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
-  raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") +
-                                 ": '" + facts.type_of(a)->tp_name + "' and '" + facts.type_of(b)->tp_name + "'");
+  errors.raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol +
+                                        (in_place ? "=" : "") + ": '" + facts.type_of(a)->tp_name + "' and '" +
+                                        facts.type_of(b)->tp_name + "'");
 }
 
 namespace {
@@ -491,7 +493,7 @@ Value* Tracer::unary_operator_untold(const char* special, Value* v) {
   const bool in_c = numbers && (name == "__neg__"   ? numbers->nb_negative
                                 : name == "__pos__" ? numbers->nb_positive
                                                     : numbers->nb_invert);
-  raise_unless_in_c(*this, v, in_c, "bad operand type for unary operator: '" + std::string(v->type->tp_name) + "'");
+  raise_unless_in_c(errors, v, in_c, "bad operand type for unary operator: '" + std::string(v->type->tp_name) + "'");
 }
 
 }  // namespace framejit::frame_hook

@@ -188,7 +188,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
     if (!equality) return nullptr;
     return t.heap.boolean(answer(op, x == y));
   }
-  return t.constant_steal(PyObject_RichCompare(x, y, op));
+  return t.errors.constant_steal(PyObject_RichCompare(x, y, op));
 }
 
 Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
@@ -260,8 +260,8 @@ Value* Tracer::compare_untold(int op, Value* a, Value* b) {
     if (!result && compares_in_c(heap, v))
       graph_break(Reason::unsupported_operand, std::string(kSymbols[op]) + " on " + describe(v));
   if (op == Py_EQ || op == Py_NE) return heap.boolean(answer(op, same_object(a, b)));
-  raise_new(PyExc_TypeError, std::string("'") + kSymbols[op] + "' not supported between instances of '" +
-                                 a->type->tp_name + "' and '" + b->type->tp_name + "'");
+  errors.raise_new(PyExc_TypeError, std::string("'") + kSymbols[op] + "' not supported between instances of '" +
+                                        a->type->tp_name + "' and '" + b->type->tp_name + "'");
 }
 
 bool values_equal(Tracer& t, Value* a, Value* b) {

@@ -54,7 +54,6 @@ struct ProtocolState {
       context_values;  // ContextVar -> values set in the trace, innermost last
 };
 
-PyObject* interned(std::string_view text);     // borrowed, immortal
 PyObject* operator_function(const char* name); // of module operator, borrowed; `name` is a literal
 const char* text_of(PyObject* str);            // UTF-8 of an exact str; "?" when it has none
 std::string describe(Value* v);                // "a list", "function f": for break details
@@ -107,7 +106,7 @@ Value* specialised(Tracer& t, Value* v);                     // a sym_int become
 Value* without_symbols(Tracer& t,
                        Value* v);  // what a concrete call can get: no payload, and symbols in tuples are numbers too
 // The TypeError of an operation that v's class does not have; where it has it, in C, the trace breaks.
-[[noreturn]] void raise_unless_in_c(Tracer& t, Value* v, bool in_c, const std::string& message);
+[[noreturn]] void raise_unless_in_c(Errors& errors, Value* v, bool in_c, const std::string& message);
 // What the class of a C extension computes is its own (np.float64(2.0) * 2 is no float): a break where v is a number of
 // such a class.
 void refuse_unknown_arithmetic(Value* v, const char* what);
@@ -145,7 +144,7 @@ Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name);
 Value* written_mark(Tracer& t, Value* tensor, PyObject* name);  // of mark_static_address; null: not in the trace
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
 Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
-DictValue* function_dict(Tracer& t, FunctionValue* f);           // the value of __dict__
+DictValue* function_dict(Errors& errors, FunctionValue* f);  // the value of __dict__
 // type(v).name bound to v when Python code (or anything but the builtin's own C slot) implements it; null otherwise.
 Value* python_special(Tracer& t, Value* v, const char* name);
 Value* type_special(Tracer& t, Value* v, const char* name);      // the same; of a class: its metaclass's
@@ -173,17 +172,14 @@ bool runs_concretely(PyObject* callable);                    // has a CONCRETE r
 Value* call_type(Tracer& t, Value* type, const Arguments& args);
 Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, const Arguments& args);  // type.__call__
 Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args);     // C __new__ of the class that lays it out
-Value* call_exception(Tracer& t, PyObject* type, std::initializer_list<Value*> args);
-[[noreturn]] void raise_with(Tracer& t, PyObject* type, std::initializer_list<Value*> args);
-void write_attribute(InstanceValue* v, const char* name, Value* to);  // of what the trace made
-// What an exception holds beside its arguments. value: of a real object, null for one that has none (then false).
-bool copy_error_members(PyObject* real, InstanceValue* to, const std::function<Value*(PyObject*)>& value);
+Value* call_exception(Errors& errors, PyObject* type, std::initializer_list<Value*> args);
+[[noreturn]] void raise_with(Errors& errors, PyObject* type, std::initializer_list<Value*> args);
 bool is_torch_c_function(PyObject* callable);
 std::string name_of_callable(PyObject* callable);
 // Binds C function arguments: names in order, '$' before the first keyword-only one; missing optional ones are null.
-std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function,
+std::vector<Value*> parse(Errors& errors, const Arguments& args, const char* function,
                           std::initializer_list<const char*> names, size_t required);
-void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most);
+void only_positional(Errors& errors, const Arguments& args, const char* function, size_t least, size_t most);
 Value* call_lru_cache(Tracer& t, Value* wrapper, const Arguments& args);       // a real one
 Value* call_weak_reference(Tracer& t, Value* reference, const Arguments& args);
 void refuse_foreign_codecs(Tracer& t, const Arguments& args);  // of self, encoding, errors

@@ -368,17 +368,18 @@ InstanceValue* StandIns::told(PyObject* real) {
     items.push_back(value_of(item));
     if (!items.back()) return nullptr;
   }
-  InstanceValue* made = t_.new_exception(reinterpret_cast<PyObject*>(Py_TYPE(real)), std::move(items));
+  InstanceValue* made = t_.errors.new_exception(reinterpret_cast<PyObject*>(Py_TYPE(real)), std::move(items));
   const auto value = [&](PyObject* object) { return value_of(object); };
   return copy_error_members(real, made, value) ? made : nullptr;
 }
 
-CBoundary::CBoundary(Tracer& t) : t_(t), before_(t.c_call_frames()), is_outermost_(t.stack.frames().size() > before_) {
-  if (is_outermost_) t_.c_call_frames() = t.stack.frames().size();
+CBoundary::CBoundary(Tracer& t)
+    : t_(t), before_(t.errors.c_call_frames()), is_outermost_(t.stack.frames().size() > before_) {
+  if (is_outermost_) t_.errors.c_call_frames() = t.stack.frames().size();
 }
 
 CBoundary::~CBoundary() {
-  if (is_outermost_) t_.c_call_frames() = before_;
+  if (is_outermost_) t_.errors.c_call_frames() = before_;
 }
 
 namespace {
@@ -466,22 +467,22 @@ InstanceValue* told_exactly(Tracer& t, const CCall& call) {
 }  // namespace
 
 void tell_as_cpython(Tracer& t, Value* exception, const CCall& call) {
-  if (!t.forget_own_error(exception)) return;
+  if (!t.errors.forget_own_error(exception)) return;
   auto* ours = as<InstanceValue>(exception);
   if (needs_no_telling(ours) || !may_be_asked(call)) return;
   InstanceValue* told = told_of_types(t, ours, call);
   if (!told) told = told_exactly(t, call);
   if (!told) return;
-  t.forget_own_error(told);
+  t.errors.forget_own_error(told);
   ours->type = told->type;
   ours->payload = told->payload;
   for (const auto& [name, v] : told->attrs) write_attribute(ours, text_of(name.get()), v);
 }
 
 void raise_as_cpython(Tracer& t, PyObject* type, const std::string& text, const CCall& call) {
-  InstanceValue* error = t.new_exception(type, {t.heap.string(text.c_str())});
+  InstanceValue* error = t.errors.new_exception(type, {t.heap.string(text.c_str())});
   tell_as_cpython(t, error, call);
-  t.raise(error);
+  t.errors.raise(error);
 }
 
 void raise_unwritable(Tracer& t, Value* v, PyObject* name, Value* to, bool is_in_class) {
@@ -500,8 +501,8 @@ void raise_unwritable(Tracer& t, Value* v, PyObject* name, Value* to, bool is_in
   const PyRef owned_type = PyRef::steal(type), owned_traceback = PyRef::steal(traceback), real = PyRef::steal(error);
   InstanceValue* told = real ? stand_ins.told(real.get()) : nullptr;
   if (!told) graph_break(Reason::exception_raised, std::string("a write to ") + text_of(name));
-  t.forget_own_error(told);
-  t.raise(told);
+  t.errors.forget_own_error(told);
+  t.errors.raise(told);
 }
 
 }  // namespace framejit::frame_hook

@@ -17,8 +17,8 @@ std::string text_of_result(Tracer& t, Value* v, const char* special) {
     graph_break(Reason::text_formatting, std::string(special) + "() that returns " + describe(v));
   Value* text = payload_of(v);
   if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
-    t.raise_new(PyExc_TypeError,
-                std::string(special) + " returned non-string (type " + t.facts.type_of(v)->tp_name + ")");
+    t.errors.raise_new(PyExc_TypeError,
+                       std::string(special) + " returned non-string (type " + t.facts.type_of(v)->tp_name + ")");
   return text_of(t.constant(text));
 }
 
@@ -30,7 +30,7 @@ std::string joined(Tracer& t, const std::vector<Value*>& items) {
 
 std::string concrete_repr(Tracer& t, Value* v) {
   PyRef text = PyRef::steal(PyObject_Repr(t.constant(v)));
-  if (!text) t.raise_of_pure_call();
+  if (!text) t.errors.raise_of_pure_call();
   return text_of(text.get());
 }
 
@@ -212,7 +212,7 @@ Value* Tracer::to_string(Value* v) {
   if (v->kind == ValueKind::object && v->object && !real_type(v) && heap.is_constant(v) && !is_plain(v->object.get())) {
     if (PyCFunction_Check(v->object.get()) || PyModule_Check(v->object.get()) || PyCode_Check(v->object.get()))
       no_text(v);
-    return constant_steal(PyObject_Str(constant(v)));
+    return errors.constant_steal(PyObject_Str(constant(v)));
   }
   const Text kind = v->kind == ValueKind::instance ? kind_of_text(*this, v) : Text::of_repr;
   if (kind == Text::unknown) no_text(v);
@@ -237,7 +237,7 @@ Value* Tracer::format(Value* v, Value* spec) {
     Unresumable guard(*this);
     Value* text = call(method, {spec ? spec : heap.string("")});
     if (!PyType_IsSubtype(facts.type_of(text), &PyUnicode_Type))
-      raise_new(PyExc_TypeError, std::string("__format__ must return a str, not ") + text->type->tp_name);
+      errors.raise_new(PyExc_TypeError, std::string("__format__ must return a str, not ") + text->type->tp_name);
     return text;
   }
   if (no_spec) return to_string(v);
@@ -247,22 +247,23 @@ Value* Tracer::format(Value* v, Value* spec) {
   if (is_plain(*this, plain) && is_plain(*this, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
   if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict ||
       v->kind == ValueKind::set || v->kind == ValueKind::instance)
-    raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") + v->type->tp_name + ".__format__");
+    errors.raise_new(PyExc_TypeError,
+                     std::string("unsupported format string passed to ") + v->type->tp_name + ".__format__");
   no_text(v);
 }
 
 namespace rows {
 
 Value* str_join(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "join", 2, 2);
+  only_positional(t.errors, args, "join", 2, 2);
   static PyObject* const method = _PyType_Lookup(&PyUnicode_Type, interned("join"));
   std::vector<Value*> parts = t.unpack(args.positional[1]);
   for (size_t i = 0; i < parts.size(); ++i) {
     Value*& part = parts[i];
     Value* text = payload_of(part);
     if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
-      t.raise_new(PyExc_TypeError, "sequence item " + std::to_string(i) + ": expected str instance, " +
-                                       t.facts.type_of(part)->tp_name + " found");
+      t.errors.raise_new(PyExc_TypeError, "sequence item " + std::to_string(i) + ": expected str instance, " +
+                                              t.facts.type_of(part)->tp_name + " found");
     part = text;
   }
   return t.call_pure(method, Arguments{{payload_of(args.positional[0]), t.heap.tuple(std::move(parts))}, {}});

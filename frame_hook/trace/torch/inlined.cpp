@@ -105,7 +105,7 @@ Value* function_apply(Tracer& t, const Arguments& args) {
 }
 
 Value* one_hot(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "one_hot", {"tensor", "num_classes"}, 1);
+  std::vector<Value*> a = parse(t.errors, args, "one_hot", {"tensor", "num_classes"}, 1);
   Value* indices = a[0];
   std::vector<Value*> shape = t.unpack(t.get_attribute(indices, interned("shape")));
   bool simple = a[1] && t.same_object(t.get_attribute(indices, interned("dtype")),

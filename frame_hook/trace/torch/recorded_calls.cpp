@@ -60,7 +60,7 @@ PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
   const bool is_list = v->kind == ValueKind::list;
   PyRef made = PyRef::steal(is_list ? PyList_New(static_cast<Py_ssize_t>(items.size()))
                                     : PyTuple_New(static_cast<Py_ssize_t>(items.size())));
-  if (!made) raise_pending();
+  if (!made) errors.raise_pending();
   for (size_t i = 0; i < items.size(); ++i) {
     PyObject* object = materialise(items[i]).release();
     if (is_list) PyList_SET_ITEM(made.get(), i, object);
@@ -107,7 +107,7 @@ PyRef Tracer::materialise(Value* v) {
       PyRef made = PyRef::steal(PyDict_New());
       for (size_t i = 0; i < d->entries.size(); ++i) {
         PyRef key = materialise(d->entries[i].key), item = materialise(dict_get(d, d->entries[i].key));
-        if (PyDict_SetItem(made.get(), key.get(), item.get()) < 0) raise_pending();
+        if (PyDict_SetItem(made.get(), key.get(), item.get()) < 0) errors.raise_pending();
       }
       return made;
     }
@@ -218,7 +218,7 @@ void Tracer::break_of_recording(const std::string& what) {
     graph_break(b->reason, b->detail.empty() ? what : b->detail);
   }
   if (!PyErr_Occurred()) graph_break(Reason::recording_failed, what);
-  raise_pending();
+  errors.raise_pending();
 }
 
 Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {
@@ -233,7 +233,7 @@ Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {
       graph_break(Reason::outside_effect, "a floating-point warning of NumPy");
     }
   }
-  if (!result) raise_of_pure_call();
+  if (!result) errors.raise_of_pure_call();
   return heap.wrap_result(result);
 }
 

@@ -275,7 +275,7 @@ Value* enter_forward_ad(Tracer& t, const Arguments&) { enters_mode(t, "forward-m
 Value* enter_transform(Tracer& t, const Arguments&) { enters_mode(t, "a functorch transform"); }
 
 Value* inference_mode_new(Tracer& t, const Arguments& args) {
-  Value* mode = parse(t, args, "_InferenceMode", {"mode"}, 1)[0];
+  Value* mode = parse(t.errors, args, "_InferenceMode", {"mode"}, 1)[0];
   if (t.facts.type_of(mode) != &PyBool_Type) graph_break(Reason::inference_mode, "inference mode of " + describe(mode));
   t.constant(mode);
   InstanceValue* v = make_instance(t.heap, reinterpret_cast<PyTypeObject*>(inference_mode_type()));
@@ -321,7 +321,7 @@ Value* tensor_untyped_storage(Tracer&, const Arguments&) { method_reads_data("un
 Value* tensor_is_set_to(Tracer&, const Arguments&) { method_reads_data("is_set_to"); }
 
 Value* tensor_tolist(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "tolist", 1, 1);
+  only_positional(t.errors, args, "tolist", 1, 1);
   static PyObject* const tolist =
       PyObject_GetAttrString(reinterpret_cast<PyObject*>(args.positional[0]->type), "tolist");
   Value* known =
@@ -452,7 +452,8 @@ Value* tensor_class(Tracer& t, const Arguments& args) {
 }
 
 Value* tensor_new_tensor(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "new_tensor", {"self", "data", "$dtype", "$device", "$requires_grad"}, 2);
+  std::vector<Value*> a =
+      parse(t.errors, args, "new_tensor", {"self", "data", "$dtype", "$device", "$requires_grad"}, 2);
   Arguments call{{a[1]}, {}};
   auto given = [&](Value* v) { return !is_none(t, v); };
   call.keywords.emplace_back(interned("dtype"), given(a[2]) ? a[2] : t.get_attribute(a[0], interned("dtype")));
@@ -462,7 +463,7 @@ Value* tensor_new_tensor(Tracer& t, const Arguments& args) {
 }
 
 Value* size_numel(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "numel", 1, 1);
+  only_positional(t.errors, args, "numel", 1, 1);
   return math_prod(t, Arguments{{payload_of(args.positional[0])}, {}});
 }
 

@@ -67,8 +67,8 @@ void add_rows(Table& table, const RowName (&list)[n]) {
 PyObject* known_str(Tracer& t, Value* v) {
   v = payload_of(v);
   if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
-    t.raise_new(PyExc_TypeError,
-                std::string("attribute name must be string, not '") + t.facts.type_of(v)->tp_name + "'");
+    t.errors.raise_new(PyExc_TypeError,
+                       std::string("attribute name must be string, not '") + t.facts.type_of(v)->tp_name + "'");
   return t.constant(v);
 }
 
@@ -143,7 +143,8 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
   PyTypeObject* wanted = t.facts.known_type(cls);
   if (wanted && (type == wanted || Py_TYPE(wanted) == &PyType_Type)) return is_real_instance(t, v, wanted);
   const Found check = look_up(t, cls, interned("__instancecheck__"));
-  if (!check.object) t.raise_new(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
+  if (!check.object)
+    t.errors.raise_new(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
   if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return is_real_instance(t, v, wanted);
   Unresumable guard(t);
   return t.truth(t.call(bind(t, check, cls, cls->type, nullptr), {v}));
@@ -152,7 +153,7 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
 void raise_unless_class(Tracer& t, Value* v) {
   if (t.find_attribute(v, interned("__bases__")))
     graph_break(Reason::unsupported_operand, "issubclass() of " + describe(v) + ", which has __bases__");
-  t.raise_new(PyExc_TypeError, "issubclass() arg 1 must be a class");
+  t.errors.raise_new(PyExc_TypeError, "issubclass() arg 1 must be a class");
 }
 
 bool is_subclass(Tracer& t, Value* cls, Value* of) {
@@ -168,7 +169,8 @@ bool is_subclass(Tracer& t, Value* cls, Value* of) {
   if (!type) raise_unless_class(t, cls);
   if (wanted && Py_TYPE(wanted) == &PyType_Type) return PyType_IsSubtype(type, wanted);
   const Found check = look_up(t, of, interned("__subclasscheck__"));
-  if (!check.object) t.raise_new(PyExc_TypeError, "issubclass() arg 2 must be a class, a tuple of classes, or a union");
+  if (!check.object)
+    t.errors.raise_new(PyExc_TypeError, "issubclass() arg 2 must be a class, a tuple of classes, or a union");
   if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return PyType_IsSubtype(type, wanted);
   return t.truth(t.call(bind(t, check, of, of->type, nullptr), {cls}));
 }
@@ -176,33 +178,33 @@ bool is_subclass(Tracer& t, Value* cls, Value* of) {
 namespace rows {
 
 Value* builtin_len(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "len", 1, 1);
+  only_positional(t.errors, args, "len", 1, 1);
   Value* v = args.positional[0];
   if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__len__"), {});
   if (auto n = t.length(v)) return t.heap.integer(*n);
   const PyTypeObject* type = builtin_base(t.facts.type_of(v));
   const bool in_c = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
                     (type->tp_as_sequence && type->tp_as_sequence->sq_length);
-  raise_unless_in_c(t, v, in_c, std::string("object of type '") + v->type->tp_name + "' has no len()");
+  raise_unless_in_c(t.errors, v, in_c, std::string("object of type '") + v->type->tp_name + "' has no len()");
 }
 
 Value* builtin_isinstance(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "isinstance", 2, 2);
+  only_positional(t.errors, args, "isinstance", 2, 2);
   return t.heap.boolean(is_instance(t, args.positional[0], args.positional[1]));
 }
 
 Value* builtin_issubclass(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "issubclass", 2, 2);
+  only_positional(t.errors, args, "issubclass", 2, 2);
   return t.heap.boolean(is_subclass(t, args.positional[0], args.positional[1]));
 }
 
 Value* builtin_hasattr(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "hasattr", 2, 2);
+  only_positional(t.errors, args, "hasattr", 2, 2);
   return t.heap.boolean(t.find_attribute(args.positional[0], known_str(t, args.positional[1])) != nullptr);
 }
 
 Value* builtin_getattr(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "getattr", 2, 3);
+  only_positional(t.errors, args, "getattr", 2, 3);
   PyObject* name = known_str(t, args.positional[1]);
   if (args.positional.size() == 2) return t.get_attribute(args.positional[0], name);
   Value* found = t.find_attribute(args.positional[0], name);
@@ -210,30 +212,30 @@ Value* builtin_getattr(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_setattr(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "setattr", 3, 3);
+  only_positional(t.errors, args, "setattr", 3, 3);
   t.set_attribute(args.positional[0], known_str(t, args.positional[1]), args.positional[2]);
   return t.heap.none();
 }
 
 Value* builtin_delattr(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "delattr", 2, 2);
+  only_positional(t.errors, args, "delattr", 2, 2);
   t.delete_attribute(args.positional[0], known_str(t, args.positional[1]));
   return t.heap.none();
 }
 
 Value* builtin_callable(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "callable", 1, 1);
+  only_positional(t.errors, args, "callable", 1, 1);
   Value* v = args.positional[0];
   return t.heap.boolean(t.facts.type_of(v)->tp_call != nullptr);
 }
 
 Value* builtin_id(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "id", 1, 1);
+  only_positional(t.errors, args, "id", 1, 1);
   return t.identity_of(args.positional[0]);
 }
 
 Value* builtin_hash(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "hash", 1, 1);
+  only_positional(t.errors, args, "hash", 1, 1);
   Value* v = args.positional[0];
   if (Value* method = v->kind == ValueKind::tensor ? nullptr : python_special(t, v, "__hash__"))
     return t.heap.integer(returned_hash(t, t.call(method, {})));
@@ -244,25 +246,25 @@ Value* builtin_hash(Tracer& t, const Arguments& args) {
   v = without_symbols(t, v);
   if (!t.heap.is_constant(v) || is_identity_key(v)) graph_break(Reason::unsupported_key, "hash() of " + describe(v));
   const Py_hash_t h = PyObject_Hash(t.constant(v));
-  if (h == -1 && PyErr_Occurred()) t.raise_pending();
+  if (h == -1 && PyErr_Occurred()) t.errors.raise_pending();
   return t.heap.integer(h);
 }
 
 Value* builtin_vars(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "vars", 0, 1);
+  only_positional(t.errors, args, "vars", 0, 1);
   if (args.positional.empty()) graph_break(Reason::odd_scope, "vars() of the running frame");
   if (Value* dict = t.find_attribute(args.positional[0], interned("__dict__"))) return dict;
-  t.raise_new(PyExc_TypeError, "vars() argument must have __dict__ attribute");
+  t.errors.raise_new(PyExc_TypeError, "vars() argument must have __dict__ attribute");
 }
 
 Value* builtin_type(Tracer& t, const Arguments& args) {
   if (args.positional.size() != 1) graph_break(Reason::made_in_trace, "a class made by type()");
-  if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, "type() takes no keyword arguments");
+  if (!args.keywords.empty()) t.errors.raise_new(PyExc_TypeError, "type() takes no keyword arguments");
   return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(args.positional[0])));
 }
 
 Value* builtin_object(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "object", 0, 0);
+  only_positional(t.errors, args, "object", 0, 0);
   return make_instance(t.heap, &PyBaseObject_Type);
 }
 
@@ -270,18 +272,18 @@ Value* builtin_object(Tracer& t, const Arguments& args) {
 Value* builtin_super(Tracer& t, const Arguments& args) {
   Value *start = nullptr, *self = nullptr;
   if (!args.positional.empty()) {
-    only_positional(t, args, "super", 1, 2);
+    only_positional(t.errors, args, "super", 1, 2);
     if (args.positional.size() == 1) graph_break(Reason::odd_scope, "an unbound super object");
     start = args.positional[0];
     self = args.positional[1];
   } else {
     SymbolicFrame& frame = t.stack.innermost();
     PyCodeObject* code = frame.code->code;
-    if (code->co_argcount == 0) t.raise_new(PyExc_RuntimeError, "super(): no arguments");
+    if (code->co_argcount == 0) t.errors.raise_new(PyExc_RuntimeError, "super(): no arguments");
     t.facts.relies_on_binding(frame, 0);
     auto contents = [&](Value* v) { return v && v->kind == ValueKind::cell ? t.cell_contents(as<CellValue>(v)) : v; };
     self = contents(frame.locals[0]);
-    if (!self) t.raise_new(PyExc_RuntimeError, "super(): arg[0] deleted");
+    if (!self) t.errors.raise_new(PyExc_RuntimeError, "super(): arg[0] deleted");
     bool has_class = false;
     for (int slot = 0; slot < frame.code->local_count; ++slot) {
       const bool is_free = frame.code->local_kind(slot) & kFreeSlot;
@@ -290,10 +292,10 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
       start = contents(frame.locals[slot]);
     }
     const char* const missing = has_class ? "super(): empty __class__ cell" : "super(): __class__ cell not found";
-    if (!start) t.raise_new(PyExc_RuntimeError, missing);
+    if (!start) t.errors.raise_new(PyExc_RuntimeError, missing);
   }
   PyTypeObject* cls = t.facts.known_type(start);
-  if (!cls) t.raise_new(PyExc_TypeError, "super() argument 1 must be a type");
+  if (!cls) t.errors.raise_new(PyExc_TypeError, "super() argument 1 must be a type");
   auto* v = t.heap.make<SuperValue>(ValueKind::super, &PySuper_Type);
   v->start_type = start;
   v->self = self;
@@ -303,7 +305,7 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
   } else {
     PyTypeObject* type = t.facts.type_of(self);
     if (!PyType_IsSubtype(type, cls))
-      t.raise_new(PyExc_TypeError, "super(type, obj): obj must be an instance or subtype of type");
+      t.errors.raise_new(PyExc_TypeError, "super(type, obj): obj must be an instance or subtype of type");
     v->self_type = t.heap.constant_value(reinterpret_cast<PyObject*>(type));
   }
   return v;
@@ -311,7 +313,7 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
 
 Value* builtin_globals(Tracer& t, const Arguments&) { return t.stack.innermost().globals; }
 Value* builtin_repr(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "repr", 1, 1);
+  only_positional(t.errors, args, "repr", 1, 1);
   return t.to_repr(args.positional[0]);
 }
 
@@ -323,17 +325,17 @@ Value* builtin_str(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_format(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "format", 1, 2);
+  only_positional(t.errors, args, "format", 1, 2);
   if (args.positional.size() == 2 && !PyType_IsSubtype(t.facts.type_of(args.positional[1]), &PyUnicode_Type)) {
     const bool is_none = t.same_object(args.positional[1], t.heap.none());
     const std::string given = is_none ? "None" : args.positional[1]->type->tp_name;
-    t.raise_new(PyExc_TypeError, "format() argument 2 must be str, not " + given);
+    t.errors.raise_new(PyExc_TypeError, "format() argument 2 must be str, not " + given);
   }
   return t.format(args.positional[0], args.positional.size() == 2 ? args.positional[1] : nullptr);
 }
 
 Value* builtin_method(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "method", 2, 2);
+  only_positional(t.errors, args, "method", 2, 2);
   Value *function = args.positional[0], *self = args.positional[1];
   const bool is_known = function->kind == ValueKind::function || function->kind == ValueKind::method ||
                         function->kind == ValueKind::instance;
@@ -343,7 +345,7 @@ Value* builtin_method(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "mappingproxy", 1, 1);
+  only_positional(t.errors, args, "mappingproxy", 1, 1);
   Value* mapping = args.positional[0];
   PyTypeObject* type = t.facts.type_of(mapping);
   if (type != &PyDict_Type && type != &PyODict_Type)
@@ -382,17 +384,17 @@ void guard_registrations(Facts& facts) {
 // What an abstract base class answers for a real class depends on its registrations alone; the answer is its own C
 // code's.
 Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "_abc_subclasscheck", 2, 2);
+  only_positional(t.errors, args, "_abc_subclasscheck", 2, 2);
   PyTypeObject *cls = t.facts.known_type(args.positional[0]), *sub = t.facts.known_type(args.positional[1]);
   if (!cls || !sub) graph_break(Reason::made_in_trace, "issubclass() of a class made in the trace");
   const int answer = PyObject_IsSubclass(reinterpret_cast<PyObject*>(sub), reinterpret_cast<PyObject*>(cls));
-  if (answer < 0) t.raise_pending();
+  if (answer < 0) t.errors.raise_pending();
   if (answer == 0) guard_registrations(t.facts);
   return t.heap.boolean(answer == 1);
 }
 
 Value* abc_instancecheck(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "_abc_instancecheck", 2, 2);
+  only_positional(t.errors, args, "_abc_instancecheck", 2, 2);
   PyTypeObject* type = t.facts.type_of(args.positional[1]);
   const auto has = [&](Value* cls) { return abc_subclasscheck(t, Arguments{{args.positional[0], cls}, {}}); };
   Value* pretended =
@@ -404,14 +406,14 @@ Value* abc_instancecheck(Tracer& t, const Arguments& args) {
 // ---- context variables: values set in the trace are kept aside and set for real at the exit
 
 Value* context_get(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "get", 1, 2);
+  only_positional(t.errors, args, "get", 1, 2);
   Value* variable = args.positional[0];
   t.facts.guard_identity(variable);
   PyObject* real = variable->object.get();
   if (auto it = t.protocol().context_values.find(real); it != t.protocol().context_values.end() && !it->second.empty())
     return it->second.back();
   PyObject* value = nullptr;
-  if (PyContextVar_Get(real, nullptr, &value) < 0) t.raise_pending();
+  if (PyContextVar_Get(real, nullptr, &value) < 0) t.errors.raise_pending();
   const guards::SourceId source = t.facts.sources().add(guards::SourceKind::context_value, t.facts.source_of(variable));
   PyRef owned = PyRef::steal(value);
   if (owned) return t.heap.wrap(owned.get(), source);
@@ -419,7 +421,7 @@ Value* context_get(Tracer& t, const Arguments& args) {
 }
 
 Value* context_set(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "set", 2, 2);
+  only_positional(t.errors, args, "set", 2, 2);
   Value* variable = args.positional[0];
   t.facts.guard_identity(variable);
   std::vector<Value*>& values = t.protocol().context_values[variable->object.get()];
@@ -431,7 +433,7 @@ Value* context_set(Tracer& t, const Arguments& args) {
 }
 
 Value* context_reset(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "reset", 2, 2);
+  only_positional(t.errors, args, "reset", 2, 2);
   Value *variable = args.positional[0], *token = args.positional[1];
   t.facts.guard_identity(variable);
   std::vector<Value*>& values = t.protocol().context_values[variable->object.get()];
@@ -475,13 +477,13 @@ void rely_on_nothing_handled(Tracer& t, const std::string& asker) {
 }  // namespace
 
 Value* exc_info(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "exc_info", 0, 0);
+  only_positional(t.errors, args, "exc_info", 0, 0);
   rely_on_nothing_handled(t, "sys.exc_info()");
   return t.heap.tuple({t.heap.none(), t.heap.none(), t.heap.none()});
 }
 
 Value* handled_exception(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "exception", 0, 0);
+  only_positional(t.errors, args, "exception", 0, 0);
   rely_on_nothing_handled(t, "sys.exception()");
   return t.heap.none();
 }
@@ -493,13 +495,13 @@ Value* recursion_limit(Tracer& t, const Arguments&) {
 
 Value* returns_none(Tracer& t, const Arguments&) { return t.heap.none(); }
 Value* intern_text(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "intern", 1, 1);
+  only_positional(t.errors, args, "intern", 1, 1);
   Value* v = args.positional[0];
   if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
     graph_break(Reason::unknown_callable, "sys.intern() of " + describe(v));
   PyObject* own = Py_NewRef(t.constant(v));
   PyUnicode_InternInPlace(&own);
-  return t.constant_steal(own);
+  return t.errors.constant_steal(own);
 }
 
 }  // namespace rows

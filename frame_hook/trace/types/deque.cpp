@@ -35,7 +35,7 @@ void push(Tracer& t, const Deque& deque, Value* item, bool left) {
 }
 
 Value* extend(Tracer& t, const Arguments& args, const char* method, bool left) {
-  only_positional(t, args, method, 2, 2);
+  only_positional(t.errors, args, method, 2, 2);
   const Deque deque = self_deque(t, args, method);
   Value* iterable = args.positional[1];
   if (payload_of(iterable) == deque.list) iterable = t.heap.list(deque.list->items);
@@ -44,9 +44,9 @@ Value* extend(Tracer& t, const Arguments& args, const char* method, bool left) {
 }
 
 Value* pop(Tracer& t, const Arguments& args, const char* method, bool left) {
-  only_positional(t, args, method, 1, 1);
+  only_positional(t.errors, args, method, 1, 1);
   std::vector<Value*>& items = self_deque(t, args, method).list->items;
-  if (items.empty()) t.raise_new(PyExc_IndexError, "pop from an empty deque");
+  if (items.empty()) t.errors.raise_new(PyExc_IndexError, "pop from an empty deque");
   const auto at = left ? items.begin() : items.end() - 1;
   Value* item = *at;
   ++as<ListValue>(payload_of(args.positional[0]))->changes;
@@ -57,13 +57,13 @@ Value* pop(Tracer& t, const Arguments& args, const char* method, bool left) {
 }  // namespace
 
 Value* builtin_deque(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "deque", {"iterable", "maxlen"}, 0);
+  std::vector<Value*> a = parse(t.errors, args, "deque", {"iterable", "maxlen"}, 0);
   PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "collections");
   PyRef type = PyRef::steal(PyObject_GetAttrString(module, "deque"));
   InstanceValue* v = make_instance(t.heap, reinterpret_cast<PyTypeObject*>(type.get()));
   Value* limit = a[1] ? a[1] : t.heap.none();
   if (!t.same_object(limit, t.heap.none()) && t.as_index(limit) < 0)
-    t.raise_new(PyExc_ValueError, "maxlen must be non-negative");
+    t.errors.raise_new(PyExc_ValueError, "maxlen must be non-negative");
   v->payload = t.heap.list({});
   v->attrs.emplace_back(PyRef::borrow(interned("maxlen")), limit);
   if (a[0]) extend(t, Arguments{{v, a[0]}, {}}, "extend", false);
@@ -71,13 +71,13 @@ Value* builtin_deque(Tracer& t, const Arguments& args) {
 }
 
 Value* deque_append(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "append", 2, 2);
+  only_positional(t.errors, args, "append", 2, 2);
   push(t, self_deque(t, args, "append"), args.positional[1], false);
   return t.heap.none();
 }
 
 Value* deque_appendleft(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "appendleft", 2, 2);
+  only_positional(t.errors, args, "appendleft", 2, 2);
   push(t, self_deque(t, args, "appendleft"), args.positional[1], true);
   return t.heap.none();
 }
@@ -101,7 +101,7 @@ Value* deque_reverse(Tracer& t, const Arguments& args) {
 }
 
 Value* deque_rotate(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "rotate", 1, 2);
+  only_positional(t.errors, args, "rotate", 1, 2);
   std::vector<Value*>& items = self_deque(t, args, "rotate").list->items;
   const int64_t n = static_cast<int64_t>(items.size()),
                 by = args.positional.size() == 2 ? t.as_index(args.positional[1]) : 1;

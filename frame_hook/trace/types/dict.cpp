@@ -6,26 +6,27 @@ namespace framejit::frame_hook::rows {
 
 namespace {
 
-DictValue* self_dict(Tracer& t, const Arguments& args, const char* method) {
+DictValue* self_dict(Errors& errors, const Arguments& args, const char* method) {
   if (args.positional.empty())
-    t.raise_new(PyExc_TypeError, std::string("unbound method dict.") + method + "() needs an argument");
-  t.facts.type_of(args.positional[0]);
-  Value* contents = contents_of(t.heap, args.positional[0]);
+    errors.raise_new(PyExc_TypeError, std::string("unbound method dict.") + method + "() needs an argument");
+  errors.heap.facts.type_of(args.positional[0]);
+  Value* contents = contents_of(errors.heap, args.positional[0]);
   if (contents->kind != ValueKind::dict)
     graph_break(Reason::unsupported_operand, std::string(method) + "() of " + describe(args.positional[0]));
   return as<DictValue>(contents);
 }
 
-Value* view_of(Tracer& t, const Arguments& args, ViewValue::What what, const char* method) {
-  only_positional(t, args, method, 1, 1);
-  return make_view(t.heap, self_dict(t, args, method), what);
+Value* view_of(Errors& errors, const Arguments& args, ViewValue::What what, const char* method) {
+  only_positional(errors, args, method, 1, 1);
+  return make_view(errors.heap, self_dict(errors, args, method), what);
 }
 
 }  // namespace
 
 Value* builtin_dict(Tracer& t, const Arguments& args) {
   if (args.positional.size() > 1)
-    t.raise_new(PyExc_TypeError, "dict expected at most 1 argument, got " + std::to_string(args.positional.size()));
+    t.errors.raise_new(PyExc_TypeError,
+                       "dict expected at most 1 argument, got " + std::to_string(args.positional.size()));
   DictValue* made = t.heap.dict();
   if (!args.positional.empty()) dict_update(t, made, args.positional[0]);
   for (const auto& [name, v] : args.keywords) t.dict_set(made, t.heap.constant_value(name), v);
@@ -33,50 +34,50 @@ Value* builtin_dict(Tracer& t, const Arguments& args) {
 }
 
 Value* dict_get_row(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "get", 2, 3);
-  if (Value* found = t.dict_get(self_dict(t, args, "get"), args.positional[1])) return found;
+  only_positional(t.errors, args, "get", 2, 3);
+  if (Value* found = t.dict_get(self_dict(t.errors, args, "get"), args.positional[1])) return found;
   return args.positional.size() == 3 ? args.positional[2] : t.heap.none();
 }
 
 Value* dict_pop(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "pop", {"self", "key", "default"}, 2);
-  DictValue* dict = self_dict(t, args, "pop");
+  std::vector<Value*> a = parse(t.errors, args, "pop", {"self", "key", "default"}, 2);
+  DictValue* dict = self_dict(t.errors, args, "pop");
   const bool is_empty = dict->loaded && dict->entries.empty() && builtin_base(args.positional[0]->type) == &PyDict_Type;
   Value* found = is_empty ? nullptr : t.dict_get(dict, a[1]);  // an empty one does not ask for the key's hash
   if (!found) {
     if (a[2]) return a[2];
-    raise_with(t, PyExc_KeyError, {a[1]});
+    raise_with(t.errors, PyExc_KeyError, {a[1]});
   }
   t.dict_delete(dict, a[1]);
   return found;
 }
 
 Value* dict_popitem(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "popitem", 1, 1);
-  DictValue* dict = self_dict(t, args, "popitem");
+  only_positional(t.errors, args, "popitem", 1, 1);
+  DictValue* dict = self_dict(t.errors, args, "popitem");
   t.load(dict);
-  if (dict->entries.empty()) raise_with(t, PyExc_KeyError, {t.heap.string("popitem(): dictionary is empty")});
+  if (dict->entries.empty()) raise_with(t.errors, PyExc_KeyError, {t.heap.string("popitem(): dictionary is empty")});
   const DictEntry last = dict->entries.back();
   t.dict_delete(dict, last.key);
   return t.heap.tuple({last.key, last.value});
 }
 
 Value* ordered_popitem(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "popitem", {"self", "last"}, 1);
+  std::vector<Value*> a = parse(t.errors, args, "popitem", {"self", "last"}, 1);
   if (!a[1] || t.truth(a[1])) return dict_popitem(t, Arguments{{a[0]}, {}});
-  DictValue* dict = self_dict(t, args, "popitem");
+  DictValue* dict = self_dict(t.errors, args, "popitem");
   t.load(dict);
-  if (dict->entries.empty()) raise_with(t, PyExc_KeyError, {t.heap.string("dictionary is empty")});
+  if (dict->entries.empty()) raise_with(t.errors, PyExc_KeyError, {t.heap.string("dictionary is empty")});
   const DictEntry first = dict->entries.front();
   t.dict_delete(dict, first.key);
   return t.heap.tuple({first.key, first.value});
 }
 
 Value* ordered_move_to_end(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "move_to_end", {"self", "key", "last"}, 2);
-  DictValue* dict = self_dict(t, args, "move_to_end");
+  std::vector<Value*> a = parse(t.errors, args, "move_to_end", {"self", "key", "last"}, 2);
+  DictValue* dict = self_dict(t.errors, args, "move_to_end");
   Value* value = t.dict_get(dict, a[1]);
-  if (!value) raise_with(t, PyExc_KeyError, {a[1]});
+  if (!value) raise_with(t.errors, PyExc_KeyError, {a[1]});
   t.dict_delete(dict, a[1]);
   t.dict_set(dict, a[1], value);
   if (a[2] && !t.truth(a[2])) std::rotate(dict->entries.begin(), dict->entries.end() - 1, dict->entries.end());
@@ -84,8 +85,8 @@ Value* ordered_move_to_end(Tracer& t, const Arguments& args) {
 }
 
 Value* dict_setdefault(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "setdefault", {"self", "key", "default"}, 2);
-  DictValue* dict = self_dict(t, args, "setdefault");
+  std::vector<Value*> a = parse(t.errors, args, "setdefault", {"self", "key", "default"}, 2);
+  DictValue* dict = self_dict(t.errors, args, "setdefault");
   if (Value* found = t.dict_get(dict, a[1])) return found;
   Value* value = a[2] ? a[2] : t.heap.none();
   t.dict_set(dict, a[1], value);
@@ -95,8 +96,8 @@ Value* dict_setdefault(Tracer& t, const Arguments& args) {
 // Overrides of __setitem__ are not asked; OrderedDict's update does ask them.
 Value* dict_update_row(Tracer& t, const Arguments& args) {
   if (args.positional.empty() || args.positional.size() > 2)
-    t.raise_new(PyExc_TypeError, "update expected at most 1 argument");
-  DictValue* dict = self_dict(t, args, "update");
+    t.errors.raise_new(PyExc_TypeError, "update expected at most 1 argument");
+  DictValue* dict = self_dict(t.errors, args, "update");
   Value* self = args.positional[0];
   const bool asks = self->kind == ValueKind::instance && PyType_IsSubtype(self->type, &PyODict_Type);
   if (args.positional.size() == 2) update_mapping(t, self, args.positional[1]);
@@ -107,12 +108,14 @@ Value* dict_update_row(Tracer& t, const Arguments& args) {
   return t.heap.none();
 }
 
-Value* dict_keys(Tracer& t, const Arguments& args) { return view_of(t, args, ViewValue::What::keys, "keys"); }
-Value* dict_values(Tracer& t, const Arguments& args) { return view_of(t, args, ViewValue::What::values, "values"); }
-Value* dict_items(Tracer& t, const Arguments& args) { return view_of(t, args, ViewValue::What::items, "items"); }
+Value* dict_keys(Tracer& t, const Arguments& args) { return view_of(t.errors, args, ViewValue::What::keys, "keys"); }
+Value* dict_values(Tracer& t, const Arguments& args) {
+  return view_of(t.errors, args, ViewValue::What::values, "values");
+}
+Value* dict_items(Tracer& t, const Arguments& args) { return view_of(t.errors, args, ViewValue::What::items, "items"); }
 
 Value* dict_clear(Tracer& t, const Arguments& args) {
-  DictValue* dict = self_dict(t, args, "clear");
+  DictValue* dict = self_dict(t.errors, args, "clear");
   t.load(dict);
   if (dict->owner) {
     const std::vector<DictEntry> entries = dict->entries;
@@ -126,12 +129,12 @@ Value* dict_clear(Tracer& t, const Arguments& args) {
 }
 
 Value* dict_copy(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "copy", 1, 1);
+  only_positional(t.errors, args, "copy", 1, 1);
   Value* self = args.positional[0];
   if (self->type == &PyDictProxy_Type && shows_ordered_dict(self))
     graph_break(Reason::unsupported_copy, "copy() of a mappingproxy of an OrderedDict");
   DictValue* made = t.heap.dict();
-  dict_update(t, made, self_dict(t, args, "copy"));
+  dict_update(t, made, self_dict(t.errors, args, "copy"));
   if (self->kind != ValueKind::instance || self->type == &PyDictProxy_Type || builtin_base(self->type) == &PyDict_Type)
     return made;
   InstanceValue* same_class = make_instance(t.heap, self->type);
@@ -142,7 +145,7 @@ Value* dict_copy(Tracer& t, const Arguments& args) {
 }
 
 Value* dict_fromkeys(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "fromkeys", 2, 3);
+  only_positional(t.errors, args, "fromkeys", 2, 3);
   Value* value = args.positional.size() == 3 ? args.positional[2] : t.heap.none();
   PyTypeObject* type = t.facts.known_type(args.positional[0]);
   Value* made = type == &PyDict_Type ? t.heap.dict() : t.call(args.positional[0], {});
@@ -152,7 +155,7 @@ Value* dict_fromkeys(Tracer& t, const Arguments& args) {
 
 // What Counter counts with.
 Value* count_elements(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "_count_elements", 2, 2);
+  only_positional(t.errors, args, "_count_elements", 2, 2);
   Value* mapping = args.positional[0];
   Value* get = t.get_attribute(mapping, interned("get"));
   t.for_each(args.positional[1], [&](Value* key) {
@@ -163,9 +166,9 @@ Value* count_elements(Tracer& t, const Arguments& args) {
 }
 
 Value* default_missing(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "__missing__", 2, 2);
+  only_positional(t.errors, args, "__missing__", 2, 2);
   Value* factory = t.find_attribute(args.positional[0], interned("default_factory"));
-  if (is_none(t, factory)) raise_with(t, PyExc_KeyError, {args.positional[1]});
+  if (is_none(t, factory)) raise_with(t.errors, PyExc_KeyError, {args.positional[1]});
   Value* value = t.call(factory, {});
   t.set_item(args.positional[0], args.positional[1], value);
   return value;

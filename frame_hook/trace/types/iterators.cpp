@@ -37,58 +37,60 @@ bool is_sequence_in_c(Value* v) {
 namespace rows {
 
 Value* builtin_iter(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "iter", 1, 2);
+  only_positional(t.errors, args, "iter", 1, 2);
   if (args.positional.size() == 1) return t.iterate(args.positional[0]);
-  if (!t.facts.type_of(args.positional[0])->tp_call) t.raise_new(PyExc_TypeError, "iter(v, w): v must be callable");
+  if (!t.facts.type_of(args.positional[0])->tp_call)
+    t.errors.raise_new(PyExc_TypeError, "iter(v, w): v must be callable");
   return make_iterator(t.heap, Over::callable, &PyCallIter_Type, args.positional);
 }
 
 Value* builtin_next(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "next", 1, 2);
+  only_positional(t.errors, args, "next", 1, 2);
   if (Value* next = t.next_item(args.positional[0])) return next;
   if (args.positional.size() == 2) return args.positional[1];
   Value* v = args.positional[0];
   if (v->kind == ValueKind::generator && as<GeneratorValue>(v)->return_value &&
       !is_none(t, as<GeneratorValue>(v)->return_value))
-    raise_with(t, PyExc_StopIteration, {as<GeneratorValue>(v)->return_value});
-  raise_with(t, PyExc_StopIteration, {});
+    raise_with(t.errors, PyExc_StopIteration, {as<GeneratorValue>(v)->return_value});
+  raise_with(t.errors, PyExc_StopIteration, {});
 }
 
 Value* builtin_zip(Tracer& t, const Arguments& args) {
-  Value* strict = parse(t, Arguments{{}, args.keywords}, "zip", {"$strict"}, 0)[0];
+  Value* strict = parse(t.errors, Arguments{{}, args.keywords}, "zip", {"$strict"}, 0)[0];
   IteratorValue* it = make_iterator(t.heap, Over::zip, &PyZip_Type, iterators_of(t, args.positional));
   it->stop = strict && t.truth(strict) ? 1 : 0;
   return it;
 }
 
 Value* builtin_enumerate(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "enumerate", {"iterable", "start"}, 1);
+  std::vector<Value*> a = parse(t.errors, args, "enumerate", {"iterable", "start"}, 1);
   IteratorValue* it = make_iterator(t.heap, Over::enumerate, &PyEnum_Type, {t.iterate(a[0])});
   it->position = a[1] ? t.as_index(a[1]) : 0;
   return it;
 }
 
 Value* builtin_map(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "map", 2, SIZE_MAX);
+  only_positional(t.errors, args, "map", 2, SIZE_MAX);
   std::vector<Value*> operands = iterators_of(t, args.positional, 1);
   operands.insert(operands.begin(), args.positional[0]);
   return make_iterator(t.heap, Over::map, &PyMap_Type, std::move(operands));
 }
 
 Value* builtin_filter(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "filter", 2, 2);
+  only_positional(t.errors, args, "filter", 2, 2);
   return make_iterator(t.heap, Over::filter, &PyFilter_Type, {args.positional[0], t.iterate(args.positional[1])});
 }
 
 Value* builtin_reversed(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "reversed", 1, 1);
+  only_positional(t.errors, args, "reversed", 1, 1);
   Value* v = args.positional[0];
   if (Value* method =
           v->kind == ValueKind::tensor ? t.lookup_special(v, "__reversed__") : python_special(t, v, "__reversed__"))
     return t.call(method, {});
   if (v->kind == ValueKind::instance && (look_up(t, v, interned("__reversed__")).object == Py_None ||
                                          (payload_of(v) == v && !look_up(t, v, interned("__getitem__")).object)))
-    raise_unless_in_c(t, v, is_sequence_in_c(v), std::string("'") + v->type->tp_name + "' object is not reversible");
+    raise_unless_in_c(t.errors, v, is_sequence_in_c(v),
+                      std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t.heap, v);
   if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {
     const bool is_list = inner->kind == ValueKind::list && !is_deque(v);
@@ -108,10 +110,10 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   }
   if (inner->kind == ValueKind::object && inner->object && PyRange_Check(inner->object.get())) {
     const PyRef all = PyRef::steal(PySlice_New(nullptr, nullptr, PyRef::steal(PyLong_FromLong(-1)).get()));
-    return raw_iterate(t, t.constant_steal(PyObject_GetItem(t.constant(inner), all.get())));
+    return raw_iterate(t, t.errors.constant_steal(PyObject_GetItem(t.constant(inner), all.get())));
   }
   if (inner->kind == ValueKind::set)
-    t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not reversible");
+    t.errors.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not reversible");
   if (inner->kind == ValueKind::object && is_plain(t, inner)) {
     std::vector<Value*> items = t.unpack(inner);
     std::reverse(items.begin(), items.end());
@@ -119,7 +121,7 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   }
   auto n = t.length(v);
   if (!n)
-    raise_unless_in_c(t, v, is_sequence_in_c(v),
+    raise_unless_in_c(t.errors, v, is_sequence_in_c(v),
                       std::string("'") + t.facts.type_of(v)->tp_name + "' object is not reversible");
   IteratorValue* it = make_iterator(t.heap, Over::get_item, &PyReversed_Type, {v});
   it->position = *n - 1;
@@ -128,14 +130,14 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_range(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "range", 1, 3);
+  only_positional(t.errors, args, "range", 1, 3);
   Arguments plain;
   for (Value* v : args.positional) plain.positional.push_back(t.heap.integer(t.as_index(v)));
   return run_plain(t, reinterpret_cast<PyObject*>(&PyRange_Type), plain);
 }
 
 Value* builtin_slice(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "slice", 1, 3);
+  only_positional(t.errors, args, "slice", 1, 3);
   auto* s = t.heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
   const auto& a = args.positional;
   s->start = a.size() == 1 ? t.heap.none() : a[0];
@@ -145,7 +147,7 @@ Value* builtin_slice(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_all(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "all", 1, 1);
+  only_positional(t.errors, args, "all", 1, 1);
   Value* iterator = t.iterate(args.positional[0]);
   while (Value* next = t.next_item(iterator))
     if (!t.truth(next)) return t.heap.boolean(false);
@@ -153,7 +155,7 @@ Value* builtin_all(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_any(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "any", 1, 1);
+  only_positional(t.errors, args, "any", 1, 1);
   Value* iterator = t.iterate(args.positional[0]);
   while (Value* next = t.next_item(iterator))
     if (t.truth(next)) return t.heap.boolean(true);
@@ -162,8 +164,8 @@ Value* builtin_any(Tracer& t, const Arguments& args) {
 
 Value* builtin_sorted(Tracer& t, const Arguments& args) {
   if (args.positional.size() != 1)
-    t.raise_new(PyExc_TypeError, "sorted expected 1 argument, got " + std::to_string(args.positional.size()));
-  std::vector<Value*> a = parse(t, args, "sorted", {"iterable", "$key", "$reverse"}, 1);
+    t.errors.raise_new(PyExc_TypeError, "sorted expected 1 argument, got " + std::to_string(args.positional.size()));
+  std::vector<Value*> a = parse(t.errors, args, "sorted", {"iterable", "$key", "$reverse"}, 1);
   ListValue* sorted = t.heap.list(t.unpack(a[0]));
   sort_list(t, sorted, a[1], a[2]);
   return sorted;
@@ -172,17 +174,17 @@ Value* builtin_sorted(Tracer& t, const Arguments& args) {
 // ---- itertools
 
 Value* itertools_chain(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "chain", 0, SIZE_MAX);
+  only_positional(t.errors, args, "chain", 0, SIZE_MAX);
   return make_iterator(t.heap, Over::chain, itertools_type("chain"), {t.iterate(t.heap.tuple(args.positional))});
 }
 
 Value* itertools_chain_from(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "chain.from_iterable", 2, 2);
+  only_positional(t.errors, args, "chain.from_iterable", 2, 2);
   return make_iterator(t.heap, Over::chain, itertools_type("chain"), {t.iterate(args.positional.back())});
 }
 
 Value* itertools_islice(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "islice", 2, 4);
+  only_positional(t.errors, args, "islice", 2, 4);
   const auto& a = args.positional;
   Value* first = a.size() == 2 ? nullptr : a[1];
   Value* last = a.size() == 2 ? a[1] : a[2];
@@ -196,14 +198,14 @@ Value* itertools_islice(Tracer& t, const Arguments& args) {
 }
 
 Value* itertools_repeat(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "repeat", {"object", "times"}, 1);
+  std::vector<Value*> a = parse(t.errors, args, "repeat", {"object", "times"}, 1);
   IteratorValue* it = make_iterator(t.heap, Over::repeat, itertools_type("repeat"), {a[0]});
   it->stop = a[1] ? std::max<int64_t>(0, t.as_index(a[1])) : -1;
   return it;
 }
 
 Value* itertools_count(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "count", {"start", "step"}, 0);
+  std::vector<Value*> a = parse(t.errors, args, "count", {"start", "step"}, 0);
   for (Value* v : a)
     if (v && !PyType_IsSubtype(t.facts.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type)
       graph_break(Reason::unsupported_operand, "itertools.count() of " + describe(v));
@@ -212,7 +214,7 @@ Value* itertools_count(Tracer& t, const Arguments& args) {
 }
 
 Value* itertools_product(Tracer& t, const Arguments& args) {
-  Value* times = parse(t, Arguments{{}, args.keywords}, "product", {"$repeat"}, 0)[0];
+  Value* times = parse(t.errors, Arguments{{}, args.keywords}, "product", {"$repeat"}, 0)[0];
   const int64_t repeat = times ? t.as_index(times) : 1;
   std::vector<std::vector<Value*>> pools, rows{{}};
   for (Value* v : args.positional) pools.push_back(t.unpack(v));
@@ -237,7 +239,7 @@ Value* itertools_product(Tracer& t, const Arguments& args) {
 Value* itertools_zip_longest(Tracer& t, const Arguments& args) {
   for (const auto& [name, v] : args.keywords)
     if (std::string_view(text_of(name)) != "fillvalue")
-      t.raise_new(PyExc_TypeError, "zip_longest() got an unexpected keyword argument");
+      t.errors.raise_new(PyExc_TypeError, "zip_longest() got an unexpected keyword argument");
   Value* fill = args.keywords.empty() ? t.heap.none() : args.keywords[0].second;
   std::vector<Value*> operands = iterators_of(t, args.positional);
   const size_t columns = operands.size();
@@ -248,7 +250,7 @@ Value* itertools_zip_longest(Tracer& t, const Arguments& args) {
 }
 
 Value* itertools_accumulate(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "accumulate", {"iterable", "func", "$initial"}, 1);
+  std::vector<Value*> a = parse(t.errors, args, "accumulate", {"iterable", "func", "$initial"}, 1);
   std::vector<Value*> operands{t.iterate(a[0]), given(t, a[1]), given(t, a[2])};
   IteratorValue* it = make_iterator(t.heap, Over::accumulate, itertools_type("accumulate"), std::move(operands));
   it->position = given(t, a[2]) ? 1 : 0;
@@ -256,25 +258,25 @@ Value* itertools_accumulate(Tracer& t, const Arguments& args) {
 }
 
 Value* itertools_starmap(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "starmap", 2, 2);
+  only_positional(t.errors, args, "starmap", 2, 2);
   Value* iterator = t.iterate(args.positional[1]);
   return make_iterator(t.heap, Over::starmap, itertools_type("starmap"), {args.positional[0], iterator});
 }
 
 Value* itertools_takewhile(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "takewhile", 2, 2);
+  only_positional(t.errors, args, "takewhile", 2, 2);
   Value* iterator = t.iterate(args.positional[1]);
   return make_iterator(t.heap, Over::takewhile, itertools_type("takewhile"), {args.positional[0], iterator});
 }
 
 Value* itertools_dropwhile(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "dropwhile", 2, 2);
+  only_positional(t.errors, args, "dropwhile", 2, 2);
   Value* iterator = t.iterate(args.positional[1]);
   return make_iterator(t.heap, Over::dropwhile, itertools_type("dropwhile"), {args.positional[0], iterator});
 }
 
 Value* itertools_filterfalse(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "filterfalse", 2, 2);
+  only_positional(t.errors, args, "filterfalse", 2, 2);
   IteratorValue* it = make_iterator(t.heap, Over::filter, itertools_type("filterfalse"),
                                     {args.positional[0], t.iterate(args.positional[1])});
   it->step = -1;
@@ -282,10 +284,10 @@ Value* itertools_filterfalse(Tracer& t, const Arguments& args) {
 }
 
 Value* itertools_combinations(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "combinations", {"iterable", "r"}, 2);
+  std::vector<Value*> a = parse(t.errors, args, "combinations", {"iterable", "r"}, 2);
   std::vector<Value*> pool = t.unpack(a[0]), items;
   const int64_t r = t.as_index(a[1]), n = static_cast<int64_t>(pool.size());
-  if (r < 0) t.raise_new(PyExc_ValueError, "r must be non-negative");
+  if (r < 0) t.errors.raise_new(PyExc_ValueError, "r must be non-negative");
   std::vector<int64_t> at(static_cast<size_t>(std::max<int64_t>(r, 0)));
   for (int64_t i = 0; i < r; ++i) at[i] = i;
   while (r <= n) {
@@ -302,15 +304,15 @@ Value* itertools_combinations(Tracer& t, const Arguments& args) {
 }
 
 Value* itertools_pairwise(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "pairwise", 1, 1);
+  only_positional(t.errors, args, "pairwise", 1, 1);
   return make_iterator(t.heap, Over::pairwise, itertools_type("pairwise"), {t.iterate(args.positional[0]), nullptr});
 }
 
 Value* functools_reduce(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "reduce", 2, 3);
+  only_positional(t.errors, args, "reduce", 2, 3);
   Value* iterator = t.iterate(args.positional[1]);
   Value* total = args.positional.size() == 3 ? args.positional[2] : t.next_item(iterator);
-  if (!total) t.raise_new(PyExc_TypeError, "reduce() of empty iterable with no initial value");
+  if (!total) t.errors.raise_new(PyExc_TypeError, "reduce() of empty iterable with no initial value");
   while (Value* v = t.next_item(iterator)) total = t.call(args.positional[0], {total, v});
   return total;
 }

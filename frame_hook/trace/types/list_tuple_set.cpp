@@ -9,7 +9,7 @@ namespace {
 template <class T>
 T* self_as(Tracer& t, const Arguments& args, ValueKind kind, const char* method) {
   if (args.positional.empty())
-    t.raise_new(PyExc_TypeError, std::string("unbound method ") + method + "() needs an argument");
+    t.errors.raise_new(PyExc_TypeError, std::string("unbound method ") + method + "() needs an argument");
   t.facts.type_of(args.positional[0]);
   T* self = payload_as<T>(args.positional[0], kind);
   if (!self) graph_break(Reason::unsupported_operand, std::string(method) + "() of " + describe(args.positional[0]));
@@ -51,23 +51,23 @@ std::vector<SetOperand> others_of(Tracer& t, const Arguments& args) {
 // ---- constructors
 
 Value* builtin_list(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "list", 0, 1);
+  only_positional(t.errors, args, "list", 0, 1);
   return t.heap.list(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
 }
 
 Value* builtin_tuple(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "tuple", 0, 1);
+  only_positional(t.errors, args, "tuple", 0, 1);
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tuple) return args.positional[0];
   return t.heap.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
 }
 
 Value* builtin_set(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "set", 0, 1);
+  only_positional(t.errors, args, "set", 0, 1);
   return args.positional.empty() ? make_set(t, &PySet_Type, {}) : set_from(t, &PySet_Type, args.positional[0]);
 }
 
 Value* builtin_frozenset(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "frozenset", 0, 1);
+  only_positional(t.errors, args, "frozenset", 0, 1);
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::set &&
       t.facts.type_of(args.positional[0]) == &PyFrozenSet_Type)
     return args.positional[0];
@@ -78,19 +78,19 @@ Value* builtin_frozenset(Tracer& t, const Arguments& args) {
 // ---- list
 
 Value* list_append(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "list.append", 2, 2);
+  only_positional(t.errors, args, "list.append", 2, 2);
   frame_hook::list_append(t, self_as<ListValue>(t, args, ValueKind::list, "append"), args.positional[1]);
   return t.heap.none();
 }
 
 Value* list_extend_row(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "list.extend", 2, 2);
+  only_positional(t.errors, args, "list.extend", 2, 2);
   list_extend(t, self_as<ListValue>(t, args, ValueKind::list, "extend"), args.positional[1]);
   return t.heap.none();
 }
 
 Value* list_insert(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "insert", 3, 3);
+  only_positional(t.errors, args, "insert", 3, 3);
   int64_t i = t.as_index(args.positional[1]);
   ListValue* list = written_list(t, args, "insert");
   const int64_t n = static_cast<int64_t>(list->items.size());
@@ -100,13 +100,13 @@ Value* list_insert(Tracer& t, const Arguments& args) {
 }
 
 Value* list_pop(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "pop", 1, 2);
+  only_positional(t.errors, args, "pop", 1, 2);
   ListValue* list = self_list(t, args, "pop");
   int64_t i = args.positional.size() == 2 ? t.as_index(args.positional[1]) : -1;
-  if (list->items.empty()) t.raise_new(PyExc_IndexError, "pop from empty list");
+  if (list->items.empty()) t.errors.raise_new(PyExc_IndexError, "pop from empty list");
   const int64_t n = static_cast<int64_t>(list->items.size());
   if (i < 0) i += n;
-  if (i < 0 || i >= n) t.raise_new(PyExc_IndexError, "pop index out of range");
+  if (i < 0 || i >= n) t.errors.raise_new(PyExc_IndexError, "pop index out of range");
   written_list(t, args, "pop");
   Value* item = list->items[i];
   list->items.erase(list->items.begin() + i);
@@ -114,7 +114,7 @@ Value* list_pop(Tracer& t, const Arguments& args) {
 }
 
 Value* list_remove(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "remove", 2, 2);
+  only_positional(t.errors, args, "remove", 2, 2);
   ListValue* list = self_list(t, args, "remove");
   for (size_t i = 0; i < list->items.size(); ++i) {
     if (!values_equal(t, t.item(list, i), args.positional[1])) continue;
@@ -122,7 +122,7 @@ Value* list_remove(Tracer& t, const Arguments& args) {
     if (i < list->items.size()) list->items.erase(list->items.begin() + i);  // == may have shortened it
     return t.heap.none();
   }
-  t.raise_new(PyExc_ValueError, "list.remove(x): x not in list");
+  t.errors.raise_new(PyExc_ValueError, "list.remove(x): x not in list");
 }
 
 Value* list_clear(Tracer& t, const Arguments& args) {
@@ -137,7 +137,7 @@ Value* list_reverse(Tracer& t, const Arguments& args) {
 }
 
 Value* list_sort(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "sort", {"self", "$key", "$reverse"}, 1);
+  std::vector<Value*> a = parse(t.errors, args, "sort", {"self", "$key", "$reverse"}, 1);
   sort_list(t, written_list(t, args, "sort"), a[1], a[2]);
   return t.heap.none();
 }
@@ -154,7 +154,7 @@ Value* sequence_item(Tracer& t, Value* items, int64_t i) {
 Value* list_copy(Tracer& t, const Arguments& args) { return t.heap.list(t.unpack(self_list(t, args, "copy"))); }
 
 Value* sequence_index(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "index", 2, 4);
+  only_positional(t.errors, args, "index", 2, 4);
   t.facts.type_of(args.positional[0]);
   Value* items = payload_of(args.positional[0]);
   const auto length = [&] { return *raw_length(t, items); };
@@ -168,12 +168,12 @@ Value* sequence_index(Tracer& t, const Arguments& args) {
   Unresumable guard(t);
   for (int64_t i = bound(2, 0); i < last && i < length(); ++i)
     if (values_equal(t, sequence_item(t, items, i), args.positional[1])) return t.heap.integer(i);
-  if (tuple_of(args.positional[0])) t.raise_new(PyExc_ValueError, "tuple.index(x): x not in tuple");
-  t.raise_new(PyExc_ValueError, repr_text(t, args.positional[1]) + " is not in list");
+  if (tuple_of(args.positional[0])) t.errors.raise_new(PyExc_ValueError, "tuple.index(x): x not in tuple");
+  t.errors.raise_new(PyExc_ValueError, repr_text(t, args.positional[1]) + " is not in list");
 }
 
 Value* sequence_count(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "count", 2, 2);
+  only_positional(t.errors, args, "count", 2, 2);
   t.facts.type_of(args.positional[0]);
   int64_t count = 0;
   Value* items = payload_of(args.positional[0]);
@@ -186,7 +186,7 @@ Value* sequence_count(Tracer& t, const Arguments& args) {
 // ---- set, frozenset
 
 Value* set_add_row(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "set.add", 2, 2);
+  only_positional(t.errors, args, "set.add", 2, 2);
   set_add(t, self_set(t, args, "add"), args.positional[1]);
   return t.heap.none();
 }
@@ -200,7 +200,7 @@ bool take_out(Tracer& t, SetValue* set, Value* item) {
   t.will_mutate(set);
   set->items.erase(set->items.begin() + at);
   ++set->removals;
-  if (set->order && PySet_Discard(set->order.get(), known->object.get()) < 0) t.raise_pending();
+  if (set->order && PySet_Discard(set->order.get(), known->object.get()) < 0) t.errors.raise_pending();
   return true;
 }
 
@@ -226,29 +226,30 @@ Value* keep(Tracer& t, SetValue* set, const std::vector<SetOperand>& operands, b
   t.will_mutate(set);
   set->items = std::move(kept);
   ++set->removals;
-  if (!call_order(t, set->order, common ? "intersection_update" : "difference_update", operands)) set->order = {};
+  if (!call_order(t.errors, set->order, common ? "intersection_update" : "difference_update", operands))
+    set->order = {};
   return t.heap.none();
 }
 
 }  // namespace
 
 Value* set_discard(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "discard", 2, 2);
+  only_positional(t.errors, args, "discard", 2, 2);
   take_out(t, self_set(t, args, "discard"), args.positional[1]);
   return t.heap.none();
 }
 
 Value* set_remove(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "remove", 2, 2);
+  only_positional(t.errors, args, "remove", 2, 2);
   if (!take_out(t, self_set(t, args, "remove"), args.positional[1]))
-    raise_with(t, PyExc_KeyError, {args.positional[1]});
+    raise_with(t.errors, PyExc_KeyError, {args.positional[1]});
   return t.heap.none();
 }
 
 // The item that a set gives up depends on hashes and on where it gave up one before.
 Value* set_pop(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "pop");
-  if (set->items.empty()) t.raise_new(PyExc_KeyError, "pop from an empty set");
+  if (set->items.empty()) t.errors.raise_new(PyExc_KeyError, "pop from an empty set");
   t.will_mutate(set);
   Value* item = set->items[0];
   if (set->order) {
@@ -269,7 +270,7 @@ Value* set_clear(Tracer& t, const Arguments& args) {
   t.will_mutate(set);
   set->items.clear();
   ++set->removals;
-  if (set->order && PySet_Clear(set->order.get()) < 0) t.raise_pending();
+  if (set->order && PySet_Clear(set->order.get()) < 0) t.errors.raise_pending();
   return t.heap.none();
 }
 
@@ -289,7 +290,7 @@ Value* set_difference_update(Tracer& t, const Arguments& args) {
     t.for_each(args.positional[i], [&](Value* item) { take_out(t, set, item); });
     const SetOperand nothing{{}, false, PyRef::steal(PyTuple_New(0))};
     if (set->order)
-      call_order(t, set->order, "difference_update", {nothing});  // moves the rest where many places are free
+      call_order(t.errors, set->order, "difference_update", {nothing});  // moves the rest where many places are free
   }
   return t.heap.none();
 }
@@ -301,13 +302,13 @@ Value* set_intersection_update(Tracer& t, const Arguments& args) {
 
 Value* set_copy(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "copy");
-  return make_set(t, &PySet_Type, self->items, call_order(t, order_of(t, self), "copy", {}));
+  return make_set(t, &PySet_Type, self->items, call_order(t.errors, order_of(t, self), "copy", {}));
 }
 
 Value* frozenset_copy(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "copy");
   if (t.facts.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
-  return make_set(t, &PyFrozenSet_Type, self->items, call_order(t, order_of(t, self), "copy", {}));
+  return make_set(t, &PyFrozenSet_Type, self->items, call_order(t.errors, order_of(t, self), "copy", {}));
 }
 
 Value* set_union(Tracer& t, const Arguments& args) {
@@ -315,31 +316,31 @@ Value* set_union(Tracer& t, const Arguments& args) {
   const std::vector<SetOperand> operands = others_of(t, args);
   std::vector<Value*> items = self->items;
   for (const SetOperand& operand : operands) items.insert(items.end(), operand.items.begin(), operand.items.end());
-  return make_set(t, self->type, items, call_order(t, order_of(t, self), "union", operands));
+  return make_set(t, self->type, items, call_order(t.errors, order_of(t, self), "union", operands));
 }
 
 Value* set_intersection(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "intersection");
   const std::vector<SetOperand> operands = others_of(t, args);
   return make_set(t, self->type, filtered(t, self, operands, true),
-                  call_order(t, order_of(t, self), "intersection", operands));
+                  call_order(t.errors, order_of(t, self), "intersection", operands));
 }
 
 Value* set_difference(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "difference");
   const std::vector<SetOperand> operands = others_of(t, args);
   return make_set(t, self->type, filtered(t, self, operands, false),
-                  call_order(t, order_of(t, self), "difference", operands));
+                  call_order(t.errors, order_of(t, self), "difference", operands));
 }
 
 Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "symmetric_difference", 2, 2);
+  only_positional(t.errors, args, "symmetric_difference", 2, 2);
   SetValue* self = self_set(t, args, "symmetric_difference");
   const std::vector<SetOperand> operands = others_of(t, args);
   std::vector<Value*> items = filtered(t, self, operands, false);
   for (Value* v : operands[0].items)
     if (find_in_set(t, self, v) < 0) items.push_back(v);
-  return make_set(t, self->type, items, call_order(t, order_of(t, self), "symmetric_difference", operands));
+  return make_set(t, self->type, items, call_order(t.errors, order_of(t, self), "symmetric_difference", operands));
 }
 
 namespace {
@@ -360,19 +361,19 @@ bool find_item(Tracer& t, Value* iterable, const std::function<bool(Value*)>& is
 }  // namespace
 
 Value* set_issubset(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "issubset", 2, 2);
+  only_positional(t.errors, args, "issubset", 2, 2);
   SetValue* self = self_set(t, args, "issubset");
   return t.heap.boolean(filtered(t, self, others_of(t, args), true).size() == self->items.size());
 }
 
 Value* set_issuperset(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "issuperset", 2, 2);
+  only_positional(t.errors, args, "issuperset", 2, 2);
   SetValue* self = self_set(t, args, "issuperset");
   return t.heap.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) < 0; }));
 }
 
 Value* set_isdisjoint(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "isdisjoint", 2, 2);
+  only_positional(t.errors, args, "isdisjoint", 2, 2);
   SetValue* self = self_set(t, args, "isdisjoint");
   return t.heap.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) >= 0; }));
 }

@@ -69,7 +69,7 @@ Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
   made.key = PyRef::steal(
       guards::lru_key(callable, objects.data(), static_cast<Py_ssize_t>(args.positional.size()), names.get()));
   if (!made.key || !guards::lru_cache_of(callable)) graph_break(Reason::unknown_callable, name_of(callable));
-  if (PyObject_Hash(made.key.get()) == -1) t.raise_pending();
+  if (PyObject_Hash(made.key.get()) == -1) t.errors.raise_pending();
   return made;
 }
 
@@ -200,7 +200,7 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
     return account(t, v, args, traced().results[PyLong_AsSize_t(index)]);
   }
   PyObject* entry = key.is_new ? nullptr : PyDict_GetItemWithError(guards::lru_cache_of(callable), key.key.get());
-  if (!entry && PyErr_Occurred()) t.raise_pending();
+  if (!entry && PyErr_Occurred()) t.errors.raise_pending();
   if (!entry) {
     if (!key.is_new) t.rely_until_break(std::make_shared<StillUncached>(callable, key.key.get()));
     Value* result = call_uncached(t, v, args, key);
@@ -209,7 +209,7 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
     if (guards::lru_limit_of(callable) != 0) {
       if (!cache.keys) cache.keys = PyRef::steal(PyDict_New());
       const PyRef index = PyRef::steal(PyLong_FromSize_t(cache.results.size()));
-      if (PyDict_SetItem(cache.keys.get(), key.key.get(), index.get()) < 0) t.raise_pending();
+      if (PyDict_SetItem(cache.keys.get(), key.key.get(), index.get()) < 0) t.errors.raise_pending();
       cache.results.push_back(result);
     }
     ++cache.misses;

@@ -72,7 +72,8 @@ Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
     if (std::string_view(text_of(n)) == "key") key = v;
     else if (std::string_view(text_of(n)) == "default") fallback = v;
   }
-  if (args.positional.empty()) t.raise_new(PyExc_TypeError, std::string(name) + " expected at least 1 argument, got 0");
+  if (args.positional.empty())
+    t.errors.raise_new(PyExc_TypeError, std::string(name) + " expected at least 1 argument, got 0");
   const bool keyed = !is_none(t, key);
   Value *best = nullptr, *best_key = nullptr;
   t.for_each(args.positional.size() == 1 ? args.positional[0] : t.heap.tuple(args.positional), [&](Value* item) {
@@ -85,11 +86,11 @@ Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
   if (fallback) return fallback;
   const char* const empty =
       PY_VERSION_HEX >= 0x030C0000 ? "() iterable argument is empty" : "() arg is an empty sequence";
-  t.raise_new(PyExc_ValueError, std::string(name) + empty);
+  t.errors.raise_new(PyExc_ValueError, std::string(name) + empty);
 }
 
 Value* rounded(Tracer& t, const Arguments& args, const char* name, const char* special) {
-  only_positional(t, args, name, 1, 1);
+  only_positional(t.errors, args, name, 1, 1);
   if (args.positional[0]->kind == ValueKind::tensor) {
     if (Value* method = t.lookup_special(args.positional[0], special)) return t.call(method, {});
     return known_or_break(of_known_tensor(t, math_function(name), args.positional[0]), name);
@@ -117,12 +118,12 @@ Value* builtin_float(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_bool(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "bool", 0, 1);
+  only_positional(t.errors, args, "bool", 0, 1);
   return t.heap.boolean(!args.positional.empty() && t.truth(args.positional[0]));
 }
 
 Value* builtin_abs(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "abs", 1, 1);
+  only_positional(t.errors, args, "abs", 1, 1);
   Value* v = args.positional[0];
   if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__abs__"), {});
   if (Value* result = through_special(t, args, "__abs__")) return result;
@@ -135,7 +136,7 @@ Value* builtin_abs(Tracer& t, const Arguments& args) {
 Value* builtin_round(Tracer& t, const Arguments& args) {
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tensor) {
     Value* method = t.lookup_special(args.positional[0], "__round__");
-    if (!method) t.raise_new(PyExc_TypeError, "type Tensor doesn't define __round__ method");
+    if (!method) t.errors.raise_new(PyExc_TypeError, "type Tensor doesn't define __round__ method");
     return t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, {}});
   }
   if (Value* result = through_special(t, args, "__round__")) return result;
@@ -144,7 +145,7 @@ Value* builtin_round(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_divmod(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "divmod", 2, 2);
+  only_positional(t.errors, args, "divmod", 2, 2);
   for (Value* v : args.positional) {
     const ValueKind kind = payload_of(v)->kind;
     if (kind != ValueKind::object && kind != ValueKind::sym_int)
@@ -156,7 +157,7 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_pow(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "pow", {"base", "exp", "mod"}, 2);
+  std::vector<Value*> a = parse(t.errors, args, "pow", {"base", "exp", "mod"}, 2);
   if (!a[2]) return t.binary_operator(8, a[0], a[1]);
   for (Value* v : a)
     if (v->kind == ValueKind::instance)
@@ -178,10 +179,10 @@ bool is_number(Tracer& t, Value* v) {
 }  // namespace
 
 Value* builtin_sum(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "sum", {"iterable", "start"}, 1);
+  std::vector<Value*> a = parse(t.errors, args, "sum", {"iterable", "start"}, 1);
   Value* total = a[1] ? a[1] : t.heap.integer(0);
   if (payload_of(total)->object && PyUnicode_Check(payload_of(total)->object.get()))
-    t.raise_new(PyExc_TypeError, "sum() can't sum strings [use ''.join(seq) instead]");
+    t.errors.raise_new(PyExc_TypeError, "sum() can't sum strings [use ''.join(seq) instead]");
   // CPython 3.12 adds floats with compensation, as long as there are numbers alone: let it do that itself.
   std::vector<Value*> numbers;
   bool numbers_alone = is_number(t, total);
@@ -201,7 +202,7 @@ Value* builtin_sum(Tracer& t, const Arguments& args) {
 }
 
 Value* operator_index(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "index", 1, 1);
+  only_positional(t.errors, args, "index", 1, 1);
   Value* v = args.positional[0];
   if (v->kind == ValueKind::tensor) reads_tensor("operator.index");
   if (payload_of(v)->kind == ValueKind::sym_int) return payload_of(v);
@@ -212,7 +213,7 @@ Value* operator_index(Tracer& t, const Arguments& args) {
 }
 
 Value* math_prod(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t, args, "prod", {"iterable", "$start"}, 1);
+  std::vector<Value*> a = parse(t.errors, args, "prod", {"iterable", "$start"}, 1);
   Value* product = a[1] ? a[1] : t.heap.integer(1);
   t.for_each(a[0], [&](Value* v) { product = t.binary_operator(5, product, v); });
   return product;

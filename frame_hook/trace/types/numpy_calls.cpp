@@ -230,7 +230,7 @@ Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayVal
     drop_error();
     graph_break(Reason::outside_effect, "a floating-point warning of NumPy");
   }
-  if (operands.arrays.empty() && operands.tensors.empty()) t.constant_steal(nullptr);
+  if (operands.arrays.empty() && operands.tensors.empty()) t.errors.constant_steal(nullptr);
   drop_error();
   graph_break(Reason::unknown_callable, name + " of an array, which raises");
 }
@@ -259,8 +259,8 @@ Value* array_item(Tracer& t, ArrayValue* array, Value* key) {
   if (n && plain->kind == ValueKind::object && plain->object && PyLong_CheckExact(plain->object.get())) {
     const int64_t i = t.as_index(plain);
     if (i >= *n || i < -*n)
-      t.raise_new(PyExc_IndexError,
-                  "index " + std::to_string(i) + " is out of bounds for axis 0 with size " + std::to_string(*n));
+      t.errors.raise_new(PyExc_IndexError,
+                         "index " + std::to_string(i) + " is out of bounds for axis 0 with size " + std::to_string(*n));
   }
   return call_numpy(t, operator_function("getitem"), Arguments{{array, plain}, {}});
 }
@@ -276,7 +276,7 @@ Value* of_known_tensor(Tracer& t, PyObject* function, Value* tensor) {
   const PyRef contents = known_contents(t, tensor);
   if (!contents) return nullptr;
   PyObject* result = PyObject_CallOneArg(function, contents.get());
-  return result ? t.heap.wrap_result(result) : t.constant_steal(nullptr);
+  return result ? t.heap.wrap_result(result) : t.errors.constant_steal(nullptr);
 }
 
 Value* array_of_tensor(Tracer& t, Value* tensor) {

@@ -14,8 +14,8 @@ GeneratorValue* self_generator(Tracer& t, const Arguments& args, const char* met
 
 [[noreturn]] void stop_iteration(Tracer& t, GeneratorValue* generator) {
   Value* value = generator->return_value;
-  if (!is_none(t, value)) raise_with(t, PyExc_StopIteration, {value});
-  raise_with(t, PyExc_StopIteration, {});
+  if (!is_none(t, value)) raise_with(t.errors, PyExc_StopIteration, {value});
+  raise_with(t.errors, PyExc_StopIteration, {});
 }
 
 PyObject* copyreg_function(const char* name) {
@@ -53,8 +53,8 @@ Value* new_arguments(Tracer& t, Value* self) {
   if (Value* method = python_special(t, self, "__getnewargs__")) {
     Value* arguments = t.call(method, {});
     if (!tuple_of(arguments))
-      t.raise_new(PyExc_TypeError, std::string("__getnewargs__ should return a tuple, not '") +
-                                       t.facts.type_of(arguments)->tp_name + "'");
+      t.errors.raise_new(PyExc_TypeError, std::string("__getnewargs__ should return a tuple, not '") +
+                                              t.facts.type_of(arguments)->tp_name + "'");
     return arguments;
   }
   Value* payload = payload_of(self);
@@ -65,7 +65,7 @@ Value* new_arguments(Tracer& t, Value* self) {
 }  // namespace
 
 Value* object_reduce_ex(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "__reduce_ex__", 2, 2);
+  only_positional(t.errors, args, "__reduce_ex__", 2, 2);
   Value* self = args.positional[0];
   if (Value* method = python_special(t, self, "__reduce__")) return t.call(method, {});
   const Found reduce = look_up(t, self, interned("__reduce__"));
@@ -88,27 +88,27 @@ Value* object_reduce(Tracer&, const Arguments& args) {
 }
 
 Value* object_getstate(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "__getstate__", 1, 1);
+  only_positional(t.errors, args, "__getstate__", 1, 1);
   return default_state(t, args.positional[0]);
 }
 
 Value* object_format(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "__format__", 2, 2);
+  only_positional(t.errors, args, "__format__", 2, 2);
   if (!plain_text(t, args.positional[1], "format spec").empty())
-    t.raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") +
-                                     t.facts.type_of(args.positional[0])->tp_name + ".__format__");
+    t.errors.raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") +
+                                            t.facts.type_of(args.positional[0])->tp_name + ".__format__");
   return t.to_string(args.positional[0]);
 }
 
 Value* type_instancecheck(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "__instancecheck__", 2, 2);
+  only_positional(t.errors, args, "__instancecheck__", 2, 2);
   PyTypeObject* cls = t.facts.known_type(args.positional[0]);
   if (!cls) graph_break(Reason::unsupported_operand, "type.__instancecheck__ of " + describe(args.positional[0]));
   return t.heap.boolean(is_real_instance(t, args.positional[1], cls));
 }
 
 Value* type_subclasscheck(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "__subclasscheck__", 2, 2);
+  only_positional(t.errors, args, "__subclasscheck__", 2, 2);
   PyTypeObject *cls = t.facts.known_type(args.positional[0]), *sub = t.facts.known_type(args.positional[1]);
   if (!cls) graph_break(Reason::unsupported_operand, "type.__subclasscheck__ of " + describe(args.positional[0]));
   if (!sub) raise_unless_class(t, args.positional[1]);
@@ -116,7 +116,7 @@ Value* type_subclasscheck(Tracer& t, const Arguments& args) {
 }
 
 Value* type_mro(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "mro", 1, 1);
+  only_positional(t.errors, args, "mro", 1, 1);
   return t.heap.list(t.unpack(t.get_attribute(args.positional[0], interned("__mro__"))));
 }
 
@@ -126,30 +126,31 @@ Value* exception_with_traceback(Tracer& t, const Arguments& args) {
 }
 
 Value* exception_add_note(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "add_note", 2, 2);
+  only_positional(t.errors, args, "add_note", 2, 2);
   if (!PyType_IsSubtype(t.facts.type_of(args.positional[1]), &PyUnicode_Type))
-    t.raise_new(PyExc_TypeError, std::string("note must be a str, not '") + args.positional[1]->type->tp_name + "'");
+    t.errors.raise_new(PyExc_TypeError,
+                       std::string("note must be a str, not '") + args.positional[1]->type->tp_name + "'");
   Value* notes = t.find_attribute(args.positional[0], interned("__notes__"));
   if (!notes) {
     notes = t.heap.list({});
     t.set_attribute(args.positional[0], interned("__notes__"), notes);
   }
-  if (!list_of(notes)) t.raise_new(PyExc_TypeError, "Cannot add note: __notes__ is not a list");
+  if (!list_of(notes)) t.errors.raise_new(PyExc_TypeError, "Cannot add note: __notes__ is not a list");
   list_extend(t, list_of(notes), t.heap.tuple({args.positional[1]}));
   return t.heap.none();
 }
 
 Value* generator_send(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "send", 2, 2);
+  only_positional(t.errors, args, "send", 2, 2);
   GeneratorValue* generator = self_generator(t, args, "send");
-  if (generator->state == GeneratorValue::State::finished) raise_with(t, PyExc_StopIteration, {});
+  if (generator->state == GeneratorValue::State::finished) raise_with(t.errors, PyExc_StopIteration, {});
   Value* next = t.resume_generator(generator, args.positional[1], nullptr);
   if (next) return next;
   stop_iteration(t, generator);
 }
 
 Value* generator_throw(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "throw", 2, 4);
+  only_positional(t.errors, args, "throw", 2, 4);
   GeneratorValue* generator = self_generator(t, args, "throw");
   Value* exception = args.positional[1];
   if (real_type(exception)) {
@@ -162,14 +163,14 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
   auto* const base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
   if (exception->kind != ValueKind::instance || !PyType_IsSubtype(t.facts.type_of(exception), base))
     graph_break(Reason::exception_state, "throw() of " + describe(exception));
-  if (generator->state == GeneratorValue::State::finished) t.raise(exception);
+  if (generator->state == GeneratorValue::State::finished) t.errors.raise(exception);
   Value* next = t.resume_generator(generator, nullptr, exception);
   if (next) return next;
   stop_iteration(t, generator);
 }
 
 Value* generator_close(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "close", 1, 1);
+  only_positional(t.errors, args, "close", 1, 1);
   GeneratorValue* generator = self_generator(t, args, "close");
   if (generator->state != GeneratorValue::State::suspended) {
     generator->state = GeneratorValue::State::finished;
@@ -177,13 +178,13 @@ Value* generator_close(Tracer& t, const Arguments& args) {
   }
   Value* yielded = nullptr;
   try {
-    yielded = t.resume_generator(generator, nullptr, call_exception(t, PyExc_GeneratorExit, {}));
+    yielded = t.resume_generator(generator, nullptr, call_exception(t.errors, PyExc_GeneratorExit, {}));
   } catch (const SymbolicRaise& raised) {
-    if (!t.exception_matches(raised.exception, PyExc_GeneratorExit) &&
-        !t.exception_matches(raised.exception, PyExc_StopIteration))
+    if (!t.errors.exception_matches(raised.exception, PyExc_GeneratorExit) &&
+        !t.errors.exception_matches(raised.exception, PyExc_StopIteration))
       throw;
   }
-  if (yielded) t.raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
+  if (yielded) t.errors.raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
 #if PY_VERSION_HEX >= 0x030D0000
   if (generator->return_value) return generator->return_value;
 #endif

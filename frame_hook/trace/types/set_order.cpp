@@ -55,10 +55,10 @@ PyRef same_set(PyObject* real) {
 }
 
 // What a real set from outside of the trace is now, guarded down to its table.
-PyRef guarded_order(Tracer& t, SetValue* set) {
+PyRef guarded_order(Errors& errors, SetValue* set) {
   PyRef copy = same_set(set->object.get());
-  if (!copy) t.raise_pending();
-  t.facts.note(guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
+  if (!copy) errors.raise_pending();
+  errors.heap.facts.note(guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
   return set->object;
 }
 
@@ -85,7 +85,7 @@ PyRef order_of(Tracer& t, SetValue* set) {
   if (set->source == guards::kNoSource || set->value_guarded) return set->object;
   t.load(set);
   return std::all_of(set->items.begin(), set->items.end(), [&](Value* v) { return is_plain(t, v); })
-             ? guarded_order(t, set)
+             ? guarded_order(t.errors, set)
              : PyRef();
 }
 
@@ -100,23 +100,23 @@ void adopt_order(Tracer& t, SetValue* set) {
   PyRef order = order_of(t, set);
   if (!order) return;
   set->order = same_set(order.get());
-  if (!set->order) t.raise_pending();
+  if (!set->order) t.errors.raise_pending();
 }
 
 void add_to_order(Tracer& t, SetValue* set, Value* item) {
   if (!set->order) return;
   PyObject* key = plain_key(t, item);
   if (!key) set->order = {};
-  else if (PySet_Add(set->order.get(), key) < 0) t.raise_pending();
+  else if (PySet_Add(set->order.get(), key) < 0) t.errors.raise_pending();
 }
 
-PyRef call_order(Tracer& t, const PyRef& self, const char* method, const std::vector<SetOperand>& operands) {
+PyRef call_order(Errors& errors, const PyRef& self, const char* method, const std::vector<SetOperand>& operands) {
   std::vector<PyObject*> args{self.get()};
   for (const SetOperand& operand : operands) args.push_back(operand.real.get());
   for (PyObject* arg : args)
     if (!arg) return {};
   PyRef made = PyRef::steal(PyObject_VectorcallMethod(interned(method), args.data(), args.size(), nullptr));
-  if (!made) t.raise_pending();
+  if (!made) errors.raise_pending();
   return made;
 }
 
@@ -125,7 +125,7 @@ std::vector<Value*> ordered_items(Tracer& t, SetValue* set) {
   if (set->items.size() < 2) return set->items;
   if (is_real(set)) {
     if (set->source == guards::kNoSource || set->value_guarded) return set->items;
-    guarded_order(t, set);
+    guarded_order(t.errors, set);
     return set->items;
   }
   std::vector<Value*> items = set->order ? values_in(set->order.get(), set->items) : std::vector<Value*>();

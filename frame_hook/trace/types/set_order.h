@@ -12,6 +12,7 @@
 
 namespace framejit::frame_hook {
 
+class Errors;
 class Tracer;
 
 struct SetOperand {  // of an operation on sets: a set, or anything that can be iterated
@@ -28,7 +29,7 @@ PyRef new_order(Tracer& t, PyTypeObject* type,
 void adopt_order(Tracer& t, SetValue* set);                     // of a real set that is about to be written
 void add_to_order(Tracer& t, SetValue* set, Value* item);
 // Calls self.method(*operands); null where one of them is unknown.
-PyRef call_order(Tracer& t, const PyRef& self, const char* method, const std::vector<SetOperand>& operands);
+PyRef call_order(Errors& errors, const PyRef& self, const char* method, const std::vector<SetOperand>& operands);
 std::vector<Value*> ordered_items(Tracer& t, SetValue* set);    // as iteration gives them; guards or breaks
 // What fill_in_places needs to make a set that iterates as this one does: its items as a real set of them, `*order`,
 // gives them. Any order and null where its own is not known.

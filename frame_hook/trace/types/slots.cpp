@@ -12,17 +12,17 @@ using Slot = Value* (*)(Tracer& t, PyTypeObject* owner, const Arguments& args);
 // self, and so many arguments more, as slot wrappers count them.
 void takes(Tracer& t, const Arguments& args, const char* name, size_t wanted) {
   if (!args.keywords.empty())
-    t.raise_new(PyExc_TypeError, std::string("wrapper ") + name + "() takes no keyword arguments");
+    t.errors.raise_new(PyExc_TypeError, std::string("wrapper ") + name + "() takes no keyword arguments");
   if (args.positional.size() == wanted + 1) return;
-  t.raise_new(PyExc_TypeError, "expected " + std::to_string(wanted) + " argument" + (wanted == 1 ? "" : "s") +
-                                   ", got " + std::to_string(args.positional.size() - 1));
+  t.errors.raise_new(PyExc_TypeError, "expected " + std::to_string(wanted) + " argument" + (wanted == 1 ? "" : "s") +
+                                          ", got " + std::to_string(args.positional.size() - 1));
 }
 
 PyObject* name_argument(Tracer& t, const Arguments& args) {
-  only_positional(t, args, "attribute access", 2, 3);
+  only_positional(t.errors, args, "attribute access", 2, 3);
   Value* name = payload_of(args.positional[1]);
   if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
-    t.raise_new(PyExc_TypeError, "attribute name must be string");
+    t.errors.raise_new(PyExc_TypeError, "attribute name must be string");
   return interned(text_of(t.constant(name)));
 }
 
@@ -34,14 +34,14 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
   const bool imports = is_class(PyExc_ImportError),
              named = imports || is_class(PyExc_NameError) || is_class(PyExc_AttributeError);
   if (!rest.keywords.empty() && !named)
-    t.raise_new(PyExc_TypeError, std::string(t.facts.type_of(self)->tp_name) + "() takes no keyword arguments");
+    t.errors.raise_new(PyExc_TypeError, std::string(t.facts.type_of(self)->tp_name) + "() takes no keyword arguments");
   for (const auto& [name, v] : rest.keywords) {
     const std::string_view text = text_of(name);
     if (text == "name" || (imports && (text == "path" || text == "name_from")) ||
         (text == "obj" && is_class(PyExc_AttributeError)))
       continue;
-    t.raise_new(PyExc_TypeError,
-                "'" + std::string(text) + "' is an invalid keyword argument for " + owner->tp_name + "()");
+    t.errors.raise_new(PyExc_TypeError,
+                       "'" + std::string(text) + "' is an invalid keyword argument for " + owner->tp_name + "()");
   }
   if (self->kind != ValueKind::instance) graph_break(Reason::unsupported_operand, "__init__() of " + describe(self));
   if (self->object) graph_break(Reason::exception_state, "__init__() of an exception that is there");
@@ -54,13 +54,13 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
 }
 
 // object.__init__() takes no arguments where the class has no __new__ of its own, or has an __init__.
-void init_object(Tracer& t, PyTypeObject* type, const Arguments& rest) {
+void init_object(Errors& errors, PyTypeObject* type, const Arguments& rest) {
   if (rest.positional.empty() && rest.keywords.empty()) return;
   if (type->tp_init != PyBaseObject_Type.tp_init)
-    t.raise_new(PyExc_TypeError, "object.__init__() takes exactly one argument (the instance to initialize)");
+    errors.raise_new(PyExc_TypeError, "object.__init__() takes exactly one argument (the instance to initialize)");
   if (type->tp_new == PyBaseObject_Type.tp_new)
-    t.raise_new(PyExc_TypeError,
-                std::string(type->tp_name) + ".__init__() takes exactly one argument (the instance to initialize)");
+    errors.raise_new(PyExc_TypeError, std::string(type->tp_name) +
+                                          ".__init__() takes exactly one argument (the instance to initialize)");
 }
 
 Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
@@ -68,28 +68,28 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
   if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
     return init_exception(t, owner, self, rest), t.heap.none();
-  if (owner == &PyBaseObject_Type) return init_object(t, t.facts.type_of(self), rest), t.heap.none();
+  if (owner == &PyBaseObject_Type) return init_object(t.errors, t.facts.type_of(self), rest), t.heap.none();
   if (std::string_view(owner->tp_name) == "collections.defaultdict") {
     if (!rest.positional.empty()) {
       if (!is_none(t, rest.positional[0]) && !t.facts.type_of(rest.positional[0])->tp_call)
-        t.raise_new(PyExc_TypeError, "first argument must be callable or None");
+        t.errors.raise_new(PyExc_TypeError, "first argument must be callable or None");
       as<InstanceValue>(self)->attrs.emplace_back(PyRef::borrow(interned("default_factory")), rest.positional[0]);
       rest.positional.erase(rest.positional.begin());
     }
   }
   if (DictValue* dict = dict_of(self)) {
-    only_positional(t, Arguments{rest.positional, {}}, "dict", 0, 1);
+    only_positional(t.errors, Arguments{rest.positional, {}}, "dict", 0, 1);
     if (!rest.positional.empty()) update_mapping(t, self, rest.positional[0]);
     for (const auto& [name, v] : rest.keywords) t.dict_set(dict, t.heap.constant_value(name), v);
   } else if (ListValue* list = owner == &PyList_Type ? list_of(self) : nullptr) {
-    only_positional(t, rest, "list", 0, 1);
+    only_positional(t.errors, rest, "list", 0, 1);
     t.load(list);
     t.will_mutate(list);
     list->items.clear();
     if (!rest.positional.empty()) list_extend(t, list, rest.positional[0]);
   } else if (SetValue* set = set_of(self); set && set->type == &PySet_Type) {
-    if (!rest.keywords.empty()) only_positional(t, rest, "set", 0, 1);
-    only_positional(t, rest, t.facts.type_of(self)->tp_name, 0, 1);
+    if (!rest.keywords.empty()) only_positional(t.errors, rest, "set", 0, 1);
+    only_positional(t.errors, rest, t.facts.type_of(self)->tp_name, 0, 1);
     t.load(set);
     t.will_mutate(set);
     ++set->removals;
@@ -109,13 +109,13 @@ Value* slot_getattribute(Tracer& t, PyTypeObject* owner, const Arguments& args) 
                  : owner == &PyBaseObject_Type ? generic_attribute(t, self, name)
                                                : attribute_or_null(t, self, name);
   if (found) return found;
-  t.raise_new(PyExc_AttributeError,
-              std::string("'") + self->type->tp_name + "' object has no attribute '" + text_of(name) + "'");
+  t.errors.raise_new(PyExc_AttributeError,
+                     std::string("'") + self->type->tp_name + "' object has no attribute '" + text_of(name) + "'");
 }
 
 Value* slot_setattr(Tracer& t, PyTypeObject*, const Arguments& args) {
   PyObject* name = name_argument(t, args);
-  if (args.positional.size() != 3) t.raise_new(PyExc_TypeError, "expected 2 arguments");
+  if (args.positional.size() != 3) t.errors.raise_new(PyExc_TypeError, "expected 2 arguments");
   generic_set_attribute(t, args.positional[0], name, args.positional[2]);
   return t.heap.none();
 }
@@ -179,8 +179,8 @@ Value* refusal_of_slot(Tracer& t, PyTypeObject* owner, const char* name, const A
   if (answer.kind == StandIns::Answer::Kind::raised && stand_ins.is_exact()) {
     InstanceValue* told = stand_ins.told(answer.object.get());
     if (!told) graph_break(Reason::unknown_callable, name_of_callable(slot));
-    t.forget_own_error(told);
-    t.raise(told);
+    t.errors.forget_own_error(told);
+    t.errors.raise(told);
   }
   if (answer.kind != StandIns::Answer::Kind::unknown) return nullptr;
   // Code of the program has a part in it, and the operator might ask another method first.
@@ -194,7 +194,7 @@ Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op)
   Value *left = payload_of(a), *right = payload_of(b);
   if (left->kind == ValueKind::object && right->kind == ValueKind::object && t.heap.is_constant(left) &&
       t.heap.is_constant(right) && owner->tp_richcompare)
-    return t.constant_steal(owner->tp_richcompare(t.constant(left), t.constant(right), op));
+    return t.errors.constant_steal(owner->tp_richcompare(t.constant(left), t.constant(right), op));
   const char* const name = op == Py_EQ ? "__eq__" : "__ne__";
   if (Value* refused = refusal_of_slot(t, owner, name, Arguments{{a, b}, {}})) return refused;
   const bool sets = set_of(left) && set_of(right);
@@ -227,7 +227,7 @@ Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   if (owner == &PyBaseObject_Type || !t.heap.is_constant(self))
     graph_break(Reason::unsupported_key, "the hash of " + describe(self));
   const Py_hash_t h = PyObject_Hash(t.constant(self));
-  if (h == -1 && PyErr_Occurred()) t.raise_pending();
+  if (h == -1 && PyErr_Occurred()) t.errors.raise_pending();
   return t.heap.integer(h);
 }
 
@@ -257,11 +257,11 @@ Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 }
 
 Value* slot_get(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  only_positional(t, args, "__get__", 2, 3);
+  only_positional(t.errors, args, "__get__", 2, 3);
   Value *self = args.positional[0], *object = args.positional[1];
   const bool unbound = is_none(t, object);
   if (unbound && (args.positional.size() == 2 || is_none(t, args.positional[2])))
-    t.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
+    t.errors.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
   if (owner == &PyFunction_Type) return unbound ? self : make_method(t.heap, self, object);
   if (!self->object) return nullptr;
   t.facts.guard_identity(self);

@@ -67,7 +67,7 @@ Value* weak_reference(Tracer& t, const Arguments& args) {
     graph_break(Reason::made_in_trace, "a weak reference to what the trace made");
   t.facts.type_of(referent);
   const PyRef made = PyRef::steal(PyWeakref_NewRef(referent->object.get(), nullptr));
-  if (!made) t.raise_pending();
+  if (!made) t.errors.raise_pending();
   return t.heap.wrap(made.get(), t.facts.sources().add(SourceKind::weak_reference, t.facts.source_of(referent)));
 }
 

@@ -86,7 +86,7 @@ PyObject* Tracer::constant(Value* v) {
     case ValueKind::array:
       FJ_CHECK(false, "constant() of a value that is not one");
   }
-  if (!v->object) raise_pending();
+  if (!v->object) errors.raise_pending();
   return v->object.get();
 }
 
@@ -114,7 +114,8 @@ bool Tracer::instance_truth(Value* v) {
     if (Value* method = lookup_special(v, "__bool__")) {
       Value* result = call(method, {});
       if (facts.type_of(result) != &PyBool_Type)
-        raise_new(PyExc_TypeError, std::string("__bool__ should return bool, returned ") + result->type->tp_name);
+        errors.raise_new(PyExc_TypeError,
+                         std::string("__bool__ should return bool, returned ") + result->type->tp_name);
       return constant(result) == Py_True;
     }
   }
@@ -203,7 +204,7 @@ int64_t Tracer::as_index(Value* v) {
   if (!size) {
     if (v->kind == ValueKind::tensor) graph_break(Reason::data_dependent_value, "an index taken from a tensor");
     const PyNumberMethods* numbers = builtin_base(facts.type_of(v))->tp_as_number;
-    raise_unless_in_c(*this, v, numbers && numbers->nb_index,
+    raise_unless_in_c(errors, v, numbers && numbers->nb_index,
                       std::string("'") + v->type->tp_name + "' object cannot be interpreted as an integer");
   }
   if (auto constant = size->as_constant()) return *constant;

@@ -56,7 +56,7 @@ Value* Tracer::float_arithmetic(const char* function, Value* a, Value* b) {
   }
   PyRef now = PyRef::steal(
       PyObject_CallFunctionObjArgs(operator_function(function), a->object.get(), b->object.get(), nullptr));
-  if (!now) raise_pending();
+  if (!now) errors.raise_pending();
   Value* result = heap.object_value(now.get(), kNoSource);
   result->value_guarded = false;
   trace_.float_formulas[result] = {function, a, b, depth, kNoSource};

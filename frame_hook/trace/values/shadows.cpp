@@ -140,11 +140,11 @@ std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
   if (key->kind == ValueKind::slice) {
     auto* s = as<SliceValue>(key);
     t.facts.type_of(key);
-    if (part(s->step, &step) && step == 0) t.raise_new(PyExc_ValueError, "slice step cannot be zero");
+    if (part(s->step, &step) && step == 0) t.errors.raise_new(PyExc_ValueError, "slice step cannot be zero");
     if (!part(s->start, &start)) start = step < 0 ? PY_SSIZE_T_MAX : 0;
     if (!part(s->stop, &stop)) stop = step < 0 ? PY_SSIZE_T_MIN : PY_SSIZE_T_MAX;
   } else if (key->kind == ValueKind::object && key->object && PySlice_Check(key->object.get())) {
-    if (PySlice_Unpack(t.constant(key), &start, &stop, &step) < 0) t.raise_pending();
+    if (PySlice_Unpack(t.constant(key), &start, &stop, &step) < 0) t.errors.raise_pending();
   } else {
     return std::nullopt;
   }
@@ -212,7 +212,7 @@ void set_update(Tracer& t, SetValue* set, Value* other) {
   if (PyRef order = std::exchange(set->order, {})) {
     if (set->type == &PyFrozenSet_Type)  // one that set_from() makes: it is empty
       order = operand.real ? real_set(set->type, operand.real.get()) : PyRef();
-    else if (!call_order(t, order, "update", {operand})) order = {};
+    else if (!call_order(t.errors, order, "update", {operand})) order = {};
     for (Value* v : operand.items) set_add(t, set, v);
     set->order = std::move(order);
     return;
@@ -304,7 +304,7 @@ std::optional<int64_t> raw_length(Tracer& t, Value* v) {
       PyTypeObject* type = Py_TYPE(v->object.get());
       if (type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyRange_Type) return std::nullopt;
       const Py_ssize_t n = PyObject_Size(t.constant(v));
-      if (n < 0) t.raise_pending();
+      if (n < 0) t.errors.raise_pending();
       return n;
     }
     default: return std::nullopt;
@@ -317,7 +317,7 @@ std::optional<int64_t> Tracer::length(Value* v) {
     if (method) {
       Unresumable guard(*this);
       const int64_t n = as_index(call(method, {}));
-      if (n < 0) raise_new(PyExc_ValueError, "__len__() should return >= 0");
+      if (n < 0) errors.raise_new(PyExc_ValueError, "__len__() should return >= 0");
       return n;
     }
   }

@@ -26,20 +26,20 @@ bool defined_in_python(PyTypeObject* type, const char* special) {
 
 Py_hash_t pointer_hash(const void* p) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(p) >> 4); }
 
-Py_hash_t c_hash(Tracer& t, PyObject* object) {
+Py_hash_t c_hash(Errors& errors, PyObject* object) {
   const Py_hash_t h = PyObject_Hash(object);
-  if (h == -1 && PyErr_Occurred()) t.raise_pending();
+  if (h == -1 && PyErr_Occurred()) errors.raise_pending();
   return h;
 }
 
-[[noreturn]] void raise_unhashable(Tracer& t, Value* key) {
-  t.raise_new(PyExc_TypeError, std::string("unhashable type: '") + t.facts.type_of(key)->tp_name + "'");
+[[noreturn]] void raise_unhashable(Errors& errors, Value* key) {
+  errors.raise_new(PyExc_TypeError, std::string("unhashable type: '") + errors.heap.facts.type_of(key)->tp_name + "'");
 }
 
 Py_hash_t instance_hash(Tracer& t, Value* key) {
   if (is_identity_key(key)) return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
   Value* payload = payload_of(key);
-  if (key->type->tp_hash == PyObject_HashNotImplemented) raise_unhashable(t, key);
+  if (key->type->tp_hash == PyObject_HashNotImplemented) raise_unhashable(t.errors, key);
   if (payload != key && !defined_in_python(key->type, "__hash__") && !defined_in_python(key->type, "__eq__"))
     return key_hash(t, payload);
   Value* method = python_special(t, key, "__hash__");
@@ -78,7 +78,7 @@ bool is_exact_int(Value* v) {
 Py_hash_t returned_hash(Tracer& t, Value* result) {
   Value* number = without_symbols(t, result);
   if (number->kind != ValueKind::object || !PyLong_Check(number->object.get()))
-    t.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
+    t.errors.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
   PyObject* real = t.constant(number);
   Py_ssize_t h = PyLong_AsSsize_t(real);
   if (h == -1 && PyErr_Occurred()) drop_error(), h = PyLong_Type.tp_hash(real);
@@ -125,9 +125,9 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       }
       PyObject* object = t.constant(key);
       if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && defined_in_python(type, "__hash__")) return pointer_hash(object);
-      return c_hash(t, object);
+      return c_hash(t.errors, object);
     }
-    case ValueKind::sym_int: return c_hash(t, t.constant(key));
+    case ValueKind::sym_int: return c_hash(t.errors, t.constant(key));
     case ValueKind::identity: return kIdentityHash;
     case ValueKind::tuple: {
       TupleHash h;
@@ -137,16 +137,18 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       return h.of(tuple->items.size());
     }
     case ValueKind::set:
-      if (t.facts.type_of(key) != &PyFrozenSet_Type) raise_unhashable(t, key);
-      return t.heap.is_constant(key) ? c_hash(t, t.constant(key)) : 1;
+      if (t.facts.type_of(key) != &PyFrozenSet_Type) raise_unhashable(t.errors, key);
+      return t.heap.is_constant(key) ? c_hash(t.errors, t.constant(key)) : 1;
     case ValueKind::instance:
       t.facts.type_of(key);
       if (key->object && is_identity_key(key)) t.guard_key(key);
       return instance_hash(t, key);
     case ValueKind::slice:
-      if (PySlice_Type.tp_hash == PyObject_HashNotImplemented) raise_unhashable(t, key);  // before 3.12
+      if (PySlice_Type.tp_hash == PyObject_HashNotImplemented) raise_unhashable(t.errors, key);  // before 3.12
       graph_break(Reason::unsupported_key, "a slice as a key");
-    case ValueKind::list: case ValueKind::dict: case ValueKind::array: raise_unhashable(t, key);
+    case ValueKind::list:
+    case ValueKind::dict:
+    case ValueKind::array: raise_unhashable(t.errors, key);
     case ValueKind::null: case ValueKind::view: case ValueKind::method:
       graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
     case ValueKind::tensor:
@@ -173,7 +175,7 @@ bool keys_equal(Tracer& t, Value* a, Value* b) {
   if (a->kind == ValueKind::object && b->kind == ValueKind::object && is_plain(a->object.get()) &&
       is_plain(b->object.get())) {
     const int equal = PyObject_RichCompareBool(t.constant(a), t.constant(b), Py_EQ);
-    if (equal < 0) t.raise_pending();
+    if (equal < 0) t.errors.raise_pending();
     return equal == 1;
   }
   return values_equal(t, a, b);
@@ -311,13 +313,13 @@ void take_order(DictValue* into, const DictValue* from) {
 }
 
 // id() of a real object, in a real dict of ints: the number, good for that object.
-Value* settled_key(Tracer& t, DictValue* v, Value* key) {
+Value* settled_key(Errors& errors, DictValue* v, Value* key) {
   const bool by_identity = key->kind == ValueKind::tensor || (key->kind == ValueKind::instance && is_identity_key(key));
-  if (v->object && key->object && by_identity) t.facts.guard_identity(key);
+  if (v->object && key->object && by_identity) errors.heap.facts.guard_identity(key);
   Value* of = key->kind == ValueKind::identity && v->object && !v->is_globals ? as<IdentityValue>(key)->of : nullptr;
   if (!of || !of->object || of->source == guards::kNoSource) return key;
-  t.facts.note(GuardKind::is, of->source, of->object.get());
-  return t.constant_steal(PyLong_FromVoidPtr(of->object.get()));
+  errors.heap.facts.note(GuardKind::is, of->source, of->object.get());
+  return errors.constant_steal(PyLong_FromVoidPtr(of->object.get()));
 }
 
 bool may_have_had(PyObject* dict, Value* key) {
@@ -373,7 +375,7 @@ void Tracer::load_keys(DictValue* v) {
 }
 
 Value* Tracer::dict_get(DictValue* v, Value* key) {
-  key = settled_key(*this, v, key);
+  key = settled_key(errors, v, key);
   if (v->owner) {
     if (PyObject* name = attribute_name(key)) return constant(payload_of(key)), own_attribute(heap, v->owner, name);
     key_hash(*this, key);
@@ -390,7 +392,7 @@ Value* Tracer::dict_get(DictValue* v, Value* key) {
 }
 
 void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
-  key = settled_key(*this, v, key);
+  key = settled_key(errors, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name) graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
@@ -408,7 +410,7 @@ void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
 }
 
 bool Tracer::dict_delete(DictValue* v, Value* key) {
-  key = settled_key(*this, v, key);
+  key = settled_key(errors, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name || !own_attribute(heap, v->owner, name)) return false;
@@ -456,11 +458,11 @@ std::vector<Value*> pair_items(Tracer& t, Value* pair, size_t number) {
   try {
     both = t.unpack(pair);
   } catch (const SymbolicRaise& raised) {
-    if (!t.exception_matches(raised.exception, PyExc_TypeError) || t.facts.type_of(pair)->tp_iter) throw;
-    t.raise_new(PyExc_TypeError, "cannot convert " + which + " to a sequence");
+    if (!t.errors.exception_matches(raised.exception, PyExc_TypeError) || t.facts.type_of(pair)->tp_iter) throw;
+    t.errors.raise_new(PyExc_TypeError, "cannot convert " + which + " to a sequence");
   }
   if (both.size() != 2)
-    t.raise_new(PyExc_ValueError, which + " has length " + std::to_string(both.size()) + "; 2 is required");
+    t.errors.raise_new(PyExc_ValueError, which + " has length " + std::to_string(both.size()) + "; 2 is required");
   return both;
 }
 
@@ -469,10 +471,10 @@ void put_pair(Tracer& t, Value* pair, const PutItem& put) {
   Unresumable guard(t);
   Value* iterator = t.iterate(pair);
   Value* key = t.next_item(iterator);
-  if (!key) t.raise_new(PyExc_ValueError, "need more than 0 values to unpack");
+  if (!key) t.errors.raise_new(PyExc_ValueError, "need more than 0 values to unpack");
   Value* value = t.next_item(iterator);
-  if (!value) t.raise_new(PyExc_ValueError, "need more than 1 value to unpack");
-  if (t.next_item(iterator)) t.raise_new(PyExc_ValueError, "too many values to unpack (expected 2)");
+  if (!value) t.errors.raise_new(PyExc_ValueError, "need more than 1 value to unpack");
+  if (t.next_item(iterator)) t.errors.raise_new(PyExc_ValueError, "too many values to unpack (expected 2)");
   put(key, value);
 }
 
@@ -486,7 +488,7 @@ bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* int
     for (const DictEntry& e : entries) {
       put(e.key, e.value);
       if (!direct->owner && direct->entries.size() != entries.size())
-        t.raise_new(PyExc_RuntimeError, "dict mutated during update");
+        t.errors.raise_new(PyExc_RuntimeError, "dict mutated during update");
     }
     return true;
   }

@@ -202,10 +202,10 @@ Value* without_symbols(Tracer& t, Value* v) {
   return t.heap.tuple(std::move(items));
 }
 
-void raise_unless_in_c(Tracer& t, Value* v, bool in_c, const std::string& message) {
-  t.facts.type_of(v);
+void raise_unless_in_c(Errors& errors, Value* v, bool in_c, const std::string& message) {
+  errors.heap.facts.type_of(v);
   if (in_c) graph_break(Reason::unsupported_operand, "C code of " + describe(v));
-  t.raise_new(PyExc_TypeError, message);
+  errors.raise_new(PyExc_TypeError, message);
 }
 
 void refuse_unknown_arithmetic(Value* v, const char* what) {
@@ -219,7 +219,7 @@ PyObject* real_type(Value* v) { return v->object && PyType_Check(v->object.get()
 std::string plain_text(Tracer& t, Value* v, const char* what) {
   v = payload_of(v);
   if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return text_of(t.constant(v));
-  t.raise_new(PyExc_TypeError, std::string(what) + " must be string");
+  t.errors.raise_new(PyExc_TypeError, std::string(what) + " must be string");
 }
 
 // Classes made by class statements share one deallocator; C extensions make heap types too.

@@ -3,9 +3,9 @@
 // Concrete first: a value carries the real object that it stands for, where one exists (`object`), and where it came
 // from (`source`). What the trace makes has neither until a recipe rebuilds it. Values are owned by their Trace and
 // addressed by plain pointers; equal pointers are equal identity: one real mutable object has one Value in a trace
-// (Tracer::wrap).
+// (Heap::wrap).
 //
-// Laziness: a value with a source has no guard yet. Whoever uses its type asks Tracer::type_of, whoever uses its value
+// Laziness: a value with a source has no guard yet. Whoever uses its type asks Facts::type_of, whoever uses its value
 // asks Tracer::constant: these add the guards. Real lists, dicts, tuples and instances are read item by item through
 // their sources; a write first loads a container fully (its length or keys guarded) and from then on works on the
 // shadow.
@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/sym_expr.h"
@@ -44,7 +45,7 @@ struct Value {
   bool value_guarded = false;    // its equals / is guard exists, or none is needed: the value is known
   bool identity_guarded = false; // its is guard exists, or none is needed: which object it is, is known
   bool mutated = false;          // differs from `object` now, or was written: replayed at the commit point
-  PyTypeObject* type = nullptr;  // exact type; read it through Tracer::type_of
+  PyTypeObject* type = nullptr;  // exact type; read it through Facts::type_of
   PyRef object;                  // the real object, null for what the trace made
   guards::SourceId source = guards::kNoSource;
   virtual ~Value() = default;
@@ -210,6 +211,7 @@ struct FloatFormula {  // an open float computed from others: a function of modu
   guards::SourceId source = guards::kNoSource;  // once somebody has asked for it: operands may be shared many times
 };
 
+PyObject* interned(std::string_view text);  // borrowed, immortal
 PyObject* real_type(Value* v);  // the type object that v stands for, or null (not guarded)
 
 template <class T> T* as(Value* v) { return static_cast<T*>(v); }

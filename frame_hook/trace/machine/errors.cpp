@@ -1,0 +1,140 @@
+// frame_hook/trace/machine/errors.cpp — see errors.h.
+#include "frame_hook/trace/machine/errors.h"
+
+#include "guards/interrupts.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+void write_attribute(InstanceValue* v, const char* name, Value* to) {
+  PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
+  for (auto& [known, value] : v->attrs) {
+    if (known.get() != key.get()) continue;
+    value = to;
+    return;
+  }
+  v->attrs.emplace_back(std::move(key), to);
+}
+
+InstanceValue* Errors::new_exception(PyObject* type, std::vector<Value*> args) {
+  auto* v = heap.make<InstanceValue>(ValueKind::instance, reinterpret_cast<PyTypeObject*>(type));
+  v->payload = heap.tuple(std::move(args));
+  own_errors_.insert(v);
+  return v;
+}
+
+// The chain of contexts of what is handled does not lead back to what is raised now.
+void Errors::cut_context(Value* handled, Value* raised) {
+  int links = 0;  // a program can make a circle
+  for (Value* at = handled; at && at->kind == ValueKind::instance && ++links < 1000;) {
+    bool known = false;
+    Value* context = as<InstanceValue>(at)->find_attr(interned("__context__"), &known);
+    if (context != raised) {
+      at = context;
+      continue;
+    }
+    if (at->object) graph_break(Reason::exception_raised, "a context of an exception that is there");
+    return write_attribute(as<InstanceValue>(at), "__context__", heap.none());
+  }
+}
+
+// The exception being handled becomes the context, as in _PyErr_SetObject.
+void Errors::raise(Value* exception) {
+  FJ_CHECK(exception->kind == ValueKind::instance, "an exception that is no instance");
+  if (exception->object) graph_break(Reason::exception_raised, exception->type->tp_name);
+  bool known = true;
+  Value* context = stack_.handled_exception(&known);
+  if (context && context != exception) {
+    cut_context(context, exception);
+    write_attribute(as<InstanceValue>(exception), "__context__", context);
+  }
+  throw SymbolicRaise{exception};
+}
+
+void Errors::raise_new(PyObject* type, const std::string& message) {
+  raise(new_exception(type, {heap.string(message.c_str())}));
+}
+
+void Errors::raise_of_pure_call() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const bool raised_by_python = traceback != nullptr;
+  PyErr_Restore(type, value, traceback);
+  if (!raised_by_python) raise_set_error(true);
+  keep_error();
+  throw Interrupted{};
+}
+
+Value* Errors::constant_steal(PyObject* object) {
+  if (!object) raise_of_pure_call();
+  PyRef owned = PyRef::steal(object);
+  return heap.constant_value(object);
+}
+
+void Errors::raise_pending() { raise_set_error(false); }
+
+// own: as of C code that the trace stands in for, which may say it in other words.
+void Errors::raise_set_error(bool own) {
+  FJ_CHECK(PyErr_Occurred(), "a call failed without a Python error");
+  if (error_is_interrupt()) {
+    keep_error();
+    throw Interrupted{};
+  }
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const PyRef owned_type = PyRef::steal(type), real = PyRef::steal(value), owned_traceback = PyRef::steal(traceback);
+  InstanceValue* exception = exception_of(real.get());
+  if (!own) own_errors_.erase(exception);
+  bool known = false;
+  InstanceValue* first = exception;
+  while (Value* before = first->find_attr(interned("__context__"), &known)) first = as<InstanceValue>(before);
+  if (first == exception) raise(exception);
+  // C code raised it over another one: what is handled is the context of the first.
+  if (Value* handled = stack_.handled_exception(&known)) write_attribute(first, "__context__", handled);
+  throw SymbolicRaise{exception};
+}
+
+bool copy_error_members(PyObject* real, InstanceValue* to, const std::function<Value*(PyObject*)>& value) {
+  for (const char* name : {"name", "obj", "path", "name_from", "__notes__"}) {
+    const bool is_member = _PyType_Lookup(to->type, interned(name)) || std::string_view(name) == "__notes__";
+    const PyRef member = PyRef::steal(is_member ? PyObject_GetAttrString(real, name) : nullptr);
+    if (!member) drop_error();
+    if (!member || member.get() == Py_None) continue;
+    Value* v = value(member.get());
+    if (!v) return false;
+    write_attribute(to, name, v);
+  }
+  return true;
+}
+
+InstanceValue* Errors::exception_of(PyObject* real) {
+  const PyRef args = PyRef::steal(PyObject_GetAttrString(real, "args"));
+  if (!args || !PyTuple_CheckExact(args.get())) drop_error();
+  InstanceValue* made = new_exception(reinterpret_cast<PyObject*>(Py_TYPE(real)), {});
+  if (args && PyTuple_CheckExact(args.get())) made->payload = heap.wrap_result(Py_NewRef(args.get()));
+  copy_error_members(real, made, [&](PyObject* object) { return heap.wrap_result(Py_NewRef(object)); });
+  const PyRef cause = PyRef::steal(PyException_GetCause(real)), context = PyRef::steal(PyException_GetContext(real)),
+              handled = PyRef::steal(PyErr_GetHandledException());
+  if (cause) {
+    write_attribute(made, "__cause__", exception_of(cause.get()));
+    write_attribute(made, "__suppress_context__", heap.boolean(true));
+  }
+  if (context && context.get() != handled.get() && context.get() != cause.get())
+    write_attribute(made, "__context__", exception_of(context.get()));
+  return made;
+}
+
+bool Errors::exception_matches(Value* exception, PyObject* type) {
+  return PyErr_GivenExceptionMatches(reinterpret_cast<PyObject*>(heap.facts.type_of(exception)), type) != 0;
+}
+
+InstanceValue* Errors::error_of_generator(Value* stop) {
+  InstanceValue* error = new_exception(PyExc_RuntimeError, {heap.string("generator raised StopIteration")});
+  write_attribute(error, "__cause__", stop);
+  write_attribute(error, "__context__", stop);
+  write_attribute(error, "__suppress_context__", heap.boolean(true));
+  return error;
+}
+
+}  // namespace framejit::frame_hook
