@@ -442,10 +442,9 @@ bool may_be_asked(const CCall& call) {
 namespace {
 
 // A TypeError tells of types alone: whatever number a symbol is.
-InstanceValue* told_of_types(Tracer& t, const InstanceValue* ours, const CCall& call) {
+InstanceValue* told_of_types(StandIns stand_ins, const InstanceValue* ours, const CCall& call) {
   PyObject* const type_error = PyExc_TypeError;
   if (ours->type != reinterpret_cast<PyTypeObject*>(type_error)) return nullptr;
-  StandIns stand_ins(t, false);
   stand_ins.decline(call.declined);
   const StandIns::Answer answer = stand_ins.ask(call.callable, call.args);
   const bool is_raised = answer.kind == StandIns::Answer::Kind::raised;
@@ -453,8 +452,7 @@ InstanceValue* told_of_types(Tracer& t, const InstanceValue* ours, const CCall& 
 }
 
 // Null: CPython's answer is not known.
-InstanceValue* told_exactly(Tracer& t, const CCall& call) {
-  StandIns stand_ins(t, true);
+InstanceValue* told_exactly(StandIns stand_ins, const CCall& call) {
   stand_ins.decline(call.declined);
   const StandIns::Answer answer = stand_ins.ask(call.callable, call.args);
   if (answer.kind == StandIns::Answer::Kind::unknown || !stand_ins.is_exact()) return nullptr;
@@ -470,8 +468,8 @@ void tell_as_cpython(Tracer& t, Value* exception, const CCall& call) {
   if (!t.errors.forget_own_error(exception)) return;
   auto* ours = as<InstanceValue>(exception);
   if (needs_no_telling(ours) || !may_be_asked(call)) return;
-  InstanceValue* told = told_of_types(t, ours, call);
-  if (!told) told = told_exactly(t, call);
+  InstanceValue* told = told_of_types(StandIns(t, false), ours, call);
+  if (!told) told = told_exactly(StandIns(t, true), call);
   if (!told) return;
   t.errors.forget_own_error(told);
   ours->type = told->type;
