@@ -67,10 +67,15 @@ Rebuild::Rebuild(const Graph& from, bool merge)
 }
 
 Arg Rebuild::map(const Arg& arg) const {
-  if (const ValueId* v = arg.get<ValueId>()) return get(*v);
+  const auto made = [&](ValueId old) {
+    const ValueId v = get(old);
+    FJ_CHECK(old == kNoValue || v != kNoValue, "a pass reads a value before it is made");
+    return v;
+  };
+  if (const ValueId* v = arg.get<ValueId>()) return made(*v);
   if (const auto* list = arg.get<std::vector<ValueId>>()) {
     std::vector<ValueId> mapped;
-    for (ValueId v : *list) mapped.push_back(get(v));
+    for (ValueId v : *list) mapped.push_back(made(v));
     return mapped;
   }
   return arg;

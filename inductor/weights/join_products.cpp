@@ -42,15 +42,17 @@ class Joiner {
     find_families();
     if (families_.empty()) return graph_;
     Rebuild r(graph_, true);
-    for (const bool of_weights : {true, false})  // a family needs all of its weights where its first product stands
+    for (const bool known : {true, false})  // a family needs all of its weights where its first product stands
       for (size_t n = 0; n < graph_.nodes.size(); ++n)
-        if (makes_weights(graph_.nodes[n]) == of_weights) emit(r, n);
+        if (is_known(graph_.nodes[n]) == known) emit(r, n);
     return graph::dce(r.finish());
   }
 
  private:
-  bool makes_weights(const Node& node) const {
-    return std::all_of(node.results.begin(), node.results.end(), [&](ValueId v) { return known_.is_weight(v); });
+  // Whether it depends on weights and constants alone.
+  bool is_known(const Node& node) const {
+    return std::all_of(node.results.begin(), node.results.end(),
+                       [&](ValueId v) { return v != graph::kNoValue && known_.is_known[index_of(v)]; });
   }
 
   void close(Family& family) {
@@ -70,7 +72,7 @@ class Joiner {
     Family family;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
-      if (makes_weights(node) || node.op->has(graph::kView) || find_lowering(node.op->name) != nullptr) continue;
+      if (is_known(node) || node.op->has(graph::kView) || find_lowering(node.op->name) != nullptr) continue;
       const auto layer = linear_layer(graph_, known_, node);
       const bool is_member = layer && !leaves_.contains(node.results[0]) &&
                              (packs_bfloat16(graph_, *layer, target_) || packs_float32(graph_, *layer, target_));
