@@ -13,6 +13,7 @@ import torch
 
 import framejit
 from pairs import assert_hits, measure, median
+from rows import show
 
 DEPTHS = (0, 1, 2, 4)
 
@@ -70,10 +71,9 @@ def breaks(options):
                 assert_hits(candidates["without"], hits=1, breaks=0)
             kept, dropped = measure(candidates, rounds=options.rounds)
             costs.append(median([a - b for a, b in zip(kept["with"], kept["without"])]) * 1e6)
-            print(f"{name}: break {depth} levels down: "
-                  f"{'  '.join(f'{key} {median(v) * 1e6:.2f} us' for key, v in kept.items())}  "
-                  f"the break {costs[-1]:.2f} us  ({dropped} rounds dropped)", flush=True)
-        print(f"{name}: per level {(costs[-1] - costs[0]) / (DEPTHS[-1] - DEPTHS[0]):.2f} us", flush=True)
+            show(name, f"break {depth} levels down", **{f"{key} us": median(v) * 1e6 for key, v in kept.items()},
+                 **{"the break us": costs[-1]}, dropped=dropped)
+        show(name, "each level", **{"the break us": (costs[-1] - costs[0]) / (DEPTHS[-1] - DEPTHS[0])})
 
 
 class Block(torch.nn.Module):
@@ -91,8 +91,8 @@ def instances(options):
     for block in blocks:
         framejit.compile(block)(x)
     totals = framejit.stats()
-    print(f"framejit: 32 instances of a block class: {totals['graphs']} compiled, {totals['hits']} hits, "
-          f"{totals['recompiles']} recompiles")
+    show("framejit", "32 instances of a block class", compiled=totals["graphs"], hits=totals["hits"],
+         recompiles=totals["recompiles"])
     if not options.no_torch_compile:
         compiled = []
 
@@ -101,7 +101,7 @@ def instances(options):
             return graph
         for block in blocks:
             torch.compile(block, backend=counting)(x)
-        print(f"torch.compile: 32 instances of a block class: {len(compiled)} compiled")
+        show("torch.compile", "32 instances of a block class", compiled=len(compiled))
 
 
 def main():

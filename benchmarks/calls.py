@@ -3,12 +3,12 @@
     python benchmarks/calls.py [--no-torch-compile]
 """
 import argparse
-import json
 
 import torch
 
 import framejit
 from pairs import assert_hits, measure, median, ratio
+from rows import show
 
 
 class ManyParameters(torch.nn.Module):
@@ -53,7 +53,6 @@ def main():
     parser.add_argument("--no-torch-compile", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = []
     with torch.no_grad():
         for name, fn, x in cases():
             ours = framejit.compile(fn) if not isinstance(fn, ManyInts) else framejit.compile(lambda x, f=fn: f(x))
@@ -67,11 +66,9 @@ def main():
             ours(x)  # torch.compile has written to the module's class since
             assert_hits(lambda: ours(x), hits=1, breaks=0)
             kept, dropped = measure(candidates)
-            row = {"case": name, "dropped": dropped, **{k: median(v) * 1e6 for k, v in kept.items()}}
-            row["eager/framejit"] = ratio(kept["eager"], kept["framejit"])
-            rows.append(row)
-            print("  ".join(f"{k} {v:.2f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
-    print(json.dumps(rows))
+            show(name, **{f"{k} us": median(v) * 1e6 for k, v in kept.items()},
+                 **{f"over {k}": ratio(v, kept["framejit"]) for k, v in kept.items() if k != "framejit"},
+                 dropped=dropped)
 
 
 if __name__ == "__main__":

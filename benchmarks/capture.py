@@ -18,6 +18,7 @@ import time
 import torch
 
 import framejit
+from rows import show
 
 IMPORT = r"""
 import json, os, sys, time, torch
@@ -26,9 +27,8 @@ def children():
         return len(f.read().split())
 before = time.perf_counter(), time.process_time(), children(), set(os.listdir())
 import framejit
-print(json.dumps({"case": "import after torch", "seconds": time.perf_counter() - before[0],
-    "cpu_seconds": time.process_time() - before[1],
-                  "child_processes": children() - before[2], "files": len(set(os.listdir()) - before[3])}))
+print(json.dumps({"s": time.perf_counter() - before[0], "processor s": time.process_time() - before[1],
+                  "child processes": children() - before[2], "files": len(set(os.listdir()) - before[3])}))
 """
 
 
@@ -57,9 +57,8 @@ def capture(layers, rounds):
             best_run = min(best_run, *(thread_seconds(lambda: compiled(**inputs)) for _ in range(3)))
     stats = framejit.stats()
     ops, seconds = stats["ops"], best - best_run
-    return {"case": f"capture BERT, {layers} layers", "ops": ops, "milliseconds": round(seconds * 1e3, 2),
-            "us_per_op": round(seconds / ops * 1e6, 1), "graph_breaks": stats["graph_breaks"],
-            "traced_instructions": stats["traced_instructions"], "inlined_calls": stats["inlined_calls"]}
+    return {"ms": seconds * 1e3, "us an op": seconds / ops * 1e6, "ops": ops, "breaks": stats["graph_breaks"],
+            "traced instructions": stats["traced_instructions"], "inlined calls": stats["inlined_calls"]}
 
 
 def capture_of_torch_compile(layers):
@@ -73,15 +72,16 @@ def capture_of_torch_compile(layers):
             compiled = torch.compile(model, backend="aot_eager")
             best = min(best, thread_seconds(lambda: compiled(**inputs)))
             best_run = min(best_run, *(thread_seconds(lambda: compiled(**inputs)) for _ in range(3)))
-    return {"case": f"torch.compile captures BERT, {layers} layers", "milliseconds": round((best - best_run) * 1e3, 2)}
+    return {"ms": (best - best_run) * 1e3}
 
 
 def import_cost():
     with tempfile.TemporaryDirectory() as folder:
         out = subprocess.run([sys.executable, "-c", IMPORT], cwd=folder, env=dict(os.environ), capture_output=True,
                              text=True)
-    return json.loads(out.stdout) if out.returncode == 0 else {"case": "import after torch",
-                                                               "error": out.stderr.strip().splitlines()[-1:]}
+    if out.returncode:
+        raise SystemExit(out.stderr)
+    return json.loads(out.stdout)
 
 
 def main():
@@ -90,10 +90,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--torch-compile", action="store_true")
     options = parser.parse_args()
-    print(json.dumps(import_cost()), flush=True)
-    print(json.dumps(capture(options.layers, options.rounds)), flush=True)
+    captured = f"capture of BERT with {options.layers} layers"
+    show("framejit", "import after torch", **import_cost())
+    show("framejit", captured, **capture(options.layers, options.rounds))
     if options.torch_compile:
-        print(json.dumps(capture_of_torch_compile(options.layers)), flush=True)
+        show("torch.compile", captured, **capture_of_torch_compile(options.layers))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ framejit's are code generation alone, on two threads; torch.compile's are the se
 over the files that it compiled.
 """
 import argparse
-import json
 import re
 
 import fresh
+from rows import show
 
+CASES = ["chain", "BERT-base", "ResNet-50"]
 CHILD = r"""
 import json, sys, time, torch
 name, compiler = sys.argv[1:3]
@@ -45,7 +46,7 @@ def timed():
     return time.perf_counter() - start
 """ + fresh.COMPILE + r"""
 seconds = timed() - timed()
-out = {"case": name, "compiler": compiler, "s": seconds, "ops": counted.calls}
+out = {"s": seconds, "ops": counted.calls}
 if compiler == "framejit":
     s = framejit.stats()
     assert s["graphs"] == 1 and s["fallbacks"] == s["graph_breaks"] == 0 and s["hits"] == 1, s
@@ -61,8 +62,6 @@ STAGE = re.compile(r"(kernel of \S+|lower|schedule|assemble) took ([0-9.e-]+) ms
 
 def run(name, compiler):
     row, log = fresh.run(CHILD, name, compiler, HF_HUB_OFFLINE="1", FRAMEJIT_LOGS="timing")
-    if "error" in row:
-        return row
     if compiler == "framejit":
         stages = [(stage, float(ms)) for stage, ms in STAGE.findall(log)]
         kernels = [ms for stage, ms in stages if stage.startswith("kernel of ")]
@@ -71,18 +70,17 @@ def run(name, compiler):
                     if stage in ("lower", "schedule")})
     row["ms an op"] = row["s"] * 1e3 / row["ops"]
     row["ms a kernel"] = row.pop("kernel_s") * 1e3 / max(row["kernels"], 1)
-    return row
+    show(name, compiler, **row)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--case", default="chain,BERT-base,ResNet-50")
+    parser.add_argument("--case", default=",".join(CASES))
     parser.add_argument("--torch-compile", action="store_true")
     options = parser.parse_args()
     for name in options.case.split(","):
         for compiler in ["framejit"] + ["torch.compile"] * options.torch_compile:
-            print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in run(name, compiler).items()}),
-                  flush=True)
+            run(name, compiler)
 
 
 if __name__ == "__main__":

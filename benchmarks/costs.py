@@ -21,6 +21,7 @@ import torch.nn.functional as F
 
 import framejit
 from framejit import _framejit
+from rows import show
 
 MARGIN = 0.95
 IDLE = 0.7  # load up to which a machine is
@@ -320,8 +321,8 @@ def main():
             over_now = {value: [ratios[value] / ratios[now] for ratios in rounds] for value in tried}
             best = min(over_now, key=lambda value: max(over_now[value]))
             column[name] = best if max(over_now[best]) < MARGIN else now
-            text = ", ".join(f"{value} {first:.2f} {second:.2f}" for value, (first, second) in over_now.items())
-            print(f"{name} {now}{'' if column[name] == now else f' -> {column[name]}'}: {text}", flush=True)
+            show(name, now=now, best=column[name], **{f"{value} {when}": ratio for value, both in over_now.items()
+                                                      for when, ratio in zip(("once", "again"), both)})
     print(f"\ncolumn {machine}:")
     for name, number in column.items():
         print(f"{name}, {number}")

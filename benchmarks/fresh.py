@@ -20,12 +20,12 @@ else:
 
 
 def run(code, name, compiler, **settings):
-    """(the JSON object of the last line that it prints, what it logs); (an object with "error", "") where it fails."""
+    """(the JSON object of the last line that it prints, what it logs). The program ends where it fails."""
     with tempfile.TemporaryDirectory() as cache:
         here = os.path.dirname(os.path.abspath(__file__))
         env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])),
                    TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0", **settings)
         out = subprocess.run([sys.executable, "-c", code, name, compiler], env=env, capture_output=True, text=True)
     if out.returncode:
-        return {"case": name, "compiler": compiler, "error": out.stderr.strip().splitlines()[-1:]}, ""
+        raise SystemExit(f"{name}, {compiler}: {out.stderr}")
     return json.loads(out.stdout.strip().splitlines()[-1]), out.stderr

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves
 
 import framejit
+from rows import show
 
 MOST = 1.2
 
@@ -156,8 +157,8 @@ def run(name, sizes, compiles):
     assert framejit.stats()["graphs"] == 1 and difference < 1e-4, (name, framejit.stats(), difference)
     plain, own = call_seconds((f, compiled), args)
     is_good = exponent <= MOST and own <= plain
-    figures = "".join(f"{s * 1000:9.1f}" for s in seconds) + f"{exponent:10.2f}{plain * 1000:12.3f}{own * 1000:10.3f}"
-    print(f"{name:18}{figures}{'' if is_good else '   too much'}", flush=True)
+    show(name, **{f"first ms of {n}": s * 1e3 for n, s in zip(sizes, seconds)}, exponent=exponent,
+         **{"eager ms": plain * 1e3, "framejit ms": own * 1e3, "over eager": plain / own})
     framejit.reset()
     return is_good
 
@@ -172,8 +173,6 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
-    print(f"{'first call, ms, n =':18}" + "".join(f"{n:9}" for n in options.sizes)
-          + f"{'exponent':>10}{'eager ms':>12}{'ours ms':>10}")
     good = [run(name, options.sizes, options.compiles) for name in options.names or FAMILIES]
     raise SystemExit(0 if all(good) else "some grow faster than in proportion, or are slower than eager")
 

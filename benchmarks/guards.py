@@ -11,7 +11,8 @@ import torch
 
 import framejit
 from calls import ManyParameters
-from pairs import measure, median
+from pairs import measure, median, ratio
+from rows import show
 
 
 def frozen(graph, examples):
@@ -58,11 +59,11 @@ def row(name, fn, x, options):
     ours(x)  # torch.compile has written to the module's class since: one recompile, after which each call is one hit
     before = framejit.stats()
     ours(x)
-    hit = framejit.stats()["hits"] - before["hits"] == 1 and framejit.stats()["graphs"] == before["graphs"]
+    assert framejit.stats()["hits"] - before["hits"] == 1 and framejit.stats()["graphs"] == before["graphs"]
     kept, dropped = measure(candidates, rounds=options.rounds)
-    figures = "  ".join(f"{key} {median(values) * 1e6:.2f} us" for key, values in kept.items())
-    print(f"{name}: {figures}  ({'one hit a call' if hit else 'NOT one hit a call'}, breaks {before['graph_breaks']}, "
-          f"{dropped} rounds dropped)", flush=True)
+    over = {"over torch.compile": ratio(kept["torch.compile"], kept["framejit"])} if "torch.compile" in kept else {}
+    show(name, **{f"{key} us": median(values) * 1e6 for key, values in kept.items()}, **over,
+         breaks=before["graph_breaks"], dropped=dropped)
 
 
 def main():

@@ -11,14 +11,14 @@ is allocated anew in each call, as results are, and where it is large in huge pa
 """
 import argparse
 import ctypes
-import json
 import math
 
 import torch
 import torch.nn.functional as F
 
 import framejit
-from pairs import assert_hits, geomean, measure, median, ratio
+from pairs import assert_hits, measure, median, ratio
+from rows import line, summary, told
 
 SIZES = ["128x768", "8x128x3072", "4096x4096", "127x769"]
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
@@ -113,12 +113,12 @@ def run(name, fn, args, read, written, dtype, options):
                                atol=NEAR[dtype] * exact.double().abs().mean().item())
     assert framejit.stats()["kernels"] > 0, "nothing but library calls"
     kept, dropped = measure(candidates, rounds=options.rounds, target=options.target, warm=True)
-    row = {k: median(v) * 1e6 for k, v in kept.items()}
+    row = {f"{k} us": median(v) * 1e6 for k, v in kept.items()}
     row["over eager"] = ratio(kept["eager"], kept["framejit"])
     if options.torch_compile:
         row["over torch.compile"] = ratio(kept["torch.compile"], kept["framejit"])
     row["share"] = ratio(kept["copy"], kept["framejit"])
-    return row, dropped
+    return row | {"dropped": dropped}
 
 
 def main():
@@ -131,7 +131,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--target", type=float, default=0.01)
     options = parser.parse_args()
-    rows = []
+    lines = []
     with torch.no_grad():
         for threads in map(int, options.threads.split(",")):
             torch.set_num_threads(threads)
@@ -141,21 +141,10 @@ def main():
                         if options.only and name not in options.only.split(","):
                             continue
                         framejit.reset()
-                        row, dropped = run(name, fn, args, read, written, DTYPES[dtype], options)
-                        rows.append({"case": name, "size": size, "dtype": dtype, "threads": threads, "dropped": dropped,
-                                     **row})
-                        print(f"{name:16} {size:11} {dtype:5} {threads}t  "
-                              + "  ".join(f"{k} {v:.2f}" for k, v in row.items()), flush=True)
-    for key in ("over eager", "over torch.compile", "share"):
-        values = [r[key] for r in rows if key in r]
-        if values:
-            print(f"{key}: geomean {geomean(values):.2f}, least {min(values):.2f}")
-    for what, key, bound, size in (("slower than torch.compile", "over torch.compile", 0.97, None),
-                                   ("below the copy limit", "share", 0.85, "4096x4096")):
-        short = [f"{r['case']} {r['dtype']} {r['threads']}t {r[key]:.2f}" for r in rows if r.get(key, bound) < bound
-                 and size in (None, r["size"])]
-        print(f"{what} (less than {bound}{f' at {size}' if size else ''}): {'; '.join(short) or 'none'}")
-    print(json.dumps(rows))
+                        row = run(name, fn, args, read, written, DTYPES[dtype], options)
+                        lines.append(line(name, size, dtype, f"{threads}t", **row))
+                        print(lines[-1], flush=True)
+    print("", *(told(*ratios) for ratios in summary("kernels", lines)), sep="\n")
 
 
 if __name__ == "__main__":

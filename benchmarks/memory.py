@@ -20,8 +20,10 @@ import sys
 import torch
 
 from models import DTYPES, MODELS, load
+from rows import show
 
 BF16 = ["BERT-base", "GPT-2", "ResNet-50"]
+ROWS = [(name, case) for case in DTYPES for name in MODELS if case == "f32" or name in BF16] + [("mlp", "training")]
 
 
 def peak_of(call):
@@ -68,7 +70,7 @@ def inference(name, dtype, torch_compile):
     with torch.no_grad():
         out = peaks(model, call, torch_compile)
     assert out["hits"] > 0, "the call that was counted ran plainly"
-    return {"model": name, "case": dtype} | out
+    return out
 
 
 def training(torch_compile):
@@ -83,7 +85,7 @@ def training(torch_compile):
         torch.nn.functional.mse_loss(f(x), target).backward()
         optimizer.step()
 
-    return {"model": "mlp", "case": "training"} | peaks(model, step, torch_compile)
+    return peaks(model, step, torch_compile)
 
 
 def main():
@@ -98,22 +100,15 @@ def main():
         return print(json.dumps(training(options.torch_compile) if case == "training"
                                 else inference(name, case, options.torch_compile)))
     only, cases = options.only.split(","), options.cases.split(",")
-    rows = [(name, case) for case in DTYPES for name in MODELS if case == "f32" or name in BF16] + [("mlp", "training")]
-    above = []
-    for name, case in rows:
+    for name, case in ROWS:
         if name not in only or case not in cases:
             continue
         command = [sys.executable, __file__, "--row", name, case] + ["--torch-compile"] * options.torch_compile
         done = subprocess.run(command, env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"), capture_output=True,
                               text=True)
         if done.returncode:
-            print(name, case, "failed:", *done.stderr.strip().splitlines()[-1:], flush=True)
-            continue
-        row = json.loads(done.stdout.strip().splitlines()[-1])
-        print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
-        if row["of eager"] > 1:
-            above.append(f"{name} {case}")
-    print("above eager's:", ", ".join(above) or "none")
+            raise SystemExit(done.stderr)
+        show(name, case, **json.loads(done.stdout.strip().splitlines()[-1]))
 
 
 if __name__ == "__main__":

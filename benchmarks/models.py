@@ -21,7 +21,8 @@ import time
 import torch
 import torch._inductor.config
 
-from pairs import geomean, measure, median, ratio
+from pairs import measure, median, ratio
+from rows import line, summary, told
 
 DTYPES = ["f32", "bf16"]
 COMPILERS = ("torch.compile", "freezing")  # to compare with
@@ -123,7 +124,7 @@ def row(name, dtype, rounds, torch_compile):
     with torch.no_grad():
         expected = first_tensor(call(model)).float()
         before = resident_megabytes()
-        candidates, out = {"eager": model}, {"model": name, "dtype": dtype}
+        candidates, out = {"eager": model}, {}
         for compiler in ("framejit",) + COMPILERS * torch_compile:
             compiled = candidates[compiler] = compiled_by(compiler, model)
             start = time.perf_counter()
@@ -168,23 +169,20 @@ def main():
     options = parser.parse_args()
     if options.row:
         return print(json.dumps(row(*options.row, options.rounds, options.torch_compile)))
+    lines, failed = [], []
     for dtype in options.dtypes.split(","):
-        rows = []
         for name in options.only.split(","):
             command = [sys.executable, __file__, "--row", name, dtype, "--rounds",
                        str(options.rounds)] + ["--torch-compile"] * options.torch_compile
             done = subprocess.run(command, env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"), capture_output=True,
                                   text=True)
             if done.returncode:
-                print(name, dtype, "failed:", *done.stderr.strip().splitlines()[-1:], flush=True)
+                failed.append(f"{name} {dtype}: {done.stderr.strip().splitlines()[-1:]}")
                 continue
-            rows.append(json.loads(done.stdout.strip().splitlines()[-1]))
-            print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in rows[-1].items()),
-                  flush=True)
-        for key in [f"over {other}" for other in ("eager",) + COMPILERS]:
-            values = [r[key] for r in rows if key in r]
-            if values:
-                print(f"{dtype} {key}: geomean {geomean(values):.3f}, least {min(values):.3f}", flush=True)
+            lines.append(line(name, dtype, **json.loads(done.stdout.strip().splitlines()[-1])))
+            print(lines[-1], flush=True)
+    print("", *(told(*ratios) for ratios in summary("models", lines)), sep="\n")
+    raise SystemExit(f"failed: {'; '.join(failed)}" if failed else 0)
 
 
 if __name__ == "__main__":

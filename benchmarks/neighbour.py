@@ -8,7 +8,6 @@ neighbour is below LEAST of eager.
 """
 import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -18,7 +17,8 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from pairs import assert_hits, geomean, measure, median, ratio
+from pairs import assert_hits, measure, median, ratio
+from rows import show
 
 LEAST = 0.8
 SPIN = "import os\nos.sched_setaffinity(0, {%d})\nprint(flush=True)\nwhile True: pass"
@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    rows = []
+    slow = []
     with torch.no_grad():
         for name, fn, args in cases():
             if options.only and name not in options.only.split(","):
@@ -85,24 +85,16 @@ def main():
             candidates = {"eager": lambda: fn(*args), "framejit": lambda: ours(*args)}
             candidates["framejit"]()
             assert_hits(candidates["framejit"], 1, 0)
-            row = {"case": name}
             for beside in (False, True):
                 with busy_core(beside):
                     for call in candidates.values():
                         call(), call()
                     kept, _ = measure(candidates, rounds=options.rounds, repeat=dict.fromkeys(candidates, 5))
-                figures = {k: median(v) * 1e6 for k, v in kept.items()}
-                figures["over eager"] = ratio(kept["eager"], kept["framejit"])
-                row["beside a neighbour" if beside else "alone"] = figures
-            rows.append(row)
-            print(f"{name:22}" + "  ".join(f"{k}: eager {figures['eager']:.1f} framejit {figures['framejit']:.1f} us, "
-                                           f"over eager {figures['over eager']:.2f}"
-                                           for k, figures in row.items() if k != "case"), flush=True)
-    for k in ("alone", "beside a neighbour"):
-        values = [r[k]["over eager"] for r in rows]
-        print(f"{k}: over eager geomean {geomean(values):.2f}, least {min(values):.2f}")
-    print(json.dumps(rows))
-    slow = [r["case"] for r in rows if r["beside a neighbour"]["over eager"] < LEAST]
+                over = ratio(kept["eager"], kept["framejit"])
+                show(name, "beside a neighbour" if beside else "alone",
+                     **{f"{k} us": median(v) * 1e6 for k, v in kept.items()}, **{"over eager": over})
+                if beside and over < LEAST:
+                    slow.append(name)
     raise SystemExit(f"slower than eager beside a neighbour: {', '.join(slow)}" if slow else 0)
 
 

@@ -7,12 +7,12 @@ program: one op after the other on each tensor ("loop"), or torch's ops on lists
 error where a row is below LEAST of eager: values that go through copies are at a third of it.
 """
 import argparse
-import json
 
 import torch
 
 import framejit
 from pairs import assert_hits, measure, median, ratio
+from rows import show
 
 
 def sgd_loop(params, grads, momenta):
@@ -73,7 +73,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     size = tuple(map(int, options.size.split("x")))
-    rows = []
+    slow = []
     with torch.no_grad():
         for threads in map(int, options.threads.split(",")):
             torch.set_num_threads(threads)
@@ -89,15 +89,11 @@ def main():
                     call(), call()
                 assert_hits(candidates["framejit"], 1, 0)
                 kept, dropped = measure(candidates, rounds=options.rounds)
-                milliseconds = {k: median(v) * 1e3 for k, v in kept.items()}
-                row = {"case": name, "threads": threads, "dropped": dropped, **milliseconds,
-                       "over eager": ratio(kept["eager"], kept["framejit"])}
-                rows.append(row)
-                print(f"{name:13} {threads}t  eager {row['eager']:.2f} ms  framejit {row['framejit']:.2f} ms  "
-                      f"over eager {row['over eager']:.2f}", flush=True)
-    print(f"over eager: least {min(r['over eager'] for r in rows):.2f}")
-    print(json.dumps(rows))
-    slow = [f"{r['case']} {r['threads']}t" for r in rows if r["over eager"] < LEAST]
+                over = ratio(kept["eager"], kept["framejit"])
+                show(name, f"{threads}t", **{f"{k} ms": median(v) * 1e3 for k, v in kept.items()},
+                     **{"over eager": over}, dropped=dropped)
+                if over < LEAST:
+                    slow.append(f"{name} {threads}t")
     raise SystemExit(f"slower than eager: {', '.join(slow)}" if slow else 0)
 
 
