@@ -114,8 +114,8 @@ $(OTHER_PYTHONS): without-torch-%: $(STAMP)
 	@$(begin)
 	@$(TOOLS)/test_without_torch $* $(JOBS)
 
-bench: build  ## calls, guards, breaks, capture, kernels, models, memory, cold starts, growth, updates, a busy neighbour, costs, beside eager and torch.compile; kept in benchmarks/results/. NAME=calls runs one
-	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/run.py $(NAME)
+bench: build  ## every figure of README, row by row, beside eager and torch.compile (hours); goes on where it was stopped; NAME="calls cold" runs some anew, AGAIN=1 all; SHARE=1/4 a part, MERGE=FOLDER adds rows of another machine
+	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/run.py $(if $(MERGE),--merge $(MERGE),$(NAME) $(if $(AGAIN),--again) $(if $(SHARE),--share $(SHARE)) $(if $(COMMIT),--commit $(COMMIT)))
 
 SWEEP ?= benchmarks/results/op_sweep.txt
 SWEEP_DTYPES ?= float32 bfloat16 float16 float64 int64 int32 uint8 bool

@@ -327,7 +327,8 @@ def main():
     for name, number in column.items():
         print(f"{name}, {number}")
     for name, why in UNTIMED.items():
-        print(f"{name}, {known[name]}: not timed, {why}")
+        if not options.rows:
+            print(f"{name}, {known[name]}: not timed, {why}")
 
 
 if __name__ == "__main__":

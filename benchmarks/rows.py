@@ -20,6 +20,10 @@ def number(value):
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def ratio(value):
+    return f"{value:.3f}" if 0.99 < value < 1 else f"{value:.2f}"
+
+
 def line(*name, **figures):
     return "  ".join([*map(str, name), *(f"{key} {number(value)}" for key, value in figures.items())])
 
@@ -68,6 +72,6 @@ def beyond(key, rows):
 def told(group, key, mean, rows):
     """A line of the summary."""
     worst, side = ("most", "above") if key.startswith("of ") else ("least", "below")
-    names = ", ".join(f"{name} {number(value)}" for value, name in beyond(key, rows)) or "none"
-    return (f"{f'{group}: ' if group else ''}{key}: geomean {mean:.2f} of {len(rows)}, {worst} {number(rows[0][0])} "
+    names = ", ".join(f"{name} {ratio(value)}" for value, name in beyond(key, rows)) or "none"
+    return (f"{f'{group}: ' if group else ''}{key}: geomean {mean:.2f} of {len(rows)}, {worst} {ratio(rows[0][0])} "
             f"({rows[0][1]}); {side} 1.0: {names}")

@@ -1,51 +1,168 @@
-"""Runs benchmarks one after the other and keeps what each prints, with the command that repeats it, in
-benchmarks/results/NAME.txt.
+"""Runs benchmarks row by row, keeps each row at once, and makes of them benchmarks/results/ and README's table.
 
-    python benchmarks/run.py [NAME ...]        all of them without a name; they need the machine for themselves
+    python benchmarks/run.py [NAME ...] [--[no-]again] [--share 1/4] [--commit ID]
+    python benchmarks/run.py --merge [FOLDER ...]
+    python benchmarks/run.py --readme
+
+A row is what is paired in one run (one model in one dtype, one kernel), and a process of its own. Its file is
+build/bench/CLASS/NAME/ROW.json, with the commit, the machine and the date. A row that is there of the same commit,
+torch and Python is not run again; with a NAME, or with --again, it is. --share runs one part of the rows, so that parts
+can be run side by side, each on its own cores (taskset); --merge follows them. --commit names what is measured where
+there is no git. The machine should do nothing else meanwhile.
+
+--merge takes the rows of build/bench, and of folders that hold rows of other machines (their build/bench, copied). Each
+run ends with it. --readme writes README's table alone.
 """
+import argparse
 import datetime
+import hashlib
+import importlib
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-NAMES = {"calls": [], "guards": [], "breaks": [], "capture": ["--torch-compile"], "kernels": ["--torch-compile"],
-         "cold": ["--torch-compile"], "compile": ["--torch-compile"], "memory": ["--torch-compile"],
-         "models": ["--torch-compile"], "growth": [], "neighbour": [], "updates": [], "costs": []}
+import tables
+from rows import rows_of
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "build" / "bench"
+
+
+def kernel_names(kernels):
+    import torch
+    return [name for name, *_ in kernels.cases((2, 2), torch.float32)]
+
+
+# By benchmark: arguments of all rows, and from its module the arguments of each row.
+WHOLE = [], lambda module: {"all": []}
+BENCHMARKS = {
+    "calls": WHOLE,
+    "guards": ([], lambda module: {name: ["--case", name] for name, _ in module.cases()}),
+    "breaks": WHOLE,
+    "capture": (["--torch-compile"], WHOLE[1]),
+    "cold": (["--torch-compile"], lambda module: {name: ["--model", name] for name in module.MODELS}),
+    "compile": (["--torch-compile"], lambda module: {name: ["--case", name] for name in module.CASES}),
+    "models": (["--torch-compile"], lambda module: {f"{name} {dtype}": ["--only", name, "--dtypes", dtype]
+                                                    for dtype in module.DTYPES for name in module.MODELS}),
+    "memory": (["--torch-compile"], lambda module: {f"{name} {case}": ["--only", name, "--cases", case]
+                                                    for name, case in module.ROWS}),
+    "kernels": (["--torch-compile"], lambda module: {name: ["--only", name] for name in kernel_names(module)}),
+    "updates": ([], lambda module: {name: ["--only", name] for name in module.STEPS}),
+    "growth": ([], lambda module: {name: [name] for name in module.FAMILIES}),
+    "neighbour": ([], lambda module: {name: ["--only", name] for name, *_ in module.cases()}),
+    "costs": ([], lambda module: {name: [name] for name in module.ROWS}),
+}
+
+
+def processor():
+    with open("/proc/cpuinfo") as lines:
+        facts = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$", lines.read(), re.M))
+    return f"{facts.get('model name', 'unknown')}, family {facts.get('cpu family')}, model {facts.get('model')}"
 
 
 def machine():
-    with open("/proc/cpuinfo") as lines:
-        cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown CPU")
+    """What stays the same from row to row."""
     import torch
-    return (f"{datetime.date.today()}, {cpu}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before, "
-            f"Python {sys.version.split()[0]}, torch {torch.__version__}")
+    from framejit import _framejit
+    own, all_cores = len(os.sched_getaffinity(0)), os.cpu_count()
+    return {"class": _framejit.costs()[0], "processor": processor().replace(";", ","),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
+            "cores": f"{own} cores" if own == all_cores else f"{own} of {all_cores} cores",
+            "python": sys.version.split()[0], "torch": torch.__version__}
 
 
-def run(name):
-    arguments = [f"benchmarks/{name}.py", *NAMES[name]]
-    target = HERE / "results" / f"{name}.txt"
-    lines = [f"$ python {' '.join(arguments)}        {machine()}\n"]
-    print(lines[0], end="", flush=True)
+def commit():
+    """The last commit of what is measured, and a hash of what differs from it."""
+    measured = ["--", ".", ":!README.md", ":!docs", ":!benchmarks/results"]
+    git = [subprocess.run(["git", *command, *measured], cwd=ROOT, capture_output=True, text=True)
+           for command in (["log", "-1", "--format=%h"], ["diff", "HEAD"])]
+    if any(done.returncode for done in git):
+        sys.exit("no git here: name what is measured (--commit ID, make bench COMMIT=ID)")
+    differs = hashlib.sha256(git[1].stdout.encode()).hexdigest()[:4] if git[1].stdout else ""
+    return git[0].stdout.strip() + (f"+{differs}" if differs else "")
+
+
+def file_of(kept, benchmark, row):
+    return kept / benchmark / (re.sub(r"[^\w.-]+", "_", row) + ".json")
+
+
+def is_there(path, wanted):
+    """A row that ended well, of the same commit and machine."""
+    if not path.is_file():
+        return False
+    row = json.loads(path.read_text())
+    return row["exit"] == 0 and all(row[key] == wanted[key] for key in ("commit", "python", "torch", "processor"))
+
+
+def run(arguments, path, row):
+    """Runs one row and keeps it. What it says where it fails is shown; a row with figures is kept all the same."""
+    print(f"$ python {' '.join(arguments)}", flush=True)
+    row = row | {"load": round(os.getloadavg()[0], 1), "date": datetime.datetime.now().isoformat("T", "minutes")}
     environment = {key: value for key, value in os.environ.items() if key not in ("FRAMEJIT_STRICT", "FRAMEJIT_LOGS")}
-    with subprocess.Popen([sys.executable, *arguments], cwd=HERE.parent, env=environment, stdout=subprocess.PIPE,
+    output = ""
+    with subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE,
                           text=True) as child:
         for line in child.stdout:
             print(line, end="", flush=True)
-            lines.append(line)
-    if child.returncode == 0:
-        target.parent.mkdir(exist_ok=True)
-        target.write_text("".join(lines))
-    return child.returncode
+            output += line
+    row |= {"lines": rows_of(output), "exit": child.returncode}
+    if row["lines"]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")  # a run that is stopped leaves whole files
+        part.write_text(json.dumps(row, indent=1) + "\n")
+        part.replace(path)
+    return not child.returncode and bool(row["lines"])
+
+
+def plan(names):
+    """(benchmark, row, its arguments, all rows of the benchmark)"""
+    for name in names:
+        shared, of_rows = BENCHMARKS[name]
+        rows = of_rows(importlib.import_module(name))
+        for row, own in rows.items():
+            yield name, row, [f"benchmarks/{name}.py", *shared, *own], list(rows)
+
+
+def measure(options):
+    """The rows that failed."""
+    here = machine() | {"commit": options.commit or commit()}
+    kept, failed = KEPT / here["class"], []
+    again = bool(options.names) if options.again is None else options.again
+    part, parts = map(int, options.share.split("/"))
+    for benchmark, row, arguments, rows in list(plan(options.names or BENCHMARKS))[part - 1::parts]:
+        path = file_of(kept, benchmark, row)
+        if not again and is_there(path, here):
+            continue
+        if not run(arguments, path, here | {"benchmark": benchmark, "row": row, "rows": rows}):
+            failed.append(f"{benchmark} {row}")
+    return failed
+
+
+def options_of(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--again", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--share", default="1/1")
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--merge", nargs="*", metavar="FOLDER")
+    parser.add_argument("--readme", action="store_true")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark is named {unknown[0]}; known: {', '.join(BENCHMARKS)}")
+    return options
 
 
 def main():
-    names = sys.argv[1:] or list(NAMES)
-    unknown = [name for name in names if name not in NAMES]
-    if unknown:
-        sys.exit(f"no benchmark is named {unknown[0]}; known: {', '.join(NAMES)}")
-    failed = [name for name in names if run(name) != 0]
+    options = options_of()
+    runs = options.merge is None and not options.readme
+    failed = measure(options) if runs else []
+    if not options.readme and not (runs and options.share != "1/1"):
+        tables.merge([KEPT, *map(Path, options.merge or [])], tables.RESULTS)
+    tables.write_readme(tables.RESULTS, ROOT / "README.md")
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-WITHOUT = ("test_api", "test_code_names", "test_deep_recursion", "test_demo", "test_levels", "test_logs",
-           "test_op_sweep", "test_op_table", "test_output_code", "test_process", "test_readme",
+WITHOUT = ("test_api", "test_bench", "test_code_names", "test_deep_recursion", "test_demo", "test_levels",
+           "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process", "test_readme",
            "test_untouched_programs", "hook/", "recorder/")
 
 

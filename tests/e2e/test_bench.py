@@ -1,0 +1,155 @@
+"""make bench: rows are kept and not run twice, files of results are what their rows give, and README has no figure that
+they do not give."""
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import rows  # noqa: E402
+import run  # noqa: E402
+import tables  # noqa: E402
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SLOW, FAST = "a  f32  eager ms 3  framejit ms 4  over eager 0.75", "b  f32  eager ms 6  framejit ms 2  over eager 3"
+
+
+def test_readme_has_the_figures_of_the_files():
+    assert tables.with_results(README, tables.read_all(tables.RESULTS)) == README, "benchmarks/run.py --readme"
+
+
+def test_another_figure_in_a_file_is_seen_in_readme():
+    classes = tables.read_all(tables.RESULTS)
+    name, of_class = next((name, of_class) for name, of_class in classes.items()
+                          if any(row.benchmark == "models" for row in of_class))
+    first = next(row for row in of_class if row.benchmark == "models")
+    other = re.sub(r"over eager [\d.]+", "over eager 0.5", first.line)
+    changed = [row if row is not first else tables.Row("models", other, row.source, row.loads) for row in of_class]
+    text = tables.with_results(README, classes | {name: changed})
+    assert text != README and f"{' '.join(first.name[:-1])} 0.50" in text
+
+
+def test_readme_has_no_other_figure_among_its_results():
+    before, rest = README.split("## Results\n")[1].split(tables.MARKS[0])
+    by_hand = before + rest.split(tables.MARKS[1])[1].split("\n## ")[0]
+    assert re.findall(r"\d+(?:[.,]\d+)?", re.sub(r"above 1\.0|batch 1;|COMPARE=1", "", by_hand)) == []
+
+
+@pytest.mark.parametrize("path", sorted(tables.RESULTS.glob("*.txt")), ids=lambda path: path.stem)
+def test_a_file_is_what_its_rows_give(path):
+    text = path.read_text()
+    if path.stem in ("gpu", "op_sweep", "ulp", "wild"):  # each has its own make target
+        return
+    found = tables.read(path)
+    assert tables.page(path.stem, found) == text
+    assert len(found) == sum(bool(rows.parse(line)) for line in text.splitlines() if line[:1] not in "=$#")
+    assert {row.benchmark for row in found} <= set(run.BENCHMARKS)
+
+
+def test_classes_and_benchmarks_are_those_that_there_are():
+    table = (ROOT / "inductor/target/machine_classes.def").read_text()
+    assert list(tables.CLASSES) == re.findall(r"^MACHINE_CLASS\((\w+),", table, re.M)
+    assert sorted(tables.BENCHMARKS) == sorted(run.BENCHMARKS)
+    assert {benchmark for _, benchmark, *_ in tables.RATIOS + tables.COSTS} <= set(run.BENCHMARKS)
+
+
+def test_every_row_has_a_file_and_a_case_of_its_own():
+    found = list(run.plan(run.BENCHMARKS))
+    files = [run.file_of(Path(), benchmark, row) for benchmark, row, *_ in found]
+    assert len(set(files)) == len(files) > 100
+    cases = [row for benchmark, row, *_ in found if benchmark == "guards"]  # its option takes parts of names
+    assert len(cases) == 3 and not any(a in b for a in cases for b in cases if a != b)
+
+
+def test_a_row_is_read_back():
+    text = rows.line("30 steps of 4096", "alone", **{"eager us": 1234.5678, "over eager": 0.123456, "dropped": 3})
+    assert text == "30 steps of 4096  alone  eager us 1235  over eager 0.1235  dropped 3"
+    assert rows.parse(text) == (("30 steps of 4096", "alone"), {"eager us": 1235, "over eager": 0.1235, "dropped": 3})
+    assert rows.parse("some words") is rows.parse("some words  more words") is None
+    assert rows.rows_of(f"{SLOW}\nwords\n{FAST}\n\na summary  of 2\n") == [SLOW, FAST]
+
+
+def test_a_summary_names_the_least_and_what_is_below():
+    (ratios,) = rows.summary("models", [FAST, SLOW])
+    assert ratios == ("f32", "over eager", pytest.approx(1.5), [(0.75, "a"), (3, "b")])
+    assert rows.told(*ratios) == "f32: over eager: geomean 1.50 of 2, least 0.75 (a); below 1.0: a 0.75"
+    assert rows.told(*rows.summary("models", [FAST])[0]).endswith("least 3.00 (b); below 1.0: none")
+    assert "0.999" in rows.told(*rows.summary("models", ["a  f32  over eager 0.999"])[0])
+    (bytes_,) = rows.summary("memory", ["a  f32  of eager 0.5", "b  f32  of eager 2"])
+    assert rows.told(*bytes_) == "f32: of eager: geomean 1.00 of 2, most 2.00 (b); above 1.0: b 2.00"
+    assert len(rows.summary("models", [FAST, SLOW.replace("f32", "bf16")])) == 2
+
+
+def kept(folder, row, lines, date, commit="c1", of=("a", "b"), code=0):
+    """A row as another machine left it."""
+    path = folder / "avx2" / "models" / f"{row}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({
+        "class": "avx2", "benchmark": "models", "row": row, "rows": list(of), "lines": lines, "exit": code, "load": 0.5,
+        "date": date, "commit": commit, "processor": "P", "cores": "2 cores", "python": "3", "torch": "2", "gpu": ""}))
+
+
+def test_merged_rows(tmp_path):
+    results, one, two = (tmp_path / name for name in ("results", "one", "two"))
+    results.mkdir()
+    (results / "other.txt").write_text("another page")
+    kept(one, "a", [SLOW], "2026-01-02T10:00")
+    kept(one, "b", [FAST, FAST.replace("b ", "gone ")], "2026-01-02T11:00")
+    tables.merge([one], results)
+    text = (results / "avx2.txt").read_text()
+    assert "$ make bench NAME=models        c1; 2026-01-02; P; 2 cores; Python 3; torch 2; load 0.5 before\n" in text
+    assert "geomean 1.89 of 3, least 0.75 (a); below 1.0: a 0.75" in text and "gone" in text
+    tables.merge([one], results)
+    assert (results / "avx2.txt").read_text() == text
+
+    kept(two, "a", [SLOW.replace("0.75", "2")], "2026-01-03T10:00", "c2", code=1)
+    tables.merge([two], results)  # a newer row, alone
+    text = (results / "avx2.txt").read_text()
+    assert "0.75" not in text and "gone" in text and "c2; 2026-01-03" in text and "c1; 2026-01-02" in text
+    assert "its own bound is missed" in text
+    tables.merge([one], results)  # an older one
+    assert (results / "avx2.txt").read_text() == text
+
+    kept(two, "b", [FAST], "2026-01-03T11:00", "c2")
+    tables.merge([one, two], results)  # all rows: what none of them prints is gone
+    text = (results / "avx2.txt").read_text()
+    assert "gone" not in text and "c1" not in text and "geomean 2.45 of 2" in text
+    assert (results / "other.txt").read_text() == "another page"
+
+
+PROGRAM = """
+import sys
+if __name__ == "__main__":
+    open("ran", "a").write(sys.argv[1] + " ")
+    print(sys.argv[1], "over eager 2", sep="  ")
+    sys.exit(sys.argv[1] == open("fails").read())
+"""
+
+
+def test_a_run_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "made_up.py").write_text(PROGRAM)
+    monkeypatch.syspath_prepend(str(tmp_path / "benchmarks"))
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(run, "BENCHMARKS", {"made_up": ([], lambda module: {"a": ["a"], "b": ["b"]})})
+    monkeypatch.setattr(run, "machine", lambda: {"class": "avx2", "processor": "P", "gpu": "", "cores": "2 cores",
+                                                 "python": "3", "torch": "2"})
+
+    def ran(*arguments, fails="", commit="c1"):
+        (tmp_path / "fails").write_text(fails)
+        (tmp_path / "ran").write_text("")
+        failed = run.measure(run.options_of([*arguments, "--commit", commit]))
+        return (tmp_path / "ran").read_text().split(), failed
+
+    assert ran("--share", "1/2") == (["a"], [])
+    assert ran(fails="b") == (["b"], ["made_up b"])
+    assert ran() == (["b"], [])  # again, since it failed
+    assert ran() == ([], [])
+    assert ran("--again") == (["a", "b"], []) == ran("made_up") == ran(commit="c2")
+    assert ran("made_up", "--no-again", commit="c2") == ([], [])
+    row = json.loads((tmp_path / "kept/avx2/made_up/a.json").read_text())
+    assert row["lines"] == ["a  over eager 2"] and row["commit"] == "c2" and row["rows"] == ["a", "b"]
