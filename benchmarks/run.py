@@ -60,17 +60,18 @@ BENCHMARKS = {
 def processor():
     with open("/proc/cpuinfo") as lines:
         facts = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$", lines.read(), re.M))
-    return f"{facts.get('model name', 'unknown')}, family {facts.get('cpu family')}, model {facts.get('model')}"
+    return f"{facts.get('model name', 'unknown')} (family {facts.get('cpu family')}, model {facts.get('model')})"
 
 
 def machine():
     """What stays the same from row to row."""
     import torch
     from framejit import _framejit
-    own, all_cores = len(os.sched_getaffinity(0)), os.cpu_count()
+    own, all_cores, threads = len(os.sched_getaffinity(0)), os.cpu_count(), torch.get_num_threads()
+    cores = f"{own} cores" if own == all_cores else f"{own} of {all_cores} cores"
     return {"class": _framejit.costs()[0], "processor": processor().replace(";", ","),
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
-            "cores": f"{own} cores" if own == all_cores else f"{own} of {all_cores} cores",
+            "cores": cores if threads == own else f"{cores} for {threads} threads",
             "python": sys.version.split()[0], "torch": torch.__version__}
 
 
@@ -93,8 +94,8 @@ def is_there(path, wanted):
     """A row that ended well, of the same commit and machine."""
     if not path.is_file():
         return False
-    row = json.loads(path.read_text())
-    return row["exit"] == 0 and all(row[key] == wanted[key] for key in ("commit", "python", "torch", "processor"))
+    row, same = json.loads(path.read_text()), ("commit", "python", "torch", "processor", "cores")
+    return row["exit"] == 0 and all(row[key] == wanted[key] for key in same)
 
 
 def run(arguments, path, row):
