@@ -11,7 +11,8 @@ can be run side by side, each on its own cores (taskset); --merge follows them. 
 there is no git. The machine should do nothing else meanwhile.
 
 --merge takes the rows of build/bench, and of folders that hold rows of other machines (their build/bench, copied). Each
-run ends with it. --readme writes README's table alone.
+run ends with it. A row during which others used more than a tenth of its cores takes the place of no quiet one.
+--readme writes README's tables alone.
 """
 import argparse
 import datetime
@@ -22,6 +23,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import tables
@@ -98,18 +100,29 @@ def is_there(path, wanted):
     return row["exit"] == 0 and all(row[key] == wanted[key] for key in same)
 
 
+def busy_seconds():
+    """Processor seconds of everybody on the cores that rows may use, since boot; what a host took away counts too."""
+    cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    with open("/proc/stat") as lines:
+        found = [line.split() for line in lines if line.split()[0] in cores]
+    return sum(sum(map(int, fields[1:9])) - int(fields[4]) - int(fields[5]) for fields in found) / os.sysconf(
+        "SC_CLK_TCK")
+
+
 def run(arguments, path, row):
     """Runs one row and keeps it. What it says where it fails is shown; a row with figures is kept all the same."""
     print(f"$ python {' '.join(arguments)}", flush=True)
     row = row | {"load": round(os.getloadavg()[0], 1), "date": datetime.datetime.now().isoformat("T", "minutes")}
     environment = {key: value for key, value in os.environ.items() if key not in ("FRAMEJIT_STRICT", "FRAMEJIT_LOGS")}
-    output = ""
+    output, busy, own, start = "", busy_seconds(), sum(os.times()[:4]), time.perf_counter()
     with subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE,
                           text=True) as child:
         for line in child.stdout:
             print(line, end="", flush=True)
             output += line
-    row |= {"lines": rows_of(output), "exit": child.returncode}
+    others = busy_seconds() - busy - (sum(os.times()[:4]) - own)
+    share = others / (time.perf_counter() - start) / len(os.sched_getaffinity(0))
+    row |= {"lines": rows_of(output), "exit": child.returncode, "others": round(max(share, 0), 3)}
     if row["lines"]:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")  # a run that is stopped leaves whole files

@@ -17,6 +17,8 @@ CLASSES = {"zen_avx512": "AMD with AVX-512", "intel_amx": "Intel with AMX", "int
            "avx2": "AVX2", "sse": "registers of 128 bits"}
 BENCHMARKS = ("models", "kernels", "memory", "updates", "neighbour", "cold", "capture", "compile", "growth", "calls",
               "guards", "breaks", "costs")
+QUIET = 0.1  # of the cores, at most, is used by others
+BUSY, MISSED = "a busy machine", "its own bound is missed"
 UNKNOWN = {"amd": "AMD, its class not recorded"}  # rows of before classes were kept
 MARKS = "<!-- results: benchmarks/run.py --readme -->\n", "<!-- end of results -->\n"
 
@@ -95,25 +97,31 @@ def rows_in(files):
     newest = {file["row"]: file for file in files if file["row"] in order}
     rows = []
     for file in sorted(newest.values(), key=lambda file: order.index(file["row"])):
+        note = ", ".join([BUSY] * (file["others"] > QUIET) + [MISSED] * (file["exit"] != 0))
         source = Source(f"make bench NAME={file['benchmark']}", file["commit"], file["date"][:10],
                         file["processor"] + (f" beside a {file['gpu']}" if file["gpu"] else ""), file["cores"],
-                        file["python"], file["torch"], "its own bound is missed" if file["exit"] else "")
+                        file["python"], file["torch"], note)
         rows += [Row(file["benchmark"], line, source, (file["load"],)) for line in file["lines"]]
     return rows, set(newest) == set(order)
 
 
+def replaces(row, before):
+    is_worse = BUSY in row.source.note and BUSY not in before.source.note
+    return row.source.date >= before.source.date and not is_worse
+
+
 def merged(old, files):
-    """The old rows of a class with the rows of the files in their place. Where a benchmark ran as a whole, nothing of
-    it is left from before; an older row never stands in the place of a newer one."""
+    """The old rows of a class, and the rows of the files, in their place where they are as good. Where a benchmark ran
+    as a whole, nothing is left that it does not print any more."""
     kept = list(old)
     for benchmark, of_benchmark in files.items():
         rows, is_whole = rows_in(of_benchmark)
         before = {row.name: row for row in kept if row.benchmark == benchmark}
-        rows = [row for row in rows if row.name not in before or row.source.date >= before[row.name].source.date]
-        names = {row.name for row in rows}
-        since = min((row.source.date for row in rows), default="")
-        kept = [row for row in kept if row.benchmark != benchmark or not (
-            row.name in names or is_whole and row.source.date <= since)] + rows
+        taken = [row for row in rows if row.name not in before or replaces(row, before[row.name])]
+        since = min(row.source.date for row in rows) if is_whole else ""
+        gone = {name for name, row in before.items() if row.source.date <= since} - {row.name for row in rows}
+        gone |= {row.name for row in taken}
+        kept = [row for row in kept if row.benchmark != benchmark or row.name not in gone] + taken
     return kept
 
 
@@ -140,9 +148,20 @@ def page(name, rows):
 
 def merge(folders, results):
     old, new = read_all(results), kept_rows(folders)
-    for name in sorted({*old, *new}):
-        rows = merged(old.get(name, []), new.get(name, {}))
-        (results / f"{name}.txt").write_text(page(name, rows))
+    classes = {name: merged(old.get(name, []), new.get(name, {})) for name in sorted({*old, *new})}
+    for name, rows in classes.items():
+        if name in UNKNOWN:
+            rows = not_of_a_class(rows, [known for other, known in classes.items() if other not in UNKNOWN])
+        path = results / f"{name}.txt"
+        path.write_text(page(name, rows)) if rows else path.unlink()
+
+
+def not_of_a_class(rows, classes):
+    """What stays of the rows of an unknown class: benchmarks of which no known class has all of them."""
+    def names(rows, benchmark):
+        return {row.name for row in rows if row.benchmark == benchmark}
+    return [row for row in rows
+            if not any(names(rows, row.benchmark) <= names(known, row.benchmark) for known in classes)]
 
 
 # README's first table: what a line says, and whose ratios it has: benchmark, group, ratio.

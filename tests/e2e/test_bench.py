@@ -83,13 +83,14 @@ def test_a_summary_names_the_least_and_what_is_below():
     assert len(rows.summary("models", [FAST, SLOW.replace("f32", "bf16")])) == 2
 
 
-def kept(folder, row, lines, date, commit="c1", of=("a", "b"), code=0):
+def kept(folder, row, lines, date, commit="c1", of=("a", "b"), code=0, others=0.01):
     """A row as another machine left it."""
     path = folder / "avx2" / "models" / f"{row}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({
         "class": "avx2", "benchmark": "models", "row": row, "rows": list(of), "lines": lines, "exit": code, "load": 0.5,
-        "date": date, "commit": commit, "processor": "P", "cores": "2 cores", "python": "3", "torch": "2", "gpu": ""}))
+        "others": others, "date": date, "commit": commit, "processor": "P", "cores": "2 cores", "python": "3",
+        "torch": "2", "gpu": ""}))
 
 
 def test_merged_rows(tmp_path):
@@ -118,6 +119,25 @@ def test_merged_rows(tmp_path):
     text = (results / "avx2.txt").read_text()
     assert "gone" not in text and "c1" not in text and "geomean 2.45 of 2" in text
     assert (results / "other.txt").read_text() == "another page"
+
+    kept(two, "a", [SLOW], "2026-01-04T10:00", others=0.5)
+    tables.merge([two], results)  # measured beside others
+    assert (results / "avx2.txt").read_text() == text
+    (results / "avx2.txt").unlink()
+    tables.merge([two], results)  # better than nothing
+    assert "load 0.5 before; a busy machine\n" + SLOW in (results / "avx2.txt").read_text()
+
+
+def test_rows_of_no_known_class_go_when_a_class_has_them(tmp_path):
+    source = tables.Source("a command", "c0", "2026-01-01", "P", "2 cores", "3", "2", "class not recorded")
+    of_before = [tables.Row("models", line, source, ()) for line in (SLOW, FAST)]
+    (tmp_path / "amd.txt").write_text(tables.page("amd", of_before))
+    kept(tmp_path / "kept", "a", [SLOW], "2026-01-02T10:00")
+    tables.merge([tmp_path / "kept"], tmp_path)
+    assert tables.read(tmp_path / "amd.txt") == of_before
+    kept(tmp_path / "kept", "b", [FAST], "2026-01-02T10:00")
+    tables.merge([tmp_path / "kept"], tmp_path)
+    assert not (tmp_path / "amd.txt").exists()
 
 
 PROGRAM = """
