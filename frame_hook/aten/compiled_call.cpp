@@ -43,10 +43,10 @@ bool is_short(const runtime::CallPlan& plan) {
 // Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
 class PlannedCall final : public CompiledCall {
  public:
-  PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Freezing freezing)
+  PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving)
       : runner_(compiled.executable, values.constants, values.opaques),
         is_short_(is_short(runner_.plan())),
-        derived_(is_short_ ? nullptr : DerivedWeights::make(compiled, values, freezing)) {
+        derived_(is_short_ ? nullptr : DerivedWeights::make(compiled, values, deriving)) {
     output_count = runner_.plan().outputs.size();
     op_count = compiled.functional.nodes.size();
     kernel_count = compiled.executable->executable().kernels.size();
@@ -146,8 +146,8 @@ at::Tensor input_tensor(PyObject* input) {
 }
 
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
-                                           Freezing freezing) {
-  return std::make_unique<PlannedCall>(compiled, values, freezing);
+                                           Deriving deriving) {
+  return std::make_unique<PlannedCall>(compiled, values, deriving);
 }
 
 }  // namespace framejit::frame_hook

@@ -29,6 +29,6 @@ std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan);
 bool is_out_of_memory(const std::exception& e);
 
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
-                                           Freezing freezing);
+                                           Deriving deriving);
 
 }  // namespace framejit::frame_hook

@@ -51,17 +51,18 @@ class DerivedWeights::Due final : public DueDerivation {
 };
 
 std::shared_ptr<DerivedWeights> DerivedWeights::make(const graph::CompiledGraph& compiled, const RecordedValues& values,
-                                                     Freezing freezing) {
+                                                     Deriving deriving) {
   const bool has_weights = std::find(compiled.weights.begin(), compiled.weights.end(), true) != compiled.weights.end();
-  if (!has_weights || freezing == Freezing::kNever || config().derive_after == 0) return nullptr;
-  auto made = std::shared_ptr<DerivedWeights>(new DerivedWeights(compiled, values, freezing));
+  if (!has_weights || deriving.freezing == Freezing::kNever || config().derive_after == 0) return nullptr;
+  auto made = std::shared_ptr<DerivedWeights>(new DerivedWeights(compiled, values, deriving));
   made->self_ = made;
   return made;
 }
 
-DerivedWeights::DerivedWeights(const graph::CompiledGraph& compiled, const RecordedValues& values, Freezing freezing)
+DerivedWeights::DerivedWeights(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving)
     : name_(compiled.functional.name),
-      trust_(freezing == Freezing::kTrusted ? runtime::Trust::kIdentityVersion : runtime::Trust::kWatch),
+      trust_(deriving.freezing == Freezing::kTrusted ? runtime::Trust::kIdentityVersion : runtime::Trust::kWatch),
+      is_at_once_(deriving.is_at_once),
       compiled_(compiled),
       names_(compiled.functional.input_names),
       constants_(values.constants),
@@ -81,7 +82,7 @@ void DerivedWeights::drop_all() {
 }
 
 int64_t DerivedWeights::calls_before(const Instance& instance) const {
-  return config().derive_after << std::min(instance.losses, kMostDoublings);
+  return (is_at_once_ ? 1 : config().derive_after) << std::min(instance.losses, kMostDoublings);
 }
 
 // Runs no code of the program. What it returns stays until another call's question.

@@ -29,7 +29,7 @@ class DerivedWeights {
  public:
   // Null where nothing can be derived from: no input is a weight, or the settings say no.
   static std::shared_ptr<DerivedWeights> make(const graph::CompiledGraph& compiled, const RecordedValues& values,
-                                              Freezing freezing);
+                                              Deriving deriving);
 
   // What runs in the plain plan's place; no runner: nothing does.
   struct Use {
@@ -57,7 +57,7 @@ class DerivedWeights {
   };
   class Due;
 
-  DerivedWeights(const graph::CompiledGraph& compiled, const RecordedValues& values, Freezing freezing);
+  DerivedWeights(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving);
   Instance& instance_of(PyObject* const* owners, size_t count);
   void forget_some();
   int64_t calls_before(const Instance& instance) const;
@@ -74,6 +74,7 @@ class DerivedWeights {
 
   const std::string name_;
   const runtime::Trust trust_;
+  const bool is_at_once_;
   std::optional<graph::CompiledGraph> compiled_;  // until something was made of it, or nothing can be
   std::vector<uint32_t> weights_;                 // which inputs are; none: nothing is tried again
   std::vector<std::string> names_;                // of the inputs

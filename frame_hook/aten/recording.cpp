@@ -311,9 +311,9 @@ graph::MakeTimer TorchRecording::make_timer() {
 
 // Called once: the call takes over what is known of the outputs.
 std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled, PyObject* user_backend,
-                                                   Freezing freezing) {
-  std::unique_ptr<CompiledCall> call =
-      planned_call(compiled, values(), user_backend == nullptr ? freezing : Freezing::kNever);
+                                                   Deriving deriving) {
+  if (user_backend != nullptr) deriving.freezing = Freezing::kNever;
+  std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving);
   if (user_backend != nullptr)
     call = make_user_call(user_backend, std::move(compiled.functional), std::move(call), inputs_);
   return call ? with_output_facts(std::move(call), std::move(outputs_), inputs_.size()) : nullptr;

@@ -44,7 +44,7 @@ class TorchRecording final : public Recording {
   Result<graph::CapturedGraph> finish(const std::vector<PyObject*>& outputs) override;
   graph::MakeTimer make_timer() override;
   std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend,
-                                     Freezing freezing) override;
+                                     Deriving deriving) override;
 
  private:
   template <class F> PyObject* recorded(F&& run, PyObject* called, PyObject* const* args, size_t count);

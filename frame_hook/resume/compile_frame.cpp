@@ -166,7 +166,7 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
   const auto& facts = compiled.functional.shapes.facts();
   for (size_t i = known; i < facts.size(); ++i) trace.recording->shapes().add_fact(facts[i]);
   segment.call =
-      trace.recording->bind(std::move(compiled), segment.options->user_backend, segment.options->freezing);
+      trace.recording->bind(std::move(compiled), segment.options->user_backend, segment.options->deriving);
   return segment.call != nullptr;
 }
 

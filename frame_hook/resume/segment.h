@@ -25,7 +25,7 @@ struct CompileOptions {
   std::string backend = "framejit";  // the backend that compiles; "eager" under a callable of the user's
   PyObject* user_backend =
       nullptr;  // a callable: borrowed from the settings object, which lives while one of its calls runs
-  Freezing freezing = Freezing::kProven;
+  Deriving deriving;
   bool autotune = false;          // the backend may decide by time, on the inputs of the call
 };
 

@@ -83,8 +83,10 @@ def unknown_setting(function: str, name: str, known: Sequence[str]) -> TypeError
 def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = None,
                    backend: Backend = "framejit", mode: Optional[str] = None,
                    options: Optional[dict[str, Any]] = None) -> Any:
-    """compile() with settings that are an object of their own: no entry that exists is shared."""
-    return _compile(model, dataclasses.replace(make_options(fullgraph, dynamic, backend, mode, options)), False)
+    """compile() with settings that are an object of their own: no entry that exists is shared. What is derived from
+    weights is made by the first call."""
+    settings = make_options(fullgraph, dynamic, backend, mode, options)
+    return _compile(model, dataclasses.replace(settings, derives_at_once=True), False)
 
 
 def _compile(model: Any, options: Options, disabled: bool) -> Any:

@@ -51,6 +51,11 @@ class Explanation:
     def recompiles(self) -> list[Event]:
         return self.of("Recompile")
 
+    @property
+    def derived(self) -> list[Event]:
+        """What is made of weights once for many calls, or why nothing is."""
+        return self.of("Derived") + self.of("NotDerived")
+
     def __str__(self) -> str:
         totals = self.stats
         lines = [f"graphs {totals.get('graphs', 0)}, breaks {totals.get('graph_breaks', 0)}, recompiles "
@@ -65,6 +70,11 @@ class Explanation:
                 lines.append(f"  what to do: {event.fields['hint']}")
         for event in self.graphs:
             lines += ["", f"graph at {event.at}"] + [f"  | {line}" for line in event.artefact.splitlines()]
+        for event in self.derived:
+            fields = event.fields
+            made = (f"nothing: {fields['reason']}" if event.event == "NotDerived" else
+                    f"{fields['values']} values, {fields['bytes']} bytes, of {fields['weights']}")
+            lines += ["", f"derived from weights: {made}"]
         for event in self.recompiles:
             lines += ["", f"recompile at {event.at}: {event.fields.get('guard', '')}"]
         if self.guards:

@@ -26,6 +26,7 @@ class Options:
     backend: Backend
     autotune: bool
     freezing: Freezing
+    derives_at_once: bool = False  # by the first call, for explain()
 
 
 _interned: dict[tuple[Any, ...], Options] = {}

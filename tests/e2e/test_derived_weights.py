@@ -109,6 +109,22 @@ def test_values_are_derived_and_used():
     assert framejit.stats()["fallbacks"] == 0
 
 
+def test_explain_says_what_would_be_derived():
+    m, x = model(), image()
+    explained = framejit.explain(m)(x)
+    assert_close(explained.result, m(x), copy.deepcopy(m).double()(x.double()), "result")
+    told = [line for line in str(explained).splitlines() if line.startswith("derived from weights: ")]
+    assert len(told) == len(explained.derived) == 1 and "L['self']._modules['stem']" in told[0], told
+    assert int(re.match(r"derived from weights: (\d+) values", told[0])[1]) >= 4
+    refused = framejit.explain(torch.nn.Linear(64, 64), options={"freezing": False})(torch.randn(64, 64))
+    assert not refused.derived
+    compiled = framejit.compile(m)
+    compiled(x)
+    made = framejit.stats()["derived_made"]
+    compiled(x)
+    assert framejit.stats()["derived_made"] == made, "a compiled call waits as before"
+
+
 def writes_by_numpy(m):
     m.wide.weight.detach().numpy()[3, 3] += 1
 

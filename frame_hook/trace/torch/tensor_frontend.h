@@ -35,6 +35,10 @@ enum class Freezing : uint8_t {
   kProven,   // while it is proven that nobody wrote to the weights
   kTrusted,  // the user's word: nobody does without their version moving
 };
+struct Deriving {
+  Freezing freezing = Freezing::kProven;
+  bool is_at_once = false;  // by the first call, for whoever wants to see it
+};
 
 // What a call leaves to be done: weights have stayed for so many calls that values are derived from them. The one who
 // drops it undone meets it again at a later call.
@@ -128,7 +132,7 @@ class Recording {
   // What runs the compiled graph on Python tensors. `user_backend` (borrowed): if not null, a callable that is given
   // the graph and decides what runs; null with a Python error set when it raised.
   virtual std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend,
-                                             Freezing freezing) = 0;
+                                             Deriving deriving) = 0;
 };
 
 class TensorFrontend {

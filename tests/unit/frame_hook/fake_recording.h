@@ -68,7 +68,7 @@ class FakeRecording : public Recording {
   Result<graph::CapturedGraph> finish(const std::vector<PyObject*>&) override {
     return Error{Reason::not_verified, "nothing is compiled"};
   }
-  std::unique_ptr<CompiledCall> bind(graph::CompiledGraph, PyObject*, Freezing) override { return nullptr; }
+  std::unique_ptr<CompiledCall> bind(graph::CompiledGraph, PyObject*, Deriving) override { return nullptr; }
 
   std::vector<std::string> ops, lines, input_names;
 
