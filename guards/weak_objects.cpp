@@ -11,6 +11,9 @@ bool is_mortal_with_weak_references(PyObject* object) {
   return PyType_SUPPORTS_WEAKREFS(Py_TYPE(object));
 }
 
+using Flag = std::shared_ptr<bool>;
+void drop_flag(PyObject* capsule) { delete static_cast<Flag*>(PyCapsule_GetPointer(capsule, nullptr)); }
+
 }  // namespace
 
 PyObject* weak_target(PyObject* reference) {
@@ -28,9 +31,9 @@ PyObject* weak_target(PyObject* reference) {
 PyMethodDef WeakObjects::on_death_definition = {"on_death", WeakObjects::on_death, METH_O, nullptr};
 
 PyObject* WeakObjects::on_death(PyObject* self, PyObject*) {
-  auto* dead = static_cast<bool*>(PyCapsule_GetPointer(self, nullptr));
+  auto* dead = static_cast<Flag*>(PyCapsule_GetPointer(self, nullptr));
   if (!dead) return nullptr;
-  *dead = true;
+  **dead = true;
   Py_RETURN_NONE;
 }
 
@@ -39,7 +42,9 @@ PyRef WeakObjects::hold(const PyRef& object) {
   auto [it, fresh] = references_.try_emplace(object.get());
   if (!fresh) return it->second;
   if (!callback_) {
-    PyRef capsule = PyRef::steal(PyCapsule_New(&dead_, nullptr, nullptr));
+    auto flag = std::make_unique<Flag>(dead_);
+    PyRef capsule = PyRef::steal(PyCapsule_New(flag.get(), nullptr, drop_flag));
+    if (capsule) flag.release();
     if (capsule) callback_ = PyRef::steal(PyCFunction_New(&on_death_definition, capsule.get()));
   }
   PyRef reference = callback_ ? PyRef::steal(PyWeakref_NewRef(object.get(), callback_.get())) : PyRef();

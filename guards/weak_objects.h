@@ -4,6 +4,7 @@
 // true for good, so that its reused address is never compared. The GIL must be held.
 #pragma once
 
+#include <memory>
 #include <unordered_map>
 
 #include "guards/py_ref.h"
@@ -19,15 +20,16 @@ class WeakObjects {
   // Types made by the user, functions, code and instances are held weakly; builtin types and what cannot be referred to
   // weakly stay as they are. Returns what to keep in place of `object`.
   PyRef hold(const PyRef& object);
-  bool dead() const { return dead_; }
+  bool dead() const { return *dead_; }
 
  private:
   static PyObject* on_death(PyObject* self, PyObject* reference);
   static PyMethodDef on_death_definition;
 
-  bool dead_ = false;
+  const std::shared_ptr<bool> dead_ = std::make_shared<bool>(false);  // the callback's too: a program that finds a
+                                                                      // reference may keep it for longer than us
   PyRef callback_;
-  std::unordered_map<PyObject*, PyRef> references_;  // dies before dead_: no callback comes later
+  std::unordered_map<PyObject*, PyRef> references_;
 };
 
 PyObject* weak_target(PyObject* reference);  // borrowed, or null when it is dead

@@ -156,3 +156,20 @@ def test_subclasses_of_references():
     check(lambda x: x * named().k, torch.randn(2), breaks=0)
     check(lambda x: x * twice(), torch.randn(2), breaks=0)
     check(lambda x: x * method().__self__.k, torch.randn(2))
+
+
+def test_a_reference_of_ours_that_the_program_keeps():
+    """It outlives what was compiled: its callback must not write where that was."""
+    class Held:
+        k = 2.0
+    held = Held()
+    framejit.compile(lambda x: x * held.k)(torch.ones(3))
+    kept = [r for r in weakref.getweakrefs(Held) if r.__callback__]
+    assert kept
+    framejit.reset()
+    gc.collect()
+    others = [bytearray(b"\xaa" * size) for size in range(16, 600, 8) for _ in range(40)]
+    del held, Held
+    gc.collect()
+    assert kept[0]() is None
+    assert all(set(other) == {0xaa} for other in others)
