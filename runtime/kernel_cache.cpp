@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/base/own_file.h"
 #include "runtime/base/sha256.h"
 
 namespace framejit::runtime {
@@ -76,16 +77,6 @@ class Descriptor {
 
 Descriptor open_file(const std::string& path, int flags) {
   return Descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
-}
-
-bool write_all(int fd, const std::string& bytes) {
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return true;
 }
 
 std::string record_of(const KernelCode& code) {
@@ -316,7 +307,7 @@ bool KernelCache::append(const KernelCode& code, std::string& failure) {
   if (!file || fstat(file.get(), &is) != 0) return refused();
   if (!S_ISREG(is.st_mode) || is.st_uid != geteuid()) return false;
   const std::string head = is.st_size == 0 ? std::string(kFileHead, sizeof kFileHead) : "";
-  return write_all(file.get(), head + record) || refused();
+  return write_whole(file.get(), head + record) || refused();
 }
 
 namespace {

@@ -19,6 +19,7 @@
 
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
+#include "runtime/base/own_file.h"
 
 // The two symbols that gdb looks up by name. Protected: it sees them, and no other copy in the process ever stands in
 // for them.
@@ -101,7 +102,7 @@ class JitDump {
     pid_ = getpid();
     next_index_ = 0;
     path_ = (config().dump_dir.empty() ? "." : config().dump_dir) + "/jit-" + std::to_string(pid_) + ".dump";
-    file_ = open(path_.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0644);
+    file_ = open_own_file(path_);
     if (file_ < 0) return give_up();
     DumpHeader header;
     header.pid = static_cast<uint32_t>(pid_);

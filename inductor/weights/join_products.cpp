@@ -8,6 +8,7 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
 #include "graph/shape_rule.h"
+#include "graph/shape_rule.h"
 #include "inductor/lowering/lower.h"
 #include "inductor/weights/linear_layers.h"
 
@@ -34,8 +35,13 @@ class Joiner {
   Joiner(const Graph& graph, const std::vector<bool>& weights, const TargetInfo& target)
       : graph_(graph), known_(find_weight_values(graph, weights)), target_(target), family_of_(graph.nodes.size()) {
     for (ValueId v : graph.outputs)
-      if (v != graph::kNoValue) leaves_.insert(graph::memory_of(graph, v));
-    for (const auto& [input, v] : graph.updates) leaves_.insert(graph::memory_of(graph, v));
+      if (v != graph::kNoValue) own_memory_.insert(graph::memory_of(graph, v));
+    for (const auto& [input, v] : graph.updates) own_memory_.insert(graph::memory_of(graph, v));
+    for (const Node& node : graph.nodes)
+      if (graph::is_as_strided(*node.op))
+        graph::for_each_value(node, [&](ValueId v) {
+          if (v != graph::kNoValue) own_memory_.insert(graph::memory_of(graph, v));
+        });
   }
 
   Result<Graph> run() {
@@ -74,7 +80,7 @@ class Joiner {
       const Node& node = graph_.nodes[n];
       if (is_known(node) || node.op->has(graph::kView) || find_lowering(node.op->name) != nullptr) continue;
       const auto layer = linear_layer(graph_, known_, node);
-      const bool is_member = layer && !leaves_.contains(node.results[0]) &&
+      const bool is_member = layer && !own_memory_.contains(node.results[0]) &&
                              (packs_bfloat16(graph_, *layer, target_) || packs_float32(graph_, *layer, target_));
       if (!family.empty() && !(is_member && fits(family, *layer))) close(family);
       if (is_member) family.push_back({n, *layer});
@@ -90,7 +96,7 @@ class Joiner {
       return;
     }
     const ValueId* base = node.op->has(graph::kView) && !node.args.empty() ? node.args[0].get<ValueId>() : nullptr;
-    if (base == nullptr || !columns_.contains(*base) || graph::has_own_offset(node)) return r.copy_node(node);
+    if (base == nullptr || !columns_.contains(*base)) return r.copy_node(node);
     r.begin(node);  // a view of columns stays one
     const std::vector<ValueId> made = r.emit_like(node, node.op, r.map_args(node));
     for (size_t i = 0; i < made.size(); ++i) {
@@ -128,7 +134,7 @@ class Joiner {
   const TargetInfo& target_;
   std::vector<Family> families_;
   std::vector<size_t> family_of_;  // per node: its number, from 1 on
-  std::set<ValueId> leaves_;       // whose memory leaves the graph
+  std::set<ValueId> own_memory_;   // whose memory leaves the graph, or is addressed by as_strided
   std::set<ValueId> columns_;      // old values that are views of what a family computes
 };
 

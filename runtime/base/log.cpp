@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 
+#include "runtime/base/own_file.h"
 #include "runtime/base/text.h"
 
 namespace framejit::log {
@@ -148,13 +149,12 @@ std::string dump(Sinks& s, const Event& event, std::string& problem) {
   char number[16];
   std::snprintf(number, sizeof number, "%04u", s.artefacts++);
   const std::filesystem::path path = folder / (std::string(number) + "_" + name_of(event.kind) + ".txt");
-  std::ofstream out(path);
-  const bool is_open = out.is_open();
-  out << event.artefact;
-  out.close();  // what is buffered may not fit
-  if (out) return path.string();
-  const int error = failed ? failed.value() : errno;
-  if (is_open) std::filesystem::remove(path, failed);  // part of a dump would look like the whole
+  const int file = open_own_file(path.string());
+  bool is_written = file >= 0 && write_whole(file, event.artefact);
+  int error = failed && file < 0 ? failed.value() : errno;
+  if (file >= 0 && close(file) != 0) is_written = false, error = errno;
+  if (is_written) return path.string();
+  if (file >= 0) std::filesystem::remove(path, failed);  // part of a dump would look like the whole
   if (!std::exchange(s.said_of_dumps, true) && (s.wanted & kUnnamed)) problem = not_written(s, path.string(), error);
   return "";
 }

@@ -252,6 +252,24 @@ def test_dump_folder_gets_numbered_files(tmp_path):
     assert any("aten:" in open(f).read() for f in files) and any("graph @" in open(f).read() for f in files)
 
 
+def test_dumps_go_through_no_link_and_over_ones_own_files_alone(tmp_path):
+    folder, other = tmp_path / "1.1", tmp_path / "other.txt"
+    folder.mkdir()
+    other.write_text("somebody's")
+    (folder / "0000_Graph.txt").symlink_to(other)
+    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
+    assert done.returncode == 0 and other.read_text() == "somebody's"
+    assert str(folder / "0000_Graph.txt") in done.stderr and "symbolic link" in done.stderr, done.stderr
+    (folder / "0000_Graph.txt").unlink()
+    os.link(other, folder / "0000_Graph.txt")
+    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
+    assert done.returncode == 0 and other.read_text() == "somebody's"
+    (folder / "0000_Graph.txt").unlink()
+    (folder / "0000_Graph.txt").write_text("of an earlier run, and longer than a graph" * 1000)
+    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
+    assert done.returncode == 0 and "earlier run" not in (folder / "0000_Graph.txt").read_text()
+
+
 def test_help_lists_the_channels():
     done = run("import framejit", FRAMEJIT_LOGS="help")
     assert done.returncode == 0

@@ -57,3 +57,25 @@ def test_products_of_one_input_are_joined(bias, dtype):
     framejit.refresh(m)
     with autocast:  # anew: eager keeps what it has cast until the end of one
         check(m, compiled, x)
+
+
+@pytest.mark.parametrize("place", [(), (5,)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_as_strided_looks_at_is_not_joined(place, dtype):
+    class Looks(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k, self.v = (torch.nn.Linear(64, 64) for _ in range(3))
+
+        def forward(self, x):
+            q, k, v = self.q(x), self.k(x), self.v(x)
+            return torch.as_strided(k, (4, 8), (3, 1), *place) + 1, q * v, torch.as_strided(v.mT, (3, 5), (70, 2)) * 2
+
+    torch.manual_seed(0)
+    m, x = Looks().eval(), torch.randn(32, 64)
+    compiled = framejit.compile(m, options={"freezing": True})
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        warm(compiled, x)
+        for got, want in zip(compiled(x), m(x)):
+            torch.testing.assert_close(got, want, rtol=2e-2, atol=1e-2)
+    assert framejit.stats()["fallbacks"] == 0
