@@ -5,7 +5,6 @@
 #include "inductor/cpu/code_names.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -117,16 +116,9 @@ class JitDump {
   }
 
   bool write_all(const std::string& bytes) {
-    for (size_t at = 0; at < bytes.size();) {
-      const ssize_t written = write(file_, bytes.data() + at, bytes.size() - at);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) {
-        give_up();
-        return false;
-      }
-      at += static_cast<size_t>(written);
-    }
-    return true;
+    if (write_whole(file_, bytes)) return true;
+    give_up();
+    return false;
   }
 
   // For the rest of this process.

@@ -8,7 +8,6 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
 #include "graph/shape_rule.h"
-#include "graph/shape_rule.h"
 #include "inductor/lowering/lower.h"
 #include "inductor/weights/linear_layers.h"
 

@@ -4,17 +4,8 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from framejit import _framejit
 from check import fresh  # noqa: F401
-from test_derived_weights import check, derived, image, model, random_writes, warm
-
-
-@pytest.fixture(autouse=True)
-def weights_are_packed():
-    """Where that does not pay too."""
-    _framejit.replace_costs("packed_rows=1, conversion=0")
-    yield
-    _framejit.replace_costs("")
+from test_derived_weights import check, derived, image, model, random_writes, warm, weights_are_packed  # noqa: F401
 
 
 def test_writes_that_are_not_looked_for_are_found_out():

@@ -14,7 +14,7 @@ bool has_streams(const Planning& p) {
          !p.nest.is_reduction() && !is_ordered(p.nest);
 }
 
-// A body that can be computed again, of which nothing but the place is carried.
+// A body that can be computed again: it carries nothing but the position.
 bool is_search(const Planning& p) {
   if (!p.lanes_are_reduced() || p.nest.reduced.size() != 1 || !p.plan.positions_count_up) return false;
   size_t carried = 0;

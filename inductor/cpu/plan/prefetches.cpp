@@ -26,8 +26,8 @@ bool is_over_the_row_of(const Planning& p, const KernelNest& other) {
   return other.vector_dim == p.n.vector_dim && other.nest.extent(other.vector_dim) == p.nest.extent(p.n.vector_dim);
 }
 
-// A kernel over rows reads the row in its first nest and computes in those behind it, while memory would have nothing
-// to do: the second nest over the row asks for the next one.
+// A kernel over rows reads the row in its first nest and only computes in the nests after it, which leaves memory idle:
+// the second nest over the row asks for the next row.
 bool is_second_over_the_row(const Planning& p) {
   const std::vector<KernelNest>& nests = p.kernel.nests;
   if (!p.has_lanes() || p.kernel.outer.empty() || p.kernel.lanes_outer || p.plan.loops.size() != 1) return false;
