@@ -3,7 +3,11 @@
 
 #include <algorithm>
 
+#include "graph/passes/partition.h"
+#include "graph/passes/passes.h"
 #include "graph/passes/pipeline.h"
+#include "runtime/backward_plan.h"
+#include "runtime/base/config.h"
 #include "runtime/base/log.h"
 
 namespace framejit::graph {
@@ -11,7 +15,8 @@ namespace {
 
 void log_plan(const runtime::Executable& executable, const std::string& where) {
   if (!log::enabled(log::Kind::Steps)) return;
-  const std::string steps = std::to_string(executable.forward.steps.size());
+  const auto& plan = executable.backward.empty() ? executable.forward : executable.backward[0];
+  const std::string steps = std::to_string(plan.steps.size());
   log::emit(log::Kind::Steps, where, {{"plan", executable.name}, {"steps", steps}}, runtime::print(executable));
 }
 
@@ -28,6 +33,47 @@ bool have_symbolic_sizes(const Graph& functional, const std::vector<bool>& weigh
 Error refusal(const Error& error) {
   const bool is_code = row_of(error.reason).kind == ReasonKind::refusal;
   return {is_code ? Reason::kernel_refused : error.reason, error.message};
+}
+
+void log_joint(const Graph& graph, const JointLayout& layout) {
+  if (!log::enabled(log::Kind::Joint)) return;
+  const size_t nodes = graph.nodes.size(), forward = std::min(nodes, layout.forward_nodes);
+  log::emit(log::Kind::Joint, "",
+            {{"graph", graph.name}, {"forward", std::to_string(forward)}, {"backward", std::to_string(nodes - forward)}},
+            print(graph));
+}
+
+Backend& op_by_op() {
+  static const std::unique_ptr<Backend> backend = make_eager_backend();
+  return *backend;
+}
+
+// A row of its own after the graph passes: it makes two graphs of one.
+Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_ptr<const Graph> recorded) {
+  const log::Stopwatch watch(made.functional.name, "partition");
+  log_joint(made.functional, layout);
+  FJ_TRY(TrainingGraphs graphs, partition(made.functional, layout, config().memory_budget));
+  if (config().strict)
+    for (const Graph* graph : {&graphs.forward, &graphs.backward}) {
+      const Result<void> valid = verify(*graph);
+      FJ_CHECK(valid.ok(), "partition: " + valid.error().message);
+    }
+  graphs.draws = std::any_of(recorded->nodes.begin(), recorded->nodes.end(),
+                             [](const Node& node) { return node.op->has(kRandom); });
+  graphs.recorded = std::move(recorded);
+  made.functional = graphs.forward;
+  made.training = std::make_shared<const TrainingGraphs>(std::move(graphs));
+  return {};
+}
+
+void log_backward(const Graph& graph, const std::vector<bool>& given, const std::vector<bool>& wanted) {
+  if (!log::enabled(log::Kind::Backward)) return;
+  const auto count = [](const std::vector<bool>& flags) {
+    return std::to_string(std::count(flags.begin(), flags.end(), true));
+  };
+  log::emit(log::Kind::Backward, "",
+            {{"graph", graph.name}, {"ops", std::to_string(graph.nodes.size())}, {"given", count(given)},
+             {"wanted", count(wanted)}}, print(graph));
 }
 
 Result<runtime::Executable> run_backend(Backend& backend, const Graph& functional, const MakeTimer& make_timer) {
@@ -69,9 +115,12 @@ Result<CompiledGraph> Compiler::compile(CapturedGraph captured, const std::strin
   Backend* const backend = find_backend(name);
   if (!backend) return Error{Reason::unknown_backend, "no backend is named '" + name + "'"};
   CompiledGraph made;
+  const auto recorded = captured.joint ? std::make_shared<const Graph>(captured.graph) : nullptr;
   FJ_TRY(made.functional, run_pipeline(std::move(captured.graph), backend->takes_core_ops()));
+  if (captured.joint) FJ_TRY_VOID(part(made, *captured.joint, recorded));
   Result<runtime::Executable> executable = run_backend(*backend, made.functional, make_timer);
   if (!executable.ok()) return refusal(executable.error());
+  if (made.training) runtime::save_outputs(executable.value(), made.training->forward_outputs);
   log_plan(executable.value(), captured.where);
   const log::Stopwatch watch(made.functional.name, "bind");
   auto bound = runtime::BoundExecutable::bind(executable.take(), backend->loader());
@@ -93,6 +142,38 @@ Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::derive(const C
   if (executable.derived.empty()) return none;
   log_plan(executable, where_it_begins(compiled.functional));
   return runtime::BoundExecutable::bind(std::move(executable), backend->loader());
+}
+
+Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_backward(const TrainingGraphs& graphs,
+                                                                                   const std::string& name,
+                                                                                   const std::vector<bool>& given,
+                                                                                   const std::vector<bool>& wanted) {
+  Backend* const backend = find_backend(name);
+  if (!backend) return Error{Reason::unknown_backend, "no backend is named '" + name + "'"};
+  FJ_TRY(const Graph functional, partial_backward(graphs, given, wanted));
+  log_backward(functional, given, wanted);
+  const auto saved = static_cast<uint32_t>(graphs.saved.size());
+  const auto bound_by = [&](Backend& by) -> Result<std::shared_ptr<const runtime::BoundExecutable>> {
+    FJ_TRY(runtime::Executable executable, by.compile(functional));
+    executable = runtime::as_backward(std::move(executable), saved);
+    log_plan(executable, where_it_begins(functional));
+    return runtime::BoundExecutable::bind(std::move(executable), by.loader());
+  };
+  auto bound = bound_by(*backend);
+  if (bound.ok()) return bound;
+  log::emit(log::Kind::BackwardByOps, "", {{"graph", functional.name}, {"reason", bound.error().message}});
+  return bound_by(op_by_op());
+}
+
+Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_by_ops(const TrainingGraphs& graphs) {
+  FJ_TRY(Graph functional, run_pipeline(*graphs.recorded, false));
+  functional.updates.clear();
+  const auto first = static_cast<ptrdiff_t>(graphs.forward_outputs);
+  functional.outputs.erase(functional.outputs.begin(), functional.outputs.begin() + first);
+  functional.output_aliases.assign(functional.outputs.size(), OutputAlias{});
+  FJ_TRY(functional, dce(std::move(functional)));
+  FJ_TRY(runtime::Executable executable, op_by_op().compile(functional));
+  return runtime::BoundExecutable::bind(std::move(executable), op_by_op().loader());
 }
 
 Compiler& compiler() {

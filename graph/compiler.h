@@ -8,10 +8,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/backend.h"
+#include "graph/joint.h"
 
 namespace framejit::graph {
 
@@ -21,6 +23,7 @@ struct CapturedGraph {
   Graph graph;        // with the views, the writes and the source lines that were recorded
   std::string where;  // the user's line of the first op: where the graph begins
   std::vector<bool> weights = {};  // per input: a parameter or buffer of a module, or none of them where it is empty
+  std::optional<JointLayout> joint = {};  // the graph is a forward and its backward
 };
 std::string where_it_begins(const Graph& graph);
 
@@ -29,6 +32,7 @@ struct CompiledGraph {
   std::shared_ptr<const runtime::BoundExecutable> executable;
   std::string backend;         // that compiled it
   std::vector<bool> weights;   // as they were captured
+  std::shared_ptr<const TrainingGraphs> training;  // of a joint graph: `functional` and `executable` are its forward
 };
 
 // Of the plans of one functional graph, whose kernels the loader loads.
@@ -49,6 +53,16 @@ class Compiler {
   // The same graph with derived values in place of what depends on its weights alone. Null: there would be none. The
   // Error "not_derived": there would be none because sizes of weights are symbols.
   Result<std::shared_ptr<const runtime::BoundExecutable>> derive(const CompiledGraph& compiled);
+
+  // The backward for the gradients that are given (per tangent) and wanted (per gradient): an executable with one
+  // backward plan. What the backend cannot compile runs op by op.
+  Result<std::shared_ptr<const runtime::BoundExecutable>> compile_backward(const TrainingGraphs& graphs,
+                                                                           const std::string& backend,
+                                                                           const std::vector<bool>& given,
+                                                                           const std::vector<bool>& wanted);
+  // The whole joint graph op by op, for a backward that is differentiated itself. Takes the forward's inputs, then the
+  // tangents; writes nothing; gives the gradients.
+  Result<std::shared_ptr<const runtime::BoundExecutable>> compile_by_ops(const TrainingGraphs& graphs);
 
  private:
   // One for the process, so that it compiles identical kernels once; null: no such name.

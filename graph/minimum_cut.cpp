@@ -19,6 +19,8 @@ void MinimumCut::prefer(size_t vertex, int64_t weight) {
 
 void MinimumCut::join(size_t a, size_t b, int64_t weight) { add(a, b, weight, weight); }
 
+void MinimumCut::precede(size_t a, size_t b, int64_t weight) { add(a, b, weight, 0); }
+
 bool MinimumCut::find_levels() {
   level_.assign(out_.size(), -1);
   level_[source()] = 0;

@@ -13,6 +13,7 @@ class MinimumCut {
 
   void prefer(size_t vertex, int64_t weight);           // the first side; a negative weight: the second
   void join(size_t a, size_t b, int64_t weight);        // weighs when a and b are on different sides
+  void precede(size_t a, size_t b, int64_t weight);     // weighs when a is on the first side and b on the second
   std::vector<bool> on_first_side();                    // of ties, the second side
 
  private:

@@ -23,6 +23,7 @@
 #include "python/events.h"
 #include "guards/running_compile.h"
 #include "inductor/compile.h"
+#include "runtime/aten/backward.h"
 #include "runtime/aten/derived_values.h"
 #include "runtime/aten/ask_eager.h"
 #include "runtime/base/config.h"
@@ -146,6 +147,9 @@ PyObject* stats(PyObject*, PyObject*) {
                                                      {"traced_instructions", s.traced_instructions},
                                                      {"inlined_calls", s.inlined_calls}};
   for (auto& [name, count] : counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
+  const std::pair<const char*, uint64_t> backward_counts[] = {{"backward_graphs", runtime::backward_totals().graphs},
+                                                              {"backward_runs", runtime::backward_totals().runs}};
+  for (auto& [name, count] : backward_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   const runtime::DerivedTotals derived = runtime::derived_totals();
   const std::pair<const char*, uint64_t> derived_counts[] = {
       {"derived_values", derived.values}, {"derived_bytes", derived.bytes}, {"derived_made", derived.made}};
@@ -167,6 +171,7 @@ PyObject* stats(PyObject*, PyObject*) {
 PyObject* reset(PyObject*, PyObject*) {
   frame_hook::FrameDriver::reset();
   runtime::reset_derived_totals();
+  runtime::backward_totals().graphs = runtime::backward_totals().runs = 0;
   Py_RETURN_NONE;
 }
 

@@ -31,7 +31,8 @@ struct Executable {
   std::vector<Buffer> saved;                  // CallPlan::saves of the forward, read by the backward plans
   std::vector<CallPlan> derive;               // recipes, each content once; one output each
   CallPlan forward;
-  std::vector<CallPlan> backward;             // one a stage; inputs are gradients of outputs
+  std::vector<CallPlan> backward;             // inputs are gradients of outputs; an executable of its own for each
+                                              // pattern of gradients that are given and wanted, without a forward
   bool operator==(const Executable& other) const;  // kernels by id
 };
 

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "frame_hook/aten/derived_weights.h"
+#include "frame_hook/aten/training.h"
 #include "guards/running_compile.h"
 #include "runtime/arena.h"
 #include "runtime/aten/plan_runner.h"
@@ -46,7 +47,8 @@ class PlannedCall final : public CompiledCall {
   PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving)
       : runner_(compiled.executable, values.constants, values.opaques),
         is_short_(is_short(runner_.plan())),
-        derived_(is_short_ ? nullptr : DerivedWeights::make(compiled, values, deriving)) {
+        backward_(backward_plans(compiled, values)),
+        derived_(is_short_ || backward_ ? nullptr : DerivedWeights::make(compiled, values, deriving)) {
     output_count = runner_.plan().outputs.size();
     op_count = compiled.functional.nodes.size();
     kernel_count = compiled.executable->executable().kernels.size();
@@ -67,7 +69,12 @@ class PlannedCall final : public CompiledCall {
     c10::SmallVector<at::Tensor, 8> results(output_count), held;
     const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data(), owners) : DerivedWeights::Use{};
     for (uint32_t i : derived.runner != nullptr ? *derived.held_inputs : held_inputs_) held.push_back(*tensors[i]);
-    if (!run_plan(derived, tensors.data(), symbols, results.data())) return false;
+    runtime::ValuesBetweenPlans between;
+    at::Tensor generator = backward_ ? runtime::generator_state(*backward_) : at::Tensor();
+    if (!run_plan(derived, tensors.data(), symbols, results.data(), between)) return false;
+    if (backward_)
+      runtime::record_backward(backward_, tensors.data(), symbols, results.data(), std::move(between.saved),
+                               std::move(generator));
     for (size_t i = 0; i < output_count; ++i)
       outputs[i] = plan.outputs[i].kind == runtime::Output::kInput ? Py_NewRef(inputs[plan.outputs[i].index])
                                                                    : THPVariable_Wrap(results[i]);
@@ -77,14 +84,14 @@ class PlannedCall final : public CompiledCall {
 
  private:
   bool run_plan(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
-                at::Tensor* results) {
+                at::Tensor* results, runtime::ValuesBetweenPlans& between) {
     Result<void> done;
     try {
       const WithoutGil released(!is_short_);
       if (derived.runner == nullptr) {
-        done = runner_.run(inputs, symbols, results);
+        done = runner_.run(inputs, symbols, results, backward_ ? &between : nullptr);
       } else {
-        runtime::ValuesBetweenPlans between{&derived.values->tensors()};
+        between.derived = &derived.values->tensors();
         done = derived.runner->run(inputs, symbols, results, &between);
       }
     } catch (const runtime::ShapeFunctionErred&) {
@@ -103,6 +110,7 @@ class PlannedCall final : public CompiledCall {
 
   runtime::PlanRunner runner_;
   const bool is_short_;
+  const std::shared_ptr<runtime::BackwardPlans> backward_;  // null: no output gets a history
   const std::shared_ptr<DerivedWeights> derived_;  // null: none can be
   std::vector<uint32_t> held_inputs_;  // held by a second handle while the plan runs without the GIL
 };

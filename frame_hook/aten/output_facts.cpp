@@ -91,6 +91,7 @@ class Collector {
     facts.inference = tensor.is_inference();
     DifferentiableViewMeta* meta = view_meta(tensor);
     facts.view = meta != nullptr;
+    facts.history = tensor.grad_fn() != nullptr;
     relate(tensor, facts);
     if (meta != nullptr) {
       facts.creation = meta->get_creation_meta();
@@ -144,8 +145,6 @@ at::Tensor strided(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRe
 
 // Where autograd could not find the view again by its strides alone, it is made by ops, from which autograd learns how.
 at::Tensor view_by_ops(const at::Tensor& base, const at::Tensor& tensor) {
-  const c10::InferenceMode normal(false);
-  const c10::AutoGradMode no_grad(false);
   at::Tensor view = base;
   if (base.is_complex() && !tensor.is_complex())
     view = at::_ops::view_as_real::call(base.is_conj() ? at::_ops::_conj::call(base) : base);
@@ -165,6 +164,8 @@ at::Tensor view_by_ops(const at::Tensor& base, const at::Tensor& tensor) {
 at::Tensor view_of(const at::Tensor& base, const at::Tensor& tensor, CreationMeta creation) {
   if (base.is_complex() != tensor.is_complex() || base.is_conj() != tensor.is_conj() ||
       base.is_neg() != tensor.is_neg()) {
+    const c10::InferenceMode normal(false);
+    const c10::AutoGradMode no_grad(false);
     at::Tensor view = view_by_ops(base, tensor);
     view_meta(view)->set_creation_meta(creation);
     return view;
@@ -240,6 +241,12 @@ class MarkedCall final : public CompiledCall {
         through != nullptr ? torch::autograd::propagate_creation_meta(through->get_creation_meta(), facts.creation)
                            : facts.creation;
     DifferentiableViewMeta* meta = taken ? nullptr : view_meta(tensor);
+    if (facts.history) {  // the view is made under autograd, by strides: its gradient is the base's
+      const c10::AutoGradMode with_gradient(true);
+      tensor = view_by_ops(of, tensor);
+      view_meta(tensor)->set_creation_meta(creation);
+      return;
+    }
     if (meta == nullptr || !tensor._base().is_same(base)) {
       tensor = view_of(base, tensor, creation);
       meta = view_meta(tensor);
@@ -269,6 +276,12 @@ class MarkedCall final : public CompiledCall {
 };
 
 }  // namespace
+
+std::vector<bool> OutputSet::roots() const {
+  std::vector<bool> roots;
+  for (const OutputFacts& f : facts) roots.push_back(f.history && !f.is_input && !(f.view && f.of != OutputFacts::Of::kNothing));
+  return roots;
+}
 
 OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,
                      const std::vector<size_t>& written_inputs) {

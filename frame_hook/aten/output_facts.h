@@ -19,6 +19,7 @@ struct OutputFacts {
   bool is_input = false;         // the input's own object
   bool inference = false;
   bool view = false;             // with bookkeeping: it has a _base
+  bool history = false;          // autograd has recorded how it was made
   bool shares_input = false;     // memory, with any input
   bool shares_output = false;    // memory, with an output before it
   Of of = Of::kNothing;          // the _base of a view; of another tensor, whose version counter it shares
@@ -39,6 +40,8 @@ struct OutputSet {
   std::vector<OutputFacts> facts;     // of `tensors`
   std::vector<size_t> returned;       // for each tensor handed out, its place in `tensors`
   std::vector<Written> written;
+  // Per tensor: whether a gradient comes in for it. That of a view goes to what it is a view of.
+  std::vector<bool> roots() const;
 };
 
 OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,

@@ -10,6 +10,7 @@
 #include <torch/csrc/utils/python_symnode.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "frame_hook/aten/plan_timer.h"
@@ -22,6 +23,7 @@
 #include "guards/aten/tensor_facts.h"
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
+#include "guards/running_compile.h"
 #include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
@@ -60,7 +62,7 @@ PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_
                                     const graph::DynamicExtents& dynamic) {
   HANDLE_TH_ERRORS
   const at::Tensor real = THPVariable_Unpack(tensor);
-  at::Tensor traced = recorder_->add_input(real, source_text, dynamic);
+  at::Tensor traced = joint_.add_input(real, source_text, dynamic);
   inputs_.push_back(real);
   traced_inputs_.push_back(traced);
   return THPVariable_Wrap(traced);
@@ -126,7 +128,7 @@ PyObject* TorchRecording::refuse(Reason reason, std::string detail) {
   return nullptr;
 }
 
-// A tensor that comes out must be a traced one, or one that went in; none may need a gradient that an input did not.
+// A tensor that comes out must be a traced one, or one that went in. One that needs a gradient has a history.
 bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size_t count, int depth) {
   if (is_tensor(result)) {
     const at::Tensor& tensor = THPVariable_Unpack(result);
@@ -137,8 +139,8 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
     const bool as_given = traced->input >= 0 && inputs_[static_cast<size_t>(traced->input)].requires_grad();
     // Without grad mode a view of a parameter still says so, without a history.
     const bool as_view = !at::GradMode::is_enabled() && tensor.is_view();
-    return !tensor.requires_grad() || as_given || as_view ||
-           (refuse(Reason::unsupported_tensor, "a result that needs a gradient"), false);
+    return !tensor.requires_grad() || as_given || as_view || tensor.grad_fn() != nullptr ||
+           (refuse(Reason::gradient_call, "a function that makes a leaf that needs a gradient"), false);
   }
   if (depth > 2 || (!PyTuple_Check(result) && !PyList_CheckExact(result))) return true;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i)
@@ -156,6 +158,8 @@ PyObject* TorchRecording::refuse_limit(PyObject* called, const std::string& word
 template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called, PyObject* const* args, size_t count) {
   if (const auto mode = unsupported_mode()) return refuse(Reason::modes_unsupported, *mode);
   graph::RecordScope scope(*recorder_);
+  std::optional<graph::ForwardScope> views_by_op;
+  if (at::GradMode::is_enabled()) views_by_op.emplace();
   PyRef result;
   try {
     result = PyRef::steal(run());
@@ -296,9 +300,36 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
   const std::vector<size_t> written = written_inputs();
   outputs_ = outputs_of(tensors, traced_inputs_, written);
+  const auto has_history = [](const OutputFacts& facts) { return facts.history; };
+  if (std::any_of(outputs_.facts.begin(), outputs_.facts.end(), has_history)) return finish_joint(written);
   FJ_TRY_VOID(recorder_->finish(outputs_.tensors));
   FJ_TRY_VOID(check_overlap(written));
   graph::CapturedGraph captured{recorder_->graph(), graph::where_it_begins(recorder_->graph())};
+  log_captured(captured);
+  return captured;
+}
+
+// The engine runs without the GIL, as it must; nobody else knows of what is traced.
+Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size_t>& written) {
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (joint_.has_new_history(i))
+      return Error{Reason::unsupported_write, "a write to an input that needs a gradient"};
+  std::optional<Result<graph::JointGraph>> joint;
+  try {
+    const WithoutGil released;
+    joint = joint_.finish(outputs_.tensors, outputs_.roots());
+  } catch (const std::exception& e) {  // eager's backward would raise it, or an op of it cannot be recorded
+    const auto failure = recorder_->take_break();
+    drop_error();
+    return Error{Reason::no_backward, failure ? failure->detail : e.what()};
+  }
+  if (!joint->ok()) return joint->error();
+  FJ_TRY_VOID(check_overlap(written));
+  graph::JointGraph& made = joint->value();
+  graph::CapturedGraph captured{std::move(made.graph), graph::where_it_begins(recorder_->graph())};
+  const auto has_gradient = [](int32_t output) { return output >= 0; };
+  if (std::any_of(made.layout.gradient_output.begin(), made.layout.gradient_output.end(), has_gradient))
+    captured.joint = std::move(made.layout);
   log_captured(captured);
   return captured;
 }

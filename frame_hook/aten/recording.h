@@ -12,13 +12,14 @@
 #include "frame_hook/aten/compiled_call.h"
 #include "frame_hook/aten/output_facts.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
+#include "graph/aten/joint.h"
 #include "graph/aten/recorder.h"
 
 namespace framejit::frame_hook {
 
 class TorchRecording final : public Recording {
  public:
-  TorchRecording() : recorder_(graph::Recorder::make()) {}
+  TorchRecording() : recorder_(graph::Recorder::make()), joint_(recorder_) {}
 
   graph::ShapeEnv& shapes() override { return recorder_->shapes(); }
   PyObject* add_input(PyObject* tensor, const std::string& source_text, const graph::DynamicExtents& dynamic) override;
@@ -54,8 +55,10 @@ class TorchRecording final : public Recording {
   Result<void> check_overlap(const std::vector<size_t>& written) const;
   RecordedValues values() const { return {recorder_->constants(), recorder_->opaques(), inputs_}; }
   void log_captured(const graph::CapturedGraph& captured) const;
+  Result<graph::CapturedGraph> finish_joint(const std::vector<size_t>& written);
 
   std::shared_ptr<graph::Recorder> recorder_;
+  graph::JointRecording joint_;
   std::vector<at::Tensor> inputs_;         // the real ones
   std::vector<at::Tensor> traced_inputs_;  // same order
   std::vector<std::pair<size_t, std::shared_ptr<guards::TensorFacts>>> facts_;  // of which input

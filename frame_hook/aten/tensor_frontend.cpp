@@ -1,7 +1,6 @@
 // frame_hook/aten/tensor_frontend.cpp — what the tracer asks about real tensors and torch's modes.
 #include "frame_hook/aten/tensor_frontend.h"
 
-#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
@@ -41,7 +40,6 @@ std::string obstacle(const at::Tensor& tensor) {
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "a tensor with symbolic sizes";
   // Compared by union: a difference of key sets keeps the backend's bit.
   if ((tensor.key_set() | ordinary) != ordinary) return "dispatch keys " + c10::toString(tensor.key_set() - ordinary);
-  if (tensor.requires_grad() && c10::GradMode::is_enabled()) return "a tensor that needs a gradient";
   return "";
 }
 

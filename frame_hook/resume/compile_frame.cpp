@@ -159,6 +159,8 @@ std::vector<guards::SourceId> owners_of(const FrameTrace& trace) {
 bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segment) {
   if (trace.recording->op_count() == 0 && recipe.traced_outputs().empty()) return true;
   graph::CapturedGraph captured = take_or_break(trace.recording->finish(recipe.traced_outputs()));
+  if (captured.joint && segment.options->user_backend != nullptr)
+    graph_break(Reason::unsupported_tensor, "a tensor that needs a gradient, in a graph for a backend of the program,");
   captured.weights = weights_of(trace);
   const size_t known = captured.graph.shapes.facts().size();
   graph::CompiledGraph compiled = take_or_break(ask_compiler(*trace.recording, std::move(captured), *segment.options));

@@ -64,7 +64,7 @@ struct RecorderForTests {
         throw std::runtime_error("break " + std::string(name_of(failure->reason)) + ": " + failure->detail);
       throw;
     }
-    return py::make_tuple(done.forward_nodes, done.tangents, done.gradient_output);
+    return py::make_tuple(done.layout.forward_nodes, done.layout.tangents, done.layout.gradient_output);
   }
 
   void finish(const std::vector<at::Tensor>& outputs) {

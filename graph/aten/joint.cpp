@@ -1,11 +1,13 @@
 // graph/aten/joint.cpp — hidden leaves, tangents, one run of the autograd engine over traced tensors.
 #include "graph/aten/joint.h"
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
-#include "graph/aten/torch_version.h"
+#include "runtime/aten/torch_version.h"
+#include "graph/node_values.h"
 #include "graph/shape_rule.h"
 
 namespace framejit::graph {
@@ -29,7 +31,7 @@ at::Tensor copy_of_value(const at::Tensor& tensor) {
 
 at::Tensor non_leaf(const at::Tensor& leaf) {
   at::Tensor result = copy_of_value(leaf);
-  auto node = make_autograd_node<InputNode>();
+  auto node = runtime::make_autograd_node<InputNode>();
   node->set_next_edges(torch::autograd::collect_next_edges(leaf));
   torch::autograd::set_history(result, node);
   return result;
@@ -54,8 +56,42 @@ class OnThisThread {
 at::Tensor JointRecording::add_input(const at::Tensor& real, const std::string& source,
                                      const DynamicExtents& dynamic) {
   at::Tensor traced = recorder_->add_input(real, source, dynamic);
-  leaves_.push_back(real.requires_grad() ? traced : at::Tensor());
-  return real.requires_grad() && !real.is_leaf() ? non_leaf(traced) : traced;
+  leaves_.resize(recorder_->input_count());
+  visible_.resize(recorder_->input_count());
+  if (!real.requires_grad()) return traced;
+  leaves_.back() = traced;
+  if (!real.is_leaf()) visible_.back() = non_leaf(traced);
+  return visible_.back().defined() ? visible_.back() : traced;
+}
+
+bool JointRecording::has_new_history(size_t input) const {
+  if (input >= visible_.size()) return false;
+  const at::Tensor& seen = visible_[input].defined() ? visible_[input] : leaves_[input];
+  if (!seen.defined()) return false;
+  const auto& node = seen.grad_fn();
+  return visible_[input].defined() ? dynamic_cast<const InputNode*>(node.get()) == nullptr : node != nullptr;
+}
+
+// What a formula reads of the forward is what eager's node has saved: the recording shows it op by op.
+void JointRecording::find_kept(JointGraph& joint) const {
+  const Graph& graph = joint.graph;
+  JointLayout& layout = joint.layout;
+  std::vector<bool> is_backward(graph.values.size()), kept(graph.values.size());
+  for (size_t i = layout.forward_inputs; i < graph.inputs.size(); ++i) is_backward[index_of(graph.inputs[i])] = true;
+  for (size_t i = layout.forward_nodes; i < graph.nodes.size(); ++i) {
+    for (ValueId v : graph.nodes[i].results)
+      if (v != kNoValue) is_backward[index_of(v)] = true;
+  }
+  for (size_t i = layout.forward_nodes; i < graph.nodes.size(); ++i)
+    for_each_value(graph.nodes[i], [&](ValueId v) {
+      if (v == kNoValue || is_backward[index_of(v)]) return;
+      kept[graph.values[index_of(v)].storage] = layout.keeps_values = true;
+    });
+  for (size_t i = 0; i < layout.forward_inputs; ++i)
+    layout.keeps_input.push_back(kept[graph.values[index_of(graph.inputs[i])].storage]);
+  for (size_t i = 0; i < layout.forward_outputs; ++i)
+    layout.keeps_output.push_back(graph.outputs[i] != kNoValue &&
+                                  kept[graph.values[index_of(graph.outputs[i])].storage]);
 }
 
 at::Tensor JointRecording::add_tangent(const at::Tensor& output, size_t index) {
@@ -78,6 +114,8 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<at::Tenso
     RecordScope scope(*recorder_);
     ForwardScope views_by_op;  // a backward may write to views of what it made
     OnThisThread alone;
+    // Eager's backward runs outside of the autocast region, as a rule.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     recorder_->set_line({});
     try {
       found = torch::autograd::grad(roots, wanted, tangents, /*retain_graph=*/false, /*create_graph=*/false,
@@ -87,37 +125,41 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<at::Tenso
       throw;
     }
   }
-  std::vector<at::Tensor> gradients(leaves_.size());
+  std::vector<at::Tensor> gradients(recorder_->input_count());
   for (size_t i = 0, next = 0; i < leaves_.size(); ++i)
     if (leaves_[i].defined()) gradients[i] = found[next++];
   return gradients;
 }
 
-Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs) {
+Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root) {
   for (const at::Tensor& constant : recorder_->constants())
     if (constant.requires_grad())
-      return Error{Reason::unsupported_tensor, "a captured tensor needs a gradient but is no input"};
+      return Error{Reason::unsupported_tensor, "a captured tensor that needs a gradient but is no input"};
   JointGraph joint;
-  joint.forward_inputs = recorder_->input_count();
-  joint.forward_outputs = outputs.size();
-  joint.forward_nodes = recorder_->graph().nodes.size();
+  JointLayout& layout = joint.layout;
+  layout.forward_inputs = recorder_->input_count();
+  layout.forward_outputs = outputs.size();
+  layout.forward_nodes = recorder_->graph().nodes.size();
   std::vector<at::Tensor> roots, tangents, results;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (as_traced(outputs[i]) == nullptr)
       return Error{Reason::recording_failed, "an output is not a tensor of this capture"};
-    if (outputs[i].requires_grad()) {
+    if (is_root.empty() ? outputs[i].requires_grad() : is_root[i]) {
       roots.push_back(outputs[i]);
       tangents.push_back(add_tangent(outputs[i], i));
-      joint.tangents.push_back(static_cast<uint32_t>(i));
+      layout.tangents.push_back(static_cast<uint32_t>(i));
     }
     results.push_back(copy_of_value(outputs[i]));
   }
-  for (const at::Tensor& gradient : run_backward(roots, tangents)) {
-    joint.gradient_output.push_back(gradient.defined() ? static_cast<int32_t>(results.size()) : -1);
+  std::vector<at::Tensor> gradients = run_backward(roots, tangents);
+  gradients.resize(layout.forward_inputs);
+  for (const at::Tensor& gradient : gradients) {
+    layout.gradient_output.push_back(gradient.defined() ? static_cast<int32_t>(results.size()) : -1);
     if (gradient.defined()) results.push_back(gradient);
   }
   FJ_TRY_VOID(recorder_->finish(results));
   joint.graph = recorder_->graph();
+  find_kept(joint);
   return joint;
 }
 

@@ -14,36 +14,39 @@
 #include <vector>
 
 #include "graph/aten/recorder.h"
+#include "graph/joint.h"
 
 namespace framejit::graph {
 
-// Inputs of the graph: those of the forward, then one tangent per entry of `tangents`.
-// Outputs: those of the forward, then the gradients that exist.
 struct JointGraph {
   Graph graph;
-  size_t forward_inputs = 0, forward_outputs = 0, forward_nodes = 0;
-  std::vector<uint32_t> tangents;        // which forward output each tangent belongs to
-  std::vector<int32_t>
-      gradient_output;  // per forward input: the output that is its gradient; -1: it needs none or gets none
+  JointLayout layout;
 };
 
 class JointRecording {
  public:
   explicit JointRecording(std::shared_ptr<Recorder> recorder) : recorder_(std::move(recorder)) {}
 
+  // What the program sees. An input that needs a gradient may be one that the recording has seen.
   at::Tensor add_input(const at::Tensor& real, const std::string& source, const DynamicExtents& dynamic = {});
+  // Whether the history of an input is another one than it was when it was added: the program wrote to it under
+  // autograd.
+  bool has_new_history(size_t input) const;
 
   // Call without the GIL: the engine refuses to run under it. Throws what the backward throws, after dropping its ops;
   // a capture break is then kept by the recorder. An error: the recording cannot be finished.
-  Result<JointGraph> finish(const std::vector<at::Tensor>& outputs);
+  // is_root: per output, whether its gradient comes in as a tangent; without it, of those that need one.
+  Result<JointGraph> finish(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root = {});
 
  private:
   std::vector<at::Tensor> run_backward(const std::vector<at::Tensor>& roots,
                                        const std::vector<at::Tensor>& tangents) const;
   at::Tensor add_tangent(const at::Tensor& output, size_t index);
+  void find_kept(JointGraph& joint) const;
 
   std::shared_ptr<Recorder> recorder_;
   std::vector<at::Tensor> leaves_;  // per input: what the engine is asked for; undefined: needs no gradient
+  std::vector<at::Tensor> visible_;  // per input: what the program sees; undefined where it is the leaf, or none
 };
 
 // Open while the forward runs: autograd remembers views by the op that made them, not as as_strided.

@@ -4,7 +4,7 @@
 #include "graph/aten/capture_break.h"
 #include "graph/aten/composites.h"
 #include "graph/aten/recorder.h"
-#include "graph/aten/torch_version.h"
+#include "runtime/aten/torch_version.h"
 #include "graph/aten/torch_values.h"
 
 namespace framejit::graph {
@@ -122,7 +122,7 @@ TracedTensorImpl* as_traced(const at::TensorBase& tensor) {
 
 c10::Storage make_traced_storage(int64_t bytes, c10::Device device) {
   auto storage = empty_storage(bytes, device);
-  note_data_read(*storage, &data_was_read);
+  runtime::note_data_read(*storage, &data_was_read);
   return c10::Storage(std::move(storage));
 }
 

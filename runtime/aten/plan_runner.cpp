@@ -67,11 +67,16 @@ class PlanRunner::Call final : public PlanHost, public Operands {
       for (BufferId b : plan.saves) between->saved.push_back(Call::tensor(b));
     }
     write_inputs(plan);
-    for (size_t i = 0; i < plan.outputs.size(); ++i) {
-      const Output& o = plan.outputs[i];
-      if (o.kind == Output::kInput) outputs[i] = *inputs[o.index];
-      else outputs[i] = o.index == kNoBuffer ? at::Tensor() : Call::tensor(o.index);
-    }
+    give_outputs(plan, outputs);
+    return {};
+  }
+
+  Result<void> run_under_autograd(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols,
+                                  at::Tensor* outputs) {
+    const CallPlan& plan = start(program, inputs);
+    is_under_autograd_ = true;
+    FJ_TRY_VOID(run_steps(program.bound, symbols, *this));
+    give_outputs(plan, outputs);
     return {};
   }
 
@@ -92,6 +97,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   void clear() noexcept {
     give_up_at_ = kNever;
     between_ = nullptr;
+    is_under_autograd_ = false;
     entered_.reset();
     device_guard_.reset();
     tensors_.clear();
@@ -170,11 +176,14 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   void call(const ExternStep&, size_t step_index) override {
     if (give_up_at_ != kNever && now() > give_up_at_) [[unlikely]]
       throw GivenUp{};
-    const Tracked tracked(program_->tracked[step_index]);
+    const Tracked tracked(program_->tracked[step_index] && !is_under_autograd_);
     program_->calls[step_index]->run(*this, stack_);
   }
 
-  void release(BufferId buffer) override { tensors_[buffer].reset(); }
+  void release(BufferId buffer) override {
+    const Buffer& b = program_->plan->buffers[buffer];
+    (b.home == Home::kSaved ? between_->saved[b.index] : tensors_[buffer]).reset();
+  }
 
   // Kernels of a device run on the stream that torch's own would run on.
   void enter(const Place& place) override {
@@ -236,6 +245,14 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     ArenaPool::cpu().give(std::exchange(held.pooled, {}));
   }
 
+  void give_outputs(const CallPlan& plan, at::Tensor* outputs) {
+    for (size_t i = 0; i < plan.outputs.size(); ++i) {
+      const Output& o = plan.outputs[i];
+      if (o.kind == Output::kInput) outputs[i] = *inputs_[o.index];
+      else outputs[i] = o.index == kNoBuffer ? at::Tensor() : Call::tensor(o.index);
+    }
+  }
+
   const CallPlan& start(const PlanProgram& program, const at::Tensor* const* inputs) {
     program_ = &program;
     inputs_ = inputs;
@@ -281,6 +298,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   std::array<HeldBlock, kArenaBlocks> blocks_;
   double give_up_at_ = kNever;
   ValuesBetweenPlans* between_ = nullptr;
+  bool is_under_autograd_ = false;
   std::optional<Place> entered_;  // where the last kernels of a GPU ran
   std::optional<c10::DeviceGuard> device_guard_;
 };
@@ -367,6 +385,12 @@ Result<void> PlanRunner::run(const at::Tensor* const* inputs, const int64_t* sym
                              ValuesBetweenPlans* between) const {
   Call::Lease call;
   return (*call).run(*program_, inputs, symbols, outputs, between);
+}
+
+Result<void> PlanRunner::run_under_autograd(const at::Tensor* const* inputs, const int64_t* symbols,
+                                            at::Tensor* outputs) const {
+  Call::Lease call;
+  return (*call).run_under_autograd(*program_, inputs, symbols, outputs);
 }
 
 Result<double> PlanRunner::seconds(const at::Tensor* const* inputs, const int64_t* symbols, double most) const {

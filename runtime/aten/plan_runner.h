@@ -44,6 +44,8 @@ class PlanRunner {
   // none.
   Result<void> run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs,
                    ValuesBetweenPlans* between = nullptr) const;
+  // The same for a plan of operators alone, which autograd records.
+  Result<void> run_under_autograd(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) const;
   const CallPlan& plan() const;
   // Runs the steps and drops their results: nothing is written to an input. Seconds that it took; infinity when it was
   // given up before an operator that would have begun later than `most` seconds behind the start.

@@ -119,6 +119,8 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   if (text == "__dict__") graph_break(Reason::unknown_attribute, "Tensor.__dict__");
   if (text == "_cdata" || text == "_version")
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
+  if (!v->object && (text == "grad_fn" || text == "grad" || text == "retains_grad" || text == "_backward_hooks"))
+    graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   PyObject* traced = t.traced_tensor(v);
   if (text == "_base") return base_of(t, v, name, traced);
   if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {

@@ -68,6 +68,12 @@ InstanceValue* make_context(Tracer& t, Value* cls, const std::vector<Value*>& in
   return context;
 }
 
+bool any_needs_gradient(Tracer& t, const std::vector<Value*>& inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [&](Value* v) {
+    return v->kind == ValueKind::tensor && t.truth(t.get_attribute(v, interned("requires_grad")));
+  });
+}
+
 bool has_context_setup(Facts& facts, Value* cls) {
   PyTypeObject* type = facts.known_type(cls);
   auto* base = reinterpret_cast<PyTypeObject*>(torch_member("torch.autograd.function", "_SingleLevelFunction"));
@@ -76,8 +82,7 @@ bool has_context_setup(Facts& facts, Value* cls) {
 
 }  // namespace
 
-// Inputs that need a gradient in grad mode were refused when they were first used. The context never leaves the trace:
-// no recipe can make one.
+// One that records a gradient runs plainly. The context never leaves the trace: no recipe can make one.
 Value* function_apply(Tracer& t, const Arguments& args) {
   if (!args.keywords.empty() || args.positional.empty()) refuse_function("called with keywords");
   Value* cls = args.positional[0];
@@ -85,6 +90,7 @@ Value* function_apply(Tracer& t, const Arguments& args) {
   InstanceValue* context = make_context(t, cls, inputs);
   for (Value* v : inputs)
     if (v->kind == ValueKind::tensor) t.traced_tensor(as<TensorValue>(v));
+  if (grad_mode() && any_needs_gradient(t, inputs)) refuse_function("whose backward() is the program's");
   const bool separate = has_context_setup(t.facts, cls);
   Value* forward = t.get_attribute(cls, interned("forward"));
   const NoGrad no_grad;

@@ -348,6 +348,10 @@ Value* unsupported_tensor_method(Tracer&, const Arguments&) {
   graph_break(Reason::unsupported_write, "a change of a tensor's identity, class or gradient");
 }
 
+Value* gradient_call(Tracer&, const Arguments&) {
+  graph_break(Reason::gradient_call, "a call of torch.autograd or of a tensor's method for it");
+}
+
 Value* tensor_is_view(Tracer& t, const Arguments& args) {
   Value* self = args.positional.at(0);
   if (self->kind != ValueKind::tensor || !self->object)

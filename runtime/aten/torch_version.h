@@ -1,4 +1,4 @@
-// graph/aten/torch_version.h — where torch 2.11 and 2.13 differ: the one place that asks for the version.
+// runtime/aten/torch_version.h — where torch 2.11 and 2.13 differ: the one place that asks for the version.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -12,7 +12,7 @@
 
 #define FRAMEJIT_TORCH (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
 
-namespace framejit::graph {
+namespace framejit::runtime {
 
 // Has `note` called when something asks for the memory of `storage` to write to it. Before 2.13 the reader gets an
 // error instead, which ends a segment like any other exception.
@@ -35,4 +35,4 @@ auto make_autograd_node() {
 #endif
 }
 
-}  // namespace framejit::graph
+}  // namespace framejit::runtime

@@ -1,0 +1,74 @@
+// frame_hook/aten/training.cpp — see training.h.
+#include "frame_hook/aten/training.h"
+
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+namespace framejit::frame_hook {
+namespace {
+
+using Pattern = std::pair<std::vector<bool>, std::vector<bool>>;  // gradients that are given, and wanted
+
+class LazyBackward final : public runtime::BackwardPlans {
+ public:
+  LazyBackward(const graph::CompiledGraph& compiled, const RecordedValues& values)
+      : graphs_(compiled.training), backend_(compiled.backend), constants_(values.constants), opaques_(values.opaques) {
+    for (const graph::Saved& saved : graphs_->saved)
+      layout_.saved.push_back({static_cast<runtime::BackwardLayout::Saved::Of>(saved.of), saved.index});
+    layout_.roots = graphs_->tangents;
+    layout_.gradients = graphs_->gradients;
+    layout_.kept_inputs = graphs_->kept_inputs;
+    layout_.kept_outputs = graphs_->kept_outputs;
+    layout_.keeps_anything = graphs_->keeps_values;
+    layout_.draws = graphs_->draws;
+    layout_.input_names = graphs_->forward.input_names;
+    layout_.symbol_count = graphs_->forward.shapes.symbol_count();
+  }
+
+  const runtime::BackwardLayout& layout() const override { return layout_; }
+
+  // Whoever runs a backward needs its plan: here a thread does wait for another's compile.
+  std::shared_ptr<const runtime::PlanRunner> plan_for(const std::vector<bool>& given,
+                                                      const std::vector<bool>& wanted) override {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const runtime::PlanRunner>& plan = plans_[{given, wanted}];
+    if (plan) return plan;
+    auto bound = graph::compiler().compile_backward(*graphs_, backend_, given, wanted);
+    if (!bound.ok()) throw std::runtime_error("framejit: no backward can be compiled: " + bound.error().message);
+    const auto& executable = bound.value();
+    plan = std::make_shared<const runtime::PlanRunner>(executable, executable->backward()[0], constants_, opaques_);
+    runtime::backward_totals().graphs += 1;
+    return plan;
+  }
+
+  std::shared_ptr<const runtime::PlanRunner> differentiable() override {
+    const std::lock_guard lock(mutex_);
+    if (by_ops_) return by_ops_;
+    auto bound = graph::compiler().compile_by_ops(*graphs_);
+    if (!bound.ok()) throw std::runtime_error("framejit: no differentiable backward: " + bound.error().message);
+    by_ops_ = std::make_shared<const runtime::PlanRunner>(bound.take(), constants_, opaques_);
+    return by_ops_;
+  }
+
+ private:
+  const std::shared_ptr<const graph::TrainingGraphs> graphs_;
+  const std::string backend_;
+  const std::vector<at::Tensor> constants_;
+  const std::vector<c10::IValue> opaques_;
+  runtime::BackwardLayout layout_;
+  std::mutex mutex_;
+  std::map<Pattern, std::shared_ptr<const runtime::PlanRunner>> plans_;
+  std::shared_ptr<const runtime::PlanRunner> by_ops_;
+};
+
+}  // namespace
+
+std::shared_ptr<runtime::BackwardPlans> backward_plans(const graph::CompiledGraph& compiled,
+                                                       const RecordedValues& values) {
+  if (!compiled.training) return nullptr;
+  return std::make_shared<LazyBackward>(compiled, values);
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,98 @@
+// graph/passes/partial_backward.cpp — the backward when some outputs get no gradient, or some inputs want none.
+//
+// In eager an undefined gradient is left out of sums, and an op all of whose gradients are undefined does not run, so
+// that the gradients before it are undefined too. The same here: "undefined" goes through the graph from the tangents.
+// Where an op takes defined and undefined gradients alike (a cat of gradients of pieces), eager makes zeros, and so do
+// we.
+#include <algorithm>
+
+#include "graph/node_values.h"
+#include "graph/passes/partition.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rebuild.h"
+
+namespace framejit::graph {
+namespace {
+
+class PartialBackward {
+ public:
+  PartialBackward(const Graph& from, size_t first_tangent, const std::vector<bool>& given)
+      : from_(from), rebuild_(from, false), gradient_(from.values.size()), undefined_(from.values.size()) {
+    for (size_t i = first_tangent; i < from.inputs.size(); ++i) {
+      gradient_[index_of(from.inputs[i])] = true;
+      undefined_[index_of(from.inputs[i])] = !given[i - first_tangent];
+    }
+  }
+
+  Graph run(const std::vector<bool>& wanted) {
+    for (const Node& node : from_.nodes) take(node);
+    std::vector<ValueId> outputs;
+    std::vector<OutputAlias> aliases;
+    for (size_t i = 0; i < from_.outputs.size(); ++i) {
+      const ValueId v = from_.outputs[i];
+      const bool is_absent = v == kNoValue || undefined_[index_of(v)] || !wanted[i];
+      outputs.push_back(is_absent ? kNoValue : with_layout(rebuild_.out(), rebuild_.get(v), from_.meta(v)));
+      aliases.emplace_back();
+    }
+    return rebuild_.finish(std::move(outputs), std::move(aliases), {});
+  }
+
+ private:
+  bool is_undefined(ValueId v) const { return v != kNoValue && undefined_[index_of(v)]; }
+  bool is_gradient(ValueId v) const { return v != kNoValue && gradient_[index_of(v)]; }
+
+  void take(const Node& node) {
+    bool any = false, any_defined = false, any_undefined = false;
+    for_each_value(node, [&](ValueId v) {
+      if (!is_gradient(v)) return;
+      any = true;
+      (is_undefined(v) ? any_undefined : any_defined) = true;
+    });
+    for (ValueId v : node.results)
+      if (v != kNoValue) gradient_[index_of(v)] = any;
+    if (any && !any_defined) {
+      for (ValueId v : node.results)
+        if (v != kNoValue) undefined_[index_of(v)] = true;
+      return;
+    }
+    if (any_undefined && take_sum(node)) return;
+    if (any_undefined) fill(node);
+    rebuild_.copy_node(node);
+  }
+
+  // The other term of a sum of two gradients.
+  bool take_sum(const Node& node) {
+    if (node.op->name != "add.Tensor" || node.args.size() < 3 || !is_one(node.args[2])) return false;
+    const ValueId *left = node.args[0].get<ValueId>(), *right = node.args[1].get<ValueId>();
+    if (left == nullptr || right == nullptr) return false;
+    const ValueId defined = is_undefined(*left) ? *right : *left;
+    if (!same_layout(from_.meta(defined), from_.meta(node.results[0]))) return false;
+    rebuild_.set(node.results[0], rebuild_.get(defined));
+    return true;
+  }
+
+  void fill(const Node& node) {
+    rebuild_.begin(node);
+    for_each_value(node, [&](ValueId v) {
+      if (!is_undefined(v)) return;
+      const TensorMeta& like = from_.meta(v);
+      const ValueId zero = rebuild_.out().emit("full", {like.sizes, 0.0, like.dtype, Arg{}, like.device, Arg{}});
+      rebuild_.set(v, with_layout(rebuild_.out(), zero, like));
+      undefined_[index_of(v)] = false;
+    });
+  }
+
+  const Graph& from_;
+  Rebuild rebuild_;
+  std::vector<bool> gradient_, undefined_;
+};
+
+}  // namespace
+
+Result<Graph> partial_backward(const TrainingGraphs& graphs, const std::vector<bool>& given,
+                               const std::vector<bool>& wanted) {
+  PartialBackward partial(graphs.backward, graphs.saved.size(), given);
+  return dce(partial.run(wanted));
+}
+
+}  // namespace framejit::graph

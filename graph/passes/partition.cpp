@@ -1,0 +1,380 @@
+// graph/passes/partition.cpp — which values a forward saves for its backward, and the two graphs that follow.
+//
+// The backward needs values that do not depend on tangents. Each is either saved by the forward or computed again from
+// what is saved. That is a minimum cut: a value is two vertices, before and after the choice to save it, and the edge
+// between them weighs the bytes that it takes. Values that the forward has in any case (inputs, results of products and
+// of random ops) are on the first side; what the backward reads is on the second. A value is saved where the cut goes
+// through it.
+//
+// The bytes are not all. A value inside of a fused kernel costs a write that one between kernels does not, and a value
+// far before the op that reads it costs the ops in between. Weights say both, so that of two cuts of about the same
+// bytes the one with less work is taken.
+//
+// Inputs and outputs that eager's formulas keep cost next to nothing. What they do not keep, the program may write
+// between forward and backward, so it is copied if it is saved.
+#include "graph/passes/partition.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "graph/graph_builder.h"
+#include "graph/minimum_cut.h"
+#include "graph/node_values.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rebuild.h"
+#include "runtime/base/log.h"
+
+namespace framejit::graph {
+namespace {
+
+constexpr int64_t kNeverCut = std::numeric_limits<int64_t>::max() / 4;
+constexpr int64_t kWriteWeight = 2;   // of a value that no memory would hold otherwise
+constexpr int64_t kFarthest = 8;      // ops between a value and its reader beyond which it is no worse
+
+bool is_factory(const Node& node) {
+  bool has_tensor = false;
+  for_each_value(node, [&](ValueId v) { has_tensor = has_tensor || v != kNoValue; });
+  return !has_tensor;
+}
+
+// Computed again in the kernels of the backward at next to no cost: no product, no reduction, no draw.
+bool is_cheap(const Node& node) {
+  constexpr uint32_t kNever = kMutates | kRandom | kDataDependent | kSideEffect | kChecksData | kDivides;
+  if ((node.op->flags & kNever) != 0 || node.results.size() != 1) return false;
+  if (node.op->has(kView) || node.op->has(kPointwise) || is_factory(node)) return true;
+  static const std::set<std::string_view> copies = {"_to_copy", "clone", "copy", "expand", "constant_pad_nd"};
+  return copies.contains(node.op->name);
+}
+
+class Partition {
+ public:
+  Partition(const Graph& joint, const JointLayout& layout, int64_t budget)
+      : joint_(joint), layout_(layout), budget_(budget), depends_(joint.values.size()), rank_(joint.values.size(), -1) {}
+
+  Result<TrainingGraphs> run() {
+    find_dependent();
+    find_needed();
+    choose();
+    TrainingGraphs made;
+    made.forward_outputs = layout_.forward_outputs;
+    made.tangents = layout_.tangents;
+    made.keeps_values = layout_.keeps_values;
+    for (uint32_t i = 0; i < layout_.gradient_output.size(); ++i)
+      if (layout_.gradient_output[i] >= 0) made.gradients.push_back(i);
+    for (uint32_t i = 0; i < layout_.keeps_input.size(); ++i)
+      if (layout_.keeps_input[i]) made.kept_inputs.push_back(i);
+    for (uint32_t i = 0; i < layout_.keeps_output.size(); ++i)
+      if (layout_.keeps_output[i]) made.kept_outputs.push_back(i);
+    FJ_TRY_VOID(make_forward(made));
+    FJ_TRY_VOID(make_backward(made));
+    return made;
+  }
+
+ private:
+  const TensorMeta& meta(ValueId v) const { return joint_.meta(v); }
+  bool depends(ValueId v) const { return v != kNoValue && depends_[index_of(v)]; }
+  const Node* producer(ValueId v) const {
+    const int32_t node = joint_.values[index_of(v)].node;
+    return node < 0 ? nullptr : &joint_.nodes[static_cast<size_t>(node)];
+  }
+
+  // On tangents.
+  void find_dependent() {
+    for (size_t i = layout_.forward_inputs; i < joint_.inputs.size(); ++i) depends_[index_of(joint_.inputs[i])] = true;
+    for (const Node& node : joint_.nodes) {
+      bool any = false;
+      for_each_value(node, [&](ValueId v) { any = any || depends(v); });
+      for (ValueId v : node.results)
+        if (v != kNoValue && any) depends_[index_of(v)] = true;
+    }
+  }
+
+  // Values that the backward reads or could compute again, with how far they are from where it reads them.
+  void find_needed() {
+    const auto need = [&](ValueId v, int64_t rank) {
+      if (v == kNoValue || depends(v)) return;
+      int64_t& known = rank_[index_of(v)];
+      if (known < 0 || known > rank) known = rank;
+    };
+    for (size_t i = layout_.forward_outputs; i < joint_.outputs.size(); ++i) need(joint_.outputs[i], 0), mark_read(i);
+    for (auto at = joint_.nodes.rbegin(); at != joint_.nodes.rend(); ++at) {
+      bool is_backward = false;
+      int64_t rank = -1;
+      for (ValueId v : at->results) {
+        is_backward = is_backward || depends(v);
+        if (v != kNoValue && rank_[index_of(v)] >= 0) rank = std::max(rank, rank_[index_of(v)]);
+      }
+      if (is_backward) {
+        for_each_value(*at, [&](ValueId v) {
+          need(v, 0);
+          if (v != kNoValue && !depends(v)) read_.insert(v);
+        });
+      } else if (rank >= 0 && is_cheap(*at)) {
+        for_each_value(*at, [&](ValueId v) { need(v, rank + (at->op->has(kView) ? 0 : 1)); });
+      }
+    }
+  }
+  void mark_read(size_t output) {
+    const ValueId v = joint_.outputs[output];
+    if (v != kNoValue && !depends(v)) read_.insert(v);
+  }
+
+  bool is_constant(ValueId v) const {
+    return std::find(joint_.constants.begin(), joint_.constants.end(), v) != joint_.constants.end();
+  }
+  std::optional<uint32_t> input_of(ValueId v) const {
+    for (uint32_t i = 0; i < layout_.forward_inputs; ++i)
+      if (joint_.inputs[i] == v) return i;
+    return std::nullopt;
+  }
+  bool is_updated(uint32_t input) const {
+    return std::any_of(joint_.updates.begin(), joint_.updates.end(), [&](const auto& u) { return u.first == input; });
+  }
+  // As it is: nobody writes it before the backward, or whoever does is told.
+  bool is_kept_input(uint32_t input) const {
+    return input < layout_.keeps_input.size() && layout_.keeps_input[input] && !is_updated(input);
+  }
+  std::optional<uint32_t> kept_output_of(ValueId v) const {
+    for (uint32_t i = 0; i < layout_.forward_outputs; ++i)
+      if (joint_.outputs[i] == v && i < layout_.keeps_output.size() && layout_.keeps_output[i] &&
+          joint_.output_aliases[i].kind == OutputKind::kFresh)
+        return i;
+    return std::nullopt;
+  }
+  // Its memory leaves the plan, or stays an input's, and a program may write to it.
+  bool is_exposed(ValueId v) const {
+    const auto shares = [&](ValueId other) { return other != kNoValue && memory_of(joint_, other) == v; };
+    for (size_t i = 0; i < layout_.forward_outputs; ++i)
+      if (shares(joint_.outputs[i])) return true;
+    return std::any_of(joint_.updates.begin(), joint_.updates.end(), [&](const auto& u) { return shares(u.second); });
+  }
+
+  int64_t bytes_of(ValueId v) const {
+    return std::max<int64_t>(joint_.shapes.hint(meta(v).numel()), 0) * static_cast<int64_t>(row_of(meta(v).dtype).bytes);
+  }
+
+  // Of saving it.
+  int64_t weight_of(ValueId v) const {
+    const Node* node = producer(v);
+    if (node != nullptr && node->op->has(kView)) return kNeverCut;  // what it views is saved
+    if (const auto input = input_of(v)) return is_kept_input(*input) ? 1 : 1 + bytes_of(v) * kWriteWeight;
+    if (kept_output_of(v)) return 1;
+    int64_t weight = 1 + bytes_of(v);
+    const bool is_inside = node != nullptr && is_cheap(*node) && !is_exposed(v) && !is_read_by_library(v);
+    if (is_inside || is_exposed(v)) weight *= kWriteWeight;
+    return weight + weight * std::min(rank_[index_of(v)], kFarthest) / kFarthest;
+  }
+  bool is_read_by_library(ValueId v) const { return library_operands_.contains(v); }
+
+  // Per value two vertices: before and after the choice to save it.
+  size_t before(ValueId v) const { return 2 * vertex_.at(v); }
+  size_t after(ValueId v) const { return 2 * vertex_.at(v) + 1; }
+  bool takes_part(ValueId v) const { return v != kNoValue && vertex_.contains(v); }
+
+  void choose() {
+    for (const Node& node : joint_.nodes)
+      if (!is_cheap(node)) for_each_value(node, [&](ValueId v) { if (v != kNoValue) library_operands_.insert(v); });
+    for (size_t i = 0; i < joint_.values.size(); ++i)
+      if (const ValueId v{static_cast<uint32_t>(i)}; rank_[i] >= 0 && !is_constant(v)) vertex_.emplace(v, vertex_.size());
+    MinimumCut cut(2 * vertex_.size());
+    for (const auto& [v, vertex] : vertex_) {
+      const Node* node = producer(v);
+      if (node == nullptr || !is_cheap(*node)) cut.prefer(before(v), kNeverCut);
+      else for_each_value(*node, [&](ValueId u) { if (takes_part(u)) cut.precede(after(u), before(v), kNeverCut); });
+      const int64_t weight = weight_of(v);
+      cut.precede(before(v), after(v), weight == kNeverCut ? kNeverCut : std::max<int64_t>(1, weight));
+      if (read_.contains(v)) cut.prefer(after(v), -kNeverCut);
+    }
+    if (budget_ == 0) return save_leaves();
+    const std::vector<bool> first = cut.on_first_side();
+    for (const auto& [v, vertex] : vertex_)
+      if (first[before(v)] && !first[after(v)]) saved_.insert(v);
+  }
+
+  // All that may be computed again is.
+  void save_leaves() {
+    for (const auto& [v, vertex] : vertex_) {
+      const Node* node = producer(v);
+      if (node == nullptr || !is_cheap(*node)) saved_.insert(v);
+    }
+  }
+
+  // Nodes that make `wanted`, up to values that are given.
+  std::vector<bool> nodes_for(const std::vector<ValueId>& wanted, const std::set<ValueId>& given, bool keep_effects) const {
+    std::vector<bool> needed(joint_.values.size()), nodes(joint_.nodes.size());
+    for (ValueId v : wanted)
+      if (v != kNoValue && !given.contains(v)) needed[index_of(v)] = true;
+    for (size_t i = joint_.nodes.size(); i-- > 0;) {
+      const Node& node = joint_.nodes[i];
+      bool is_needed = false, is_dependent = false;
+      for (ValueId v : node.results) {
+        is_needed = is_needed || (v != kNoValue && needed[index_of(v)]);
+        is_dependent = is_dependent || depends(v);
+      }
+      constexpr uint32_t kEffects = kRandom | kSideEffect | kChecksData | kDivides;
+      const bool has_effect = (node.op->flags & kEffects) != 0 && !is_dependent;
+      if (!is_needed && !(keep_effects && has_effect)) continue;
+      nodes[i] = true;
+      for_each_value(node, [&](ValueId v) { if (v != kNoValue && !given.contains(v)) needed[index_of(v)] = true; });
+    }
+    return nodes;
+  }
+
+  // A new graph of some of the nodes. Constants, opaque arguments, lines and symbols keep their numbers.
+  class Cut {
+   public:
+    Cut(const Graph& from, const std::string& name) : from_(from), out_(name) {
+      out_.shapes() = from.shapes;
+      for (const Line& line : from.lines) lines_.push_back(out_.intern_line(line));
+      for (uint32_t i = 0; i < from.opaque_count; ++i) out_.new_opaque();
+    }
+    void add_input(ValueId v, const std::string& name) {
+      map_[v] = out_.add_input(from_.meta(v), out_.new_storage(), name);
+    }
+    void add_constants() {
+      for (ValueId v : from_.constants) map_[v] = out_.add_constant(from_.meta(v), out_.new_storage());
+    }
+    void copy(const Node& node) {
+      Node made{node.op, {}, {}, node.result_lists, 0};
+      out_.set_line(node.line < lines_.size() ? lines_[node.line] : 0);
+      for (const Arg& arg : node.args) made.args.push_back(mapped(arg));
+      for (ValueId v : node.results) {
+        if (v != kNoValue) map_[v] = out_.new_value(from_.meta(v), out_.new_storage());
+        made.results.push_back(v == kNoValue ? kNoValue : map_.at(v));
+      }
+      out_.add_node(std::move(made));
+    }
+    ValueId get(ValueId v) const {
+      if (v == kNoValue) return v;
+      const auto at = map_.find(v);
+      FJ_CHECK(at != map_.end(), "a part of a joint graph reads a value that it has not");
+      return at->second;
+    }
+    GraphBuilder& out() { return out_; }
+
+   private:
+    Arg mapped(const Arg& arg) const {
+      if (const ValueId* v = arg.get<ValueId>()) return get(*v);
+      if (const auto* list = arg.get<std::vector<ValueId>>()) {
+        std::vector<ValueId> values;
+        for (ValueId v : *list) values.push_back(get(v));
+        return values;
+      }
+      return arg;
+    }
+    const Graph& from_;
+    GraphBuilder out_;
+    std::map<ValueId, ValueId> map_;
+    std::vector<LineId> lines_;
+  };
+
+  Result<void> make_forward(TrainingGraphs& made) {
+    std::vector<ValueId> wanted(joint_.outputs.begin(),
+                                joint_.outputs.begin() + static_cast<ptrdiff_t>(layout_.forward_outputs));
+    for (const auto& [input, v] : joint_.updates) wanted.push_back(v);
+    wanted.insert(wanted.end(), saved_.begin(), saved_.end());
+    std::set<ValueId> given(joint_.inputs.begin(), joint_.inputs.end());
+    const std::vector<bool> nodes = nodes_for(wanted, given, true);
+    Cut cut(joint_, joint_.name);
+    for (size_t i = 0; i < layout_.forward_inputs; ++i) cut.add_input(joint_.inputs[i], joint_.input_names[i]);
+    cut.add_constants();
+    for (size_t i = 0; i < nodes.size(); ++i)
+      if (nodes[i]) cut.copy(joint_.nodes[i]);
+    std::vector<ValueId> outputs;
+    std::vector<OutputAlias> aliases;
+    for (size_t i = 0; i < layout_.forward_outputs; ++i) {
+      outputs.push_back(cut.get(joint_.outputs[i]));
+      aliases.push_back(joint_.output_aliases[i]);
+    }
+    uint32_t values = 0;
+    int64_t bytes = 0;
+    for (ValueId v : saved_) {
+      if (const auto input = input_of(v); input && is_kept_input(*input)) {
+        made.saved.push_back({Saved::kInput, *input});
+      } else if (const auto output = kept_output_of(v)) {
+        made.saved.push_back({Saved::kOutput, *output});
+      } else {
+        made.saved.push_back({Saved::kValue, values++});
+        const bool is_copied = input_of(v).has_value() || is_exposed(v);
+        outputs.push_back(is_copied ? cut.out().emit("clone", {cut.get(v), Arg{}}, meta(v)) : cut.get(v));
+        aliases.emplace_back();
+        bytes += bytes_of(v);
+      }
+    }
+    std::vector<std::pair<uint32_t, ValueId>> updates;
+    for (const auto& [input, v] : joint_.updates) updates.emplace_back(input, cut.get(v));
+    made.forward = cut.out().finish(std::move(outputs), std::move(aliases), std::move(updates));
+    log_cut(made, bytes);
+    return {};
+  }
+
+  void log_cut(const TrainingGraphs& made, int64_t bytes) const {
+    if (!log::enabled(log::Kind::Partition)) return;
+    const std::vector<bool> nodes = backward_nodes();
+    size_t again = 0;
+    for (size_t i = 0; i < nodes.size(); ++i)
+      again += nodes[i] && !std::any_of(joint_.nodes[i].results.begin(), joint_.nodes[i].results.end(),
+                                        [&](ValueId v) { return depends(v); });
+    std::string text;
+    for (ValueId v : saved_) text += text_of_saved(v) + "\n";
+    log::emit(log::Kind::Partition, "",
+              {{"graph", joint_.name}, {"saved", std::to_string(made.saved.size())}, {"bytes", std::to_string(bytes)},
+               {"again", std::to_string(again)}}, text);
+  }
+  std::string text_of_saved(ValueId v) const {
+    const Node* node = producer(v);
+    std::string text = text_of(meta(v)) + " of ";
+    if (const auto input = input_of(v)) text += "input " + joint_.input_names[*input];
+    else text += node != nullptr ? node->op->name : "a constant";
+    if (node != nullptr && node->line != 0)
+      text += "  # " + joint_.lines[node->line].file + ":" + std::to_string(joint_.lines[node->line].number);
+    return text;
+  }
+
+  std::vector<bool> backward_nodes() const {
+    std::set<ValueId> given(saved_);
+    for (size_t i = layout_.forward_inputs; i < joint_.inputs.size(); ++i) given.insert(joint_.inputs[i]);
+    const std::vector<ValueId> gradients(joint_.outputs.begin() + static_cast<ptrdiff_t>(layout_.forward_outputs),
+                                         joint_.outputs.end());
+    return nodes_for(gradients, given, false);
+  }
+
+  Result<void> make_backward(TrainingGraphs& made) {
+    const std::vector<bool> nodes = backward_nodes();
+    Cut cut(joint_, joint_.name + "_backward");
+    for (ValueId v : saved_) cut.add_input(v, "saved " + text_of_saved(v));
+    for (size_t i = layout_.forward_inputs; i < joint_.inputs.size(); ++i)
+      cut.add_input(joint_.inputs[i], joint_.input_names[i]);
+    cut.add_constants();
+    for (size_t i = 0; i < nodes.size(); ++i)
+      if (nodes[i]) cut.copy(joint_.nodes[i]);
+    std::vector<ValueId> outputs;
+    for (uint32_t i : made.gradients)
+      outputs.push_back(cut.get(joint_.outputs[static_cast<size_t>(layout_.gradient_output[i])]));
+    std::vector<OutputAlias> aliases(outputs.size());
+    made.backward = cut.out().finish(std::move(outputs), std::move(aliases));
+    return {};
+  }
+
+  const Graph& joint_;
+  const JointLayout& layout_;
+  const int64_t budget_;
+  std::vector<bool> depends_;
+  std::vector<int64_t> rank_;   // -1: the backward has no use for it
+  std::set<ValueId> read_;      // by ops of the backward, or gradients themselves
+  std::set<ValueId> library_operands_;
+  std::map<ValueId, size_t> vertex_;
+  std::set<ValueId> saved_;
+};
+
+}  // namespace
+
+Result<TrainingGraphs> partition(const Graph& joint, const JointLayout& layout, int64_t budget) {
+  return Partition(joint, layout, budget).run();
+}
+
+}  // namespace framejit::graph

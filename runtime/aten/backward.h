@@ -1,0 +1,60 @@
+// runtime/aten/backward.h — the backward of a compiled forward as one node of torch's autograd graph.
+//
+// The node holds what the forward saved for it. Inputs and outputs are held as torch's own nodes hold them, so that a
+// write to one of them between forward and backward is told as in eager, and saved-tensor hooks run. Its plan is asked
+// for when the engine first runs it: one for each set of gradients that are given and wanted.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/aten/plan_runner.h"
+
+namespace framejit::runtime {
+
+// What is the same in all calls.
+struct BackwardLayout {
+  struct Saved {
+    enum Of : uint8_t { kInput, kOutput, kValue } of = kValue;
+    uint32_t index = 0;  // of the forward's input or output, or among the values that it saves
+  };
+  std::vector<Saved> saved;          // in the order of the plans' saved values
+  std::vector<uint32_t> roots;       // outputs of the forward whose gradients the backward takes, in their order
+  std::vector<uint32_t> gradients;   // inputs of the forward whose gradients it gives, in their order
+  std::vector<uint32_t> kept_inputs, kept_outputs;  // eager would hold these and check their versions
+  bool keeps_anything = false;       // eager would hold something that a second backward then misses
+  bool draws = false;                // random numbers, in the forward
+  std::vector<std::string> input_names;  // of the forward
+  size_t symbol_count = 0;
+};
+
+class BackwardPlans {
+ public:
+  virtual ~BackwardPlans() = default;
+  virtual const BackwardLayout& layout() const = 0;
+  // Any thread, with or without the GIL. given: per root; wanted: per gradient. Throws where none can be made.
+  virtual std::shared_ptr<const PlanRunner> plan_for(const std::vector<bool>& given,
+                                                     const std::vector<bool>& wanted) = 0;
+  // Op by op under autograd, for create_graph=True: takes the forward's inputs, then the gradients of the roots.
+  virtual std::shared_ptr<const PlanRunner> differentiable() = 0;
+};
+
+// The state of the generator of `plans`' device before the forward, if the forward draws; else undefined.
+at::Tensor generator_state(const BackwardPlans& plans);
+
+// Gives the roots among `outputs` a history whose node runs `plans`. inputs, outputs: of the forward; values: what it
+// saved.
+void record_backward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
+                     at::Tensor* outputs, std::vector<at::Tensor> values, at::Tensor generator);
+
+struct BackwardTotals {
+  std::atomic<uint64_t> graphs = 0, runs = 0;
+};
+BackwardTotals& backward_totals();
+
+}  // namespace framejit::runtime

@@ -1,0 +1,15 @@
+// runtime/backward_plan.h — a compiled plan as the forward that saves, or as the backward that reads what was saved.
+#pragma once
+
+#include "runtime/executable.h"
+
+namespace framejit::runtime {
+
+// The outputs of the forward from number `first` on become its saved values.
+void save_outputs(Executable& executable, size_t first);
+
+// An executable with one backward plan and no forward: that of `from`, whose first `saved` inputs become saved values.
+// Each is freed after the last step that reads it, unless a gradient shows it.
+Executable as_backward(Executable from, uint32_t saved);
+
+}  // namespace framejit::runtime
