@@ -86,6 +86,11 @@ class Program:
                 found.update({f"{name}.{n}": t for n, t in value.named_buffers()})
             elif isinstance(value, torch.Tensor):
                 found[name] = value
+            elif isinstance(value, torch.optim.Optimizer):
+                for group in value.param_groups:
+                    walk(f"{name}.parameters", group["params"])
+                    walk(f"{name}.state", [value.state[p] for p in group["params"] if p in value.state])
+                    walk(f"{name}.settings", {k: v for k, v in group.items() if k != "params"})
             elif isinstance(value, (list, tuple, dict)):
                 pairs = value.items() if isinstance(value, dict) else enumerate(value)
                 for n, v in pairs:
@@ -133,6 +138,22 @@ class Program:
         return seen
 
 
+def leaf(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+
+def mlp(width=4):
+    return torch.nn.Sequential(torch.nn.Linear(3, width), torch.nn.Tanh(), torch.nn.Linear(width, 2))
+
+
+def with_step(step):
+    """make() of an mlp whose steps are step(y, x, k): y is what it returns, x its input."""
+    def make():
+        model, x = mlp(), leaf(5, 3)
+        return Program(model, x, step=lambda run, args, k: step(run(x), x, k))
+    return make
+
+
 def told(error):
     """What is compared of an exception."""
     said = told_by(error)
@@ -160,42 +181,48 @@ def caller(target, autocast):
 
 
 class Again:
-    """The same program once more, plainly: in float64, or with its inputs moved. What step k leaves, by name."""
+    """The same program once more, plainly: in float64, or with its inputs moved. What each step leaves, by name."""
 
-    def __init__(self, make, seed, autocast):
-        self.make, self.seed, self.autocast = make, seed, autocast
+    def __init__(self, make, count, seed, autocast, float64):
+        self.make, self.count, self.seed, self.autocast, self.float64 = make, count, seed, autocast, float64
 
-    def steps(self, count, generator=None):
-        before = torch.get_rng_state()
+    def steps(self, keep, generator=None):
+        """What keep() makes of what each step leaves, as far as the steps come."""
+        before, kept = torch.get_rng_state(), []
         try:
             program = program_of(self.make, self.seed)
             if generator is not None:
                 program.move(generator)
             run = caller(framejit.disable(program.target), self.autocast)
-            for k in range(count):
-                seen = program.run_step(run, k)
-            return seen
+            for k in range(self.count):
+                kept.append(keep(program.run_step(run, k)))
+        except Exception:  # a program that cannot run so
+            pass
         finally:
             torch.set_rng_state(before)
+        return kept
 
     @functools.cache
-    def in_float64(self, k):
-        try:
-            with Wide() as mode:
-                return mode.values(self.steps(k + 1))
-        except Exception:  # a program that cannot run so
-            return {}
+    def all_in_float64(self):
+        with Wide() as mode:
+            return self.steps(mode.values)
+
+    def in_float64(self, k, name):
+        known = self.all_in_float64() if self.float64 else []
+        return known[k].get(name) if k < len(known) else None
 
     @functools.cache
-    def near(self, k):
-        return [self.steps(k + 1, torch.Generator().manual_seed(n)) for n in range(NEAR)]
+    def near(self):
+        def keep(seen):
+            return {name: t.detach().clone() for name, t in seen.items() if isinstance(t, torch.Tensor)}
+        return [self.steps(keep, torch.Generator().manual_seed(n)) for n in range(NEAR)]
 
     def is_luck(self, k, name, got, want):
         """Whether eager's own result moves as far as `got` is from it when the inputs move by an ulp."""
-        there = [seen.get(name) for seen in self.near(k)]
-        if not all(isinstance(t, torch.Tensor) and t.shape == want.shape for t in there):
+        there = [kept[k].get(name) for kept in self.near() if k < len(kept)]
+        if not there or not all(isinstance(t, torch.Tensor) and t.shape == want.shape for t in there):
             return False
-        reach = max(float((t.detach().double() - want.detach().double()).abs().max()) for t in there)
+        reach = max(float((t.double() - want.detach().double()).abs().max()) for t in there)
         return float((got.detach().double() - want.detach().double()).abs().max()) <= 2 * reach
 
 
@@ -204,7 +231,7 @@ def compare(got, want, again, k, strides=True):
     assert got["ended"] == want["ended"], f"{where}: {ending(got)} instead of {ending(want)}"
     for name, value in want.items():
         assert name in got, f"{where}: {name} is missing; there are {list(got)}"
-        exact = functools.partial(lambda n: again.in_float64(k).get(n), name)
+        exact = functools.partial(again.in_float64, k, name)
         try:
             same(got[name], value, exact, f"{where}: {name}", strides)
         except AssertionError as error:
@@ -226,15 +253,16 @@ def generator_in(states, which):
 
 
 def check_step(make, *, steps=3, breaks=0, graphs=None, backward=True, backward_graphs=None, seed=0, autocast=False,
-               strides=True, again=None, **options):
+               strides=True, float64=True, **options):
     """Asserts that compiled steps are eager's; returns the stats. breaks, graphs, backward_graphs: how many (None: not
-    asked). backward: whether backward plans ran in every step, or how many ran in all (None: not asked)."""
+    asked). backward: whether backward plans ran in every step, or how many ran in all (None: not asked). float64: False
+    for programs whose ops wide.py does not see, those of other threads."""
     framejit.reset()
     plain, ours = program_of(make, seed), program_of(make, seed)
     start = torch.get_rng_state()
     states = {"plain": start, "ours": start.clone()}
     compiled = framejit.compile(ours.target, **options)
-    again = again or Again(make, seed, autocast)
+    again = Again(make, steps, seed, autocast, float64)
     for k in range(steps):
         with generator_in(states, "plain"):
             want = plain.run_step(caller(plain.target, autocast), k)

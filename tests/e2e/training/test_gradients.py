@@ -6,11 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import framejit
-from steps import Program, check_step, precision  # noqa: F401
-
-
-def leaf(*shape):
-    return torch.randn(*shape, requires_grad=True)
+from steps import Program, check_step, leaf, precision  # noqa: F401
 
 
 # ---- functions: of leaves

@@ -4,11 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from steps import Program, check_step, precision  # noqa: F401
-
-
-def leaf(*shape):
-    return torch.randn(*shape, requires_grad=True)
+from steps import Program, check_step, leaf, precision  # noqa: F401
 
 
 # ---- modules: (module, inputs)

@@ -1,0 +1,360 @@
+"""Hooks, saved tensors, checkpoints and functions with a backward of their own, around compiled code and inside."""
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from steps import Program, backward, check_step, leaf, mlp, with_step
+
+
+# ---- hooks
+
+
+def seen_by(log, name):
+    def hook(g):
+        log.append((name, g.clone()))
+    return hook
+
+
+def test_hooks_on_outputs_and_inputs():
+    """Between compiled code and the rest: each is called once, in order, with eager's gradient."""
+    def make():
+        model, a = mlp(), leaf(5, 3)
+
+        def step(run, args, k):
+            log = []
+            x = a * 2
+            x.register_hook(seen_by(log, "input"))
+            y = run(x)
+            y.register_hook(seen_by(log, "output"))
+            y.register_hook(lambda g: g * 2)
+            y.pow(2).sum().backward()
+            return log
+        return Program(model, a, step=step)
+    check_step(make)
+
+
+def test_hooks_on_leaves():
+    """They are called in eager's order, and may change the gradient."""
+    def make():
+        model, x, log = mlp(), leaf(5, 3), []
+        for name, p in model.named_parameters():
+            p.register_hook(seen_by(log, name))
+        model[0].weight.register_hook(lambda g: g.clamp(-0.1, 0.1))
+        x.register_hook(seen_by(log, "x"))
+
+        def step(run, args, k):
+            log.clear()
+            run(x).pow(2).sum().backward()
+            return list(log)
+        return Program(model, x, step=step)
+    check_step(make)
+
+
+def test_hooks_that_come_and_go():
+    def make():
+        model, x, log = mlp(), leaf(5, 3), []
+
+        def step(run, args, k):
+            log.clear()
+            handle = model[0].weight.register_hook(seen_by(log, k)) if k % 2 else None
+            y = run(x)
+            later = model[2].weight.register_hook(seen_by(log, "between")) if k % 3 == 2 else None
+            y.pow(2).sum().backward()
+            for h in (handle, later):
+                if h is not None:
+                    h.remove()
+            return list(log)
+        return Program(model, x, step=step)
+    check_step(make, steps=6)
+
+
+def test_hooks_on_activations():
+    """Registered inside of compiled code."""
+    def make():
+        model, x, log = mlp(), leaf(5, 3), []
+
+        def f(x):
+            y = model[0](x)
+            y.register_hook(seen_by(log, "inside"))
+            y.register_hook(lambda g: g + 1)
+            return model[2](y.tanh())
+
+        def step(run, args, k):
+            log.clear()
+            run(x).pow(2).sum().backward()
+            return list(log)
+        return Program(f, x, step=step, watch=[model])
+    check_step(make, breaks=None)
+
+
+def test_post_accumulate_hooks():
+    """The optimizer in backward."""
+    def make():
+        model, x = mlp(), torch.randn(5, 3)
+        optimizers = {p: torch.optim.SGD([p], 0.1) for p in model.parameters()}
+
+        def update(p):
+            optimizers[p].step()
+            optimizers[p].zero_grad()
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(update)
+
+        def step(run, args, k):
+            loss = run(x).pow(2).sum()
+            loss.backward()
+            return loss, [p.grad for p in model.parameters()]
+        return Program(model, x, step=step)
+    check_step(make, steps=4)
+
+
+def test_the_order_of_leaves():
+    def make():
+        model = nn.Sequential(*[nn.Linear(3, 3) for _ in range(4)])
+        x, log = leaf(5, 3), []
+        for name, p in [*model.named_parameters(), ("x", x)]:
+            p.register_post_accumulate_grad_hook(lambda p, n=name: log.append((n, p.grad.sum())))
+
+        def step(run, args, k):
+            log.clear()
+            run(x).pow(2).sum().backward()
+            return list(log)
+        return Program(model, x, step=step)
+    check_step(make)
+
+
+def test_gradients_come_before_the_backward_ends():
+    """When a hook of a late layer runs, those of early layers have no gradient yet: eager's stages."""
+    def make():
+        model, x = nn.Sequential(*[nn.Linear(3, 3) for _ in range(3)]), torch.randn(5, 3)
+        ready = []
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(lambda p: ready.append([q.grad is not None
+                                                                         for q in model.parameters()]))
+
+        def step(run, args, k):
+            ready.clear()
+            run(x).pow(2).sum().backward()
+            return list(ready)
+        return Program(model, x, step=step)
+    check_step(make)
+
+
+def test_module_backward_hooks():
+    def make():
+        model, x, log = mlp(), leaf(5, 3), []
+        model[0].register_full_backward_hook(lambda m, gi, go: log.append((gi, go)))
+        model.register_full_backward_pre_hook(lambda m, go: (go[0] * 2,))
+
+        def step(run, args, k):
+            log.clear()
+            run(x).pow(2).sum().backward()
+            return list(log)
+        return Program(model, x, step=step)
+    check_step(make, breaks=None, backward=None)
+
+
+def test_an_exception_in_a_hook():
+    def make():
+        model, x = mlp(), leaf(5, 3)
+
+        def refuse(g):
+            raise ValueError("not this one")
+        handle = model[0].weight.register_hook(refuse)
+
+        def step(run, args, k):
+            if k == 2:
+                handle.remove()
+            run(x).pow(2).sum().backward()
+        return Program(model, x, step=step)
+    check_step(make, steps=4, backward=None)
+
+
+def test_retain_grad():
+    def make():
+        model, x = mlp(), leaf(5, 3)
+
+        def f(x):
+            y = model[0](x)
+            y.retain_grad()
+            return y, model[2](y.tanh())
+
+        def step(run, args, k):
+            y, z = run(x)
+            z.retain_grad()
+            z.pow(2).sum().backward()
+            return y.grad, z.grad, y.retains_grad
+        return Program(f, x, step=step, watch=[model])
+    check_step(make, breaks=None, backward=None)
+
+
+# ---- saved tensors, checkpoints, functions
+
+
+def test_saved_tensors_hooks_around():
+    """Each value that is kept is packed and unpacked once; what the hooks return is what is used."""
+    def make():
+        model, x = mlp(), leaf(5, 3)
+
+        def step(run, args, k):
+            packed = []
+
+            def pack(t):
+                packed.append(0)
+                return len(packed) - 1, t.detach().clone()
+
+            def unpack(kept):
+                packed[kept[0]] += 1
+                return kept[1]
+            with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+                loss = run(x).pow(2).sum()
+            loss.backward()
+            return len(packed) > 0, set(packed) <= {0, 1}
+        return Program(model, x, step=step)
+    check_step(make, breaks=None, backward=None)
+
+
+def test_values_saved_on_the_cpu():
+    def make():
+        model, x = mlp(), leaf(5, 3)
+
+        def step(run, args, k):
+            with torch.autograd.graph.save_on_cpu():
+                loss = run(x).pow(2).sum()
+            loss.backward()
+            return loss
+        return Program(model, x, step=step)
+    check_step(make, breaks=None, backward=None)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_checkpoint_inside(reentrant, dropout):
+    def make():
+        block = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Dropout(dropout), nn.Linear(8, 3))
+
+        def f(x):
+            return checkpoint(block, x, use_reentrant=reentrant).sin() * 2
+        return Program(f, leaf(5, 3), watch=[block])
+    check_step(make, breaks=None, backward=None)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_of_compiled_code(reentrant):
+    """The recomputation runs the same compiled code, with the same random numbers."""
+    def make():
+        block = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Dropout(0.5), nn.Linear(8, 3))
+        x = leaf(5, 3)
+
+        def step(run, args, k):
+            loss = checkpoint(run, x, use_reentrant=reentrant).pow(2).sum()
+            loss.backward()
+            return loss
+        return Program(block, x, step=step)
+    check_step(make, breaks=None, backward=None)
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, k):
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return x * x * k
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * g * ctx.saved_tensors[0] * ctx.k + 1, None  # one more than it should be: whose rule is used is seen
+
+
+class StraightThrough(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x.round(), x > 0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, g, _):
+        return g
+
+
+class Silent(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x + y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, None
+
+
+@pytest.mark.parametrize("f", [lambda x: Scaled.apply(x * 2, 3).sin(), lambda x: StraightThrough.apply(x * 3)[0] * x,
+                               lambda x: Silent.apply(x * 2, x.exp())], ids=["scaled", "straight through", "silent"])
+def test_functions_with_a_backward_of_their_own(f):
+    check_step(lambda: (f, leaf(4, 3)), breaks=None, backward=None)
+
+
+# ---- inside of compiled code
+
+
+def test_grad_inside():
+    def f(x, w):
+        y = (x * w).sin().sum()
+        return torch.autograd.grad(y, [x, w]), y
+    check_step(lambda: (f, leaf(4, 3), leaf(4, 3)), breaks=None, backward=None)
+
+
+def test_grad_inside_with_create_graph():
+    def f(x):
+        [slope] = torch.autograd.grad(x.exp().sum(), x, create_graph=True)
+        return (slope * x).sum()
+    check_step(lambda: (f, leaf(4, 3)), breaks=None, backward=None)
+
+
+def test_backward_inside():
+    def make():
+        model = mlp()
+
+        def f(x):
+            loss = F.mse_loss(model(x), torch.ones(5, 2))
+            loss.backward()
+            return loss.detach()
+        return Program(f, torch.randn(5, 3), step=lambda run, args, k: run(*args), watch=[model], zero=False)
+    check_step(make, breaks=None, backward=None)
+
+
+def test_a_whole_step_inside():
+    def make():
+        model = mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+
+        def f(x):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), torch.ones(5, 2))
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        return Program(f, torch.randn(5, 3), step=lambda run, args, k: run(*args), watch=[model], zero=False)
+    check_step(make, steps=4, breaks=None, backward=None)
+
+
+def test_what_a_user_can_ask_of_an_output():
+    def step(y, x, k):
+        facts = y.requires_grad, y.is_leaf, y.grad_fn is not None, y.grad, y.retains_grad, y._is_view()
+        y.sum().backward()
+        return facts
+    check_step(with_step(step))
+
+
+def test_outputs_that_are_written_by_the_user():
+    """An in-place op on an output of compiled code is recorded after it."""
+    def step(y, x, k):
+        y.mul_(2)
+        y[0].add_(x[0, :2])
+        backward(y)
+        return y
+    check_step(with_step(step))
