@@ -1,4 +1,4 @@
-"""Training loops, compiled: optimizers, schedulers, clipping, autocast, epochs of many lengths, memory of many steps."""
+"""Training loops, compiled: optimizers, schedulers, clipping, autocast, epochs of many lengths, flat memory."""
 import copy
 
 import pytest
