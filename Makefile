@@ -23,7 +23,7 @@ endif
 
 # What the tests consist of, the longest parts first.
 OTHER_PYTHONS := $(addprefix without-torch-,$(filter-out $(VERSION),3.11 3.12 3.13))
-OWN_PARTS := $(addprefix tests/e2e/,test_op_sweep.py test_threads.py test_models.py test_levels.py test_own_kernels.py recorder hook)
+OWN_PARTS := $(addprefix tests/e2e/,test_op_sweep.py training test_threads.py test_models.py test_levels.py test_own_kernels.py recorder hook)
 DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
 PYTHON_PARTS := $(OWN_PARTS) $(DEALT_PARTS)
 
@@ -129,6 +129,7 @@ sweep: build  ## every op of torch's op_db, compiled and compared; goes on where
 	$(SWEEPS)/framejit.jsonl --at-least 90 || failed=1; \
 	$(SWEEPS)/partly.jsonl --dtype float32 --samples 40 --partly tests/e2e/op_partly.txt || failed=1; \
 	$(SWEEPS)/eager.jsonl --at-least 90 --backend eager --dtype float32 || failed=1; \
+	$(SWEEPS)/gradients.jsonl --gradients --at-least 90 --dtype float32 bfloat16 || failed=1; \
 	$(SWEEPS)/forms.jsonl --forms all --samples 3 --dtype $(SWEEP_DTYPES) || failed=1; \
 	exit $$failed
 

@@ -4,11 +4,13 @@ reason.
     python tests/e2e/op_sweep.py [--backend framejit] [--dtype float32 ...] [--forms plain ...] [--samples N] [--jobs 2]
     [--only REGEX]
                                  [--classes FILE] [--partly FILE] [--journal FILE] [--summary FILE] [--at-least PERCENT]
+                                 [--gradients]
 
 Runs in worker processes, so that one crash is one row. With --journal, rows are kept as they come and a second run of
 the same build goes on behind the last op that was done. Exit status 1 when a sample differs or crashes, or breaks for a
 reason that op_sweep_reasons.txt does not list for its op, or when fewer ops than --at-least are captured whole.
---summary rewrites the lines of these runs in a text file.
+--summary rewrites the lines of these runs in a text file. --gradients goes backward too: gradients of every input that
+can have one (training/gradient_sweep_worker.py, with a list of reasons of its own).
 """
 import argparse
 import collections
@@ -24,16 +26,17 @@ import op_sweep_worker as worker
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REASONS = os.path.join(HERE, "op_sweep_reasons.txt")
+GRADIENT_REASONS = os.path.join(HERE, "training", "gradient_sweep_reasons.txt")
 CHUNK = 120         # ops of one worker process
 SECONDS_AN_OP = 300  # a worker that says nothing for so long is stuck
 
 
-def known_reasons():
+def known_reasons(path=REASONS):
     """Lines "op reason": the breaks that are accepted, and "late" for errors that depend on data; op may be * for
     all."""
     table = set()
-    if os.path.exists(REASONS):
-        with open(REASONS) as f:
+    if os.path.exists(path):
+        with open(path) as f:
             for line in f:
                 words = line.split("#")[0].split()
                 if len(words) >= 2:
@@ -89,8 +92,9 @@ def run_worker(options, dtype, names, take):
     """Starts one worker on the ops `names` and hands its rows to `take`. Answers with the sample it died at, or
     None."""
     classes = ["--classes", options.classes or options.partly] if options.classes or options.partly else []
-    command = [sys.executable, os.path.abspath(__file__), *classes, "--worker", dtype, "--backend", options.backend,
-               "--samples", str(options.samples), "--forms", *options.forms]
+    gradients = ["--gradients"] * options.gradients
+    command = [sys.executable, os.path.abspath(__file__), *classes, *gradients, "--worker", dtype, "--backend",
+               options.backend, "--samples", str(options.samples), "--forms", *options.forms]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True)
     errors = []
@@ -130,7 +134,7 @@ def run_chunk(options, dtype, names, journal):
     """Rows of one chunk; a worker that dies is restarted behind the op that killed it."""
     run = {"backend": options.backend, "dtype": dtype, "forms": " ".join(options.forms)}
     left = [n for n in names if (run["backend"], dtype, run["forms"], n) not in journal.done]
-    known = known_reasons()
+    known = known_reasons(options.reasons)
 
     def take(row):
         if row.get("done") and row["op"] in left:
@@ -175,9 +179,8 @@ def text_of(row):
     return f"{row['op']} sample {row.get('sample', '?')} {row.get('form', '')}: {row['status']} {why}"
 
 
-def summary_of(rows):
+def summary_of(rows, known):
     """The lines of one run: ops and samples by outcome, breaks by reason, and what fails the sweep."""
-    known = known_reasons()
     count = collections.Counter(r["status"] for r in rows)
     lines = [f"ops {len(by_op(rows))}, captured whole {share_whole(rows):.1f} %; samples {len(rows)}: "
              + ", ".join(f"{k} {n}" for k, n in sorted(count.items(), key=lambda c: -c[1]))]
@@ -288,20 +291,20 @@ def compare_classes(path, rows):
 
 
 def report(journal, options):
-    failed, sections = False, {}
+    failed, sections, known = False, {}, known_reasons(options.reasons)
     for dtype in options.dtype:
         run = (options.backend, dtype, " ".join(options.forms))
         rows = [r for r in journal.rows if (r["backend"], r["dtype"], r["forms"]) == run
                 and re.search(options.only, r["op"])]
         limit = f", first {options.samples} samples" if options.samples < 10**6 else ""
-        name = f"backend {options.backend}, {dtype}, inputs {run[2]}{limit}"
-        sections[name] = summary_of(rows)
+        name = f"{'gradients, ' * options.gradients}backend {options.backend}, {dtype}, inputs {run[2]}{limit}"
+        sections[name] = summary_of(rows, known)
         print(name, *sections[name], sep="\n")
         if options.classes:
             failed = compare_classes(options.classes, rows) or failed
         if options.partly:
             write_partly(options.partly, rows)
-        failed = failed or not rows or bool(bad_rows(rows, known_reasons())) or share_whole(rows) < options.at_least
+        failed = failed or not rows or bool(bad_rows(rows, known)) or share_whole(rows) < options.at_least
     if options.summary:
         write_summary(options.summary, sections)
     return 1 if failed else 0
@@ -321,9 +324,11 @@ def main():
                         help="compare what each op becomes with a committed table (one dtype, plain inputs)")
     parser.add_argument("--partly", metavar="FILE",
                         help="write which ops are kernels for some samples only (one dtype, plain inputs)")
+    parser.add_argument("--gradients", action="store_true", help="those of the inputs too")
     parser.add_argument("--journal")
     parser.add_argument("--summary")
     options = parser.parse_args()
+    options.reasons = GRADIENT_REASONS if options.gradients else REASONS
     if "all" in options.forms:
         options.forms = list(worker.FORMS)
     if options.worker:

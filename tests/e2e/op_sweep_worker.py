@@ -228,7 +228,7 @@ def floats_in(value):
     return [t for v in value for t in floats_in(v)] if isinstance(value, (list, tuple)) else []
 
 
-def ill_conditioned(fn, args, kwargs, want, got):
+def ill_conditioned(fn, args, kwargs, want, got, call=call_of):
     """Whether `got` lies at most twice as far from eager's result as that moves when each input moves by an ulp or not
     at all. Where terms cancel, the bound of `same`, twice eager's error, is a matter of luck."""
     import torch
@@ -243,7 +243,7 @@ def ill_conditioned(fn, args, kwargs, want, got):
     reach = [torch.zeros((), dtype=torch.float64) for _ in results]
     for seed in range(8):
         torch.manual_seed(seed)
-        near = call_of(fn, map_tensors(moved, args), map_tensors(moved, kwargs))
+        near = call(fn, map_tensors(moved, args), map_tensors(moved, kwargs))
         there = floats_in(comparable(near[1])) if near[0] == "returned" else []
         if not [t.shape for t in there] == [t.shape for t in here] == [t.shape for t in results]:
             return False
@@ -317,8 +317,12 @@ def work(options):
     """Rows on standard output, one JSON line each; "begin" before a sample, so that a crash is seen, "done" behind an
     op."""
     warnings.simplefilter("ignore")
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:0] = [here, os.path.join(here, "training")]
     import torch
+    if options.gradients:
+        import gradient_sweep_worker
+        return gradient_sweep_worker.work(options, torch)
     dtype = getattr(torch, options.worker)
     wanted = set(sys.stdin.read().split("\n"))
     for op in op_database():

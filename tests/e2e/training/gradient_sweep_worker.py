@@ -1,0 +1,105 @@
+"""One sample of an op of torch's op_db, forward and backward: compiled as `lambda *a, **k: op(*a, **k)`, and the
+gradients of every input that can have one compared with eager's. See op_sweep.py --gradients."""
+import itertools
+import json
+import sys
+
+import op_sweep_worker as worker
+from steps import LANDED, cotangent, leaves_of
+
+
+def samples_of(op, dtype, count):
+    """The first `count` samples that ask for gradients."""
+    try:
+        return list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=True), count))
+    except Exception as e:  # the op_db itself cannot make the sample
+        print(json.dumps({"op": worker.label_of(op), "note": f"no samples: {type(e).__name__}"}), flush=True)
+        return []
+
+
+def asking(value):
+    """Whether each of its tensors asks for a gradient, in order."""
+    found = []
+    worker.map_tensors(lambda t: found.append(t.requires_grad) or t, value)
+    return found
+
+
+def caller(sample):
+    """call_of() of op_sweep_worker.py that goes backward too: the result is [what the op returns, the gradients]."""
+    import torch
+    asked = asking([sample.input, *sample.args, sample.kwargs])
+
+    def with_gradients(fn, *args, **kwargs):
+        flags = iter(asked)
+
+        def leaf(t):
+            return t.requires_grad_() if next(flags) and t.is_leaf else t
+        args, kwargs = worker.map_tensors(leaf, list(args)), worker.map_tensors(leaf, kwargs)
+        leaves = [t for _, t in leaves_of([args, kwargs]) if isinstance(t, torch.Tensor) and t.requires_grad]
+        result = fn(*[worker.map_tensors(lambda t: t, a) for a in args], **kwargs)
+        taken = sample.output_process_fn_grad(result)
+        outputs = [t for _, t in leaves_of(taken) if isinstance(t, torch.Tensor) and t.requires_grad]
+        if not outputs:
+            return [worker.map_tensors(lambda t: t.detach(), result), "no gradient"]
+        grads = torch.autograd.grad(outputs, leaves, [cotangent(t) for t in outputs], allow_unused=True)
+        return [worker.map_tensors(lambda t: t.detach(), result), list(grads)]
+
+    def call(fn, args, kwargs, widen=False):
+        return worker.call_of(lambda *a, **k: with_gradients(fn, *a, **k), args, kwargs, widen)
+    return call
+
+
+def run_one(op, sample, backend):
+    """The row of one sample, as op_sweep_worker.run_one says it; None where eager has no gradient."""
+    import framejit
+    fn, call = op.op, caller(sample)
+    args, kwargs = worker.map_tensors(lambda t: t.detach(), [[sample.input, *sample.args], sample.kwargs])
+    framejit.reset()
+    compiled = framejit.compile(lambda *a, **k: fn(*a, **k), backend=backend, dynamic=False)
+    want = call(fn, args, kwargs)
+    if want[0] == "returned" and want[1][1] == "no gradient":
+        return None
+    first, second = call(compiled, args, kwargs), call(compiled, args, kwargs)
+    exact = []
+
+    def in_double():
+        if not exact:
+            exact.append(call(fn, args, kwargs, widen=True)[1])
+        return exact[0]
+    undefined = op.name in worker.UNDEFINED_VALUES
+    why = worker.difference(first, want, in_double, undefined) or worker.difference(second, want, in_double, undefined)
+    seen = verdict(framejit.stats(), want[0])
+    if why and "off by" in why and seen["status"] == "whole" and all(worker.ill_conditioned(fn, args, kwargs, want, got,
+        call) for got in (first, second)):
+        return {**seen, "luck": why}
+    return {"status": "differs", "why": why} if why else seen
+
+
+def verdict(stats, outcome):
+    """As op_sweep_worker.verdict(); `whole` needs that both backwards ran as plans."""
+    if not LANDED:
+        return {"status": "whole" if outcome == "returned" else "raises"}
+    seen = worker.verdict(stats, outcome)
+    if seen["status"] == "whole" and stats["backward_runs"] != 2:
+        return {"status": "not traced", "why": f"{stats['backward_runs']} backward runs"}
+    return seen
+
+
+def work(options, torch):
+    """Rows on standard output, as op_sweep_worker.work() prints them."""
+    dtype, wanted = getattr(torch, options.worker), set(sys.stdin.read().split("\n"))
+    for op in worker.op_database():
+        label = worker.label_of(op)
+        if label not in wanted:
+            continue
+        if op.supports_autograd and dtype in op.supported_backward_dtypes("cpu"):
+            for number, sample in enumerate(samples_of(op, dtype, options.samples)):
+                key = {"op": label, "sample": number, "form": "plain"}
+                print(json.dumps({**key, "begin": True}), flush=True)
+                try:
+                    row = run_one(op, sample, options.backend)
+                except Exception as e:
+                    row = {"status": "differs", "why": f"{type(e).__name__}: {e}"[:160]}
+                if row is not None:
+                    print(json.dumps({**key, **row}), flush=True)
+        print(json.dumps({"op": label, "done": True}), flush=True)
