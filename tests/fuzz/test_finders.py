@@ -11,6 +11,7 @@ from torch import nn
 import framejit
 import frames_fuzz
 import test_planted as planted
+import test_training_fuzz as training
 from framejit import _framejit
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +153,11 @@ def a_compile_that_fails(monkeypatch):
     return planted.seeds_until_found(frames_fuzz, 20, refuses)
 
 
+def training_fuzz_finds(*plants):
+    """Each is planted by test_training_fuzz.py."""
+    return lambda monkeypatch: set(plants) <= set(training.PLANTS)
+
+
 # The sections of docs/finders.md by their titles.
 PLANTS = {
     "A builtin takes every item before it writes the first": fuzzer_finds(planted.TakesItemsFirst, planted.AddsUpLater,
@@ -171,6 +177,10 @@ PLANTS = {
     "A layer is never compiled": a_layer_that_breaks,
     "Ordinary programs break": programs_that_break,
     "Plain Python runs because a compile failed": a_compile_that_fails,
+    "A change of a saved tensor is not seen": training_fuzz_finds("no version is checked"),
+    "A gradient that eager leaves at None becomes zeros": training_fuzz_finds("None becomes zeros"),
+    "The backward draws a mask again": training_fuzz_finds("a mask is drawn twice"),
+    "A gradient mode inside of a function is ignored": training_fuzz_finds("detach is ignored", "no_grad is ignored"),
 }
 
 
