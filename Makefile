@@ -28,7 +28,7 @@ DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
 PYTHON_PARTS := $(OWN_PARTS) $(DEALT_PARTS)
 
 .DEFAULT_GOAL := help
-.PHONY: setup build demo test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
+.PHONY: setup build demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ build: $(BUILD)/build.ninja  ## compile; afterwards 'import framejit' works in t
 FILE ?= benchmarks/data/sentences.txt
 demo: build  ## sentence similarities of a text file, plain and compiled: FILE=..., '-' for standard input; COMPARE=1 adds torch.compile
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/demo.py $(if $(COMPARE),--compare) "$(FILE)"
+
+PAIRS ?= benchmarks/data/pairs.txt
+demo-train: build  ## the demo's model learns pairs of sentences, plain and compiled: PAIRS=..., a pair a line with a tab between; COMPARE=1 adds torch.compile
+	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/demo_train.py $(if $(COMPARE),--compare) "$(PAIRS)"
 
 # Parts run side by side, JOBS at a time, and each shows what it has said when it ends; descriptor 9 tells at once that it begins. When one
 # has failed, no other is begun.

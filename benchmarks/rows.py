@@ -48,7 +48,7 @@ def rows_of(output):
 
 
 # Of these the last part of a name says which rows are taken together.
-GROUPED = ("models", "memory", "neighbour")
+GROUPED = ("models", "memory", "neighbour", "training")
 
 
 def summary(benchmark, lines):

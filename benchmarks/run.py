@@ -51,6 +51,8 @@ BENCHMARKS = {
                                                     for dtype in module.DTYPES for name in module.MODELS}),
     "memory": (["--torch-compile"], lambda module: {f"{name} {case}": ["--only", name, "--cases", case]
                                                     for name, case in module.ROWS}),
+    "training": (["--torch-compile"], lambda module: {f"{name} {kind}": ["--only", name, "--dtypes", kind]
+                                                      for name, kind in module.ROWS}),
     "kernels": (["--torch-compile"], lambda module: {name: ["--only", name] for name in kernel_names(module)}),
     "updates": ([], lambda module: {name: ["--only", name] for name in module.STEPS}),
     "growth": ([], lambda module: {name: [name] for name in module.FAMILIES}),
