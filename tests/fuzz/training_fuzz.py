@@ -171,21 +171,27 @@ class Steps:
     """What two steps of a program leave: numbers to compare as floats, and facts to compare as they are."""
 
     def __init__(self, program, f, dtype=None, moved=None):
-        """moved: a seed by which each number that comes in moves by an ulp, or not at all."""
+        """moved: a seed by which each number that comes in, inputs and weights of outputs, moves by an ulp or not."""
         import torch
         self.program, self.numbers, self.facts = program, [], []
+        self.generator = None if moved is None else torch.Generator().manual_seed(moved)
         leaves = program.tensors(dtype)
-        if moved is not None:
-            generator = torch.Generator().manual_seed(moved)
-            with torch.no_grad():
-                for t in leaves:
-                    t.mul_(1 + torch.randint(-1, 2, t.shape, generator=generator) * torch.finfo(t.dtype).eps)
+        with torch.no_grad():
+            for t in leaves:
+                self.move(t)
         for p in leaves[3:]:
             p.register_hook(lambda g: self.number("hook on w", g))
         torch.manual_seed(program.seed)
         for step in range(2):
             self.step(f, leaves)
         self.facts.append(("generator", torch.get_rng_state().tolist()))
+
+    def move(self, t):
+        import torch
+        if self.generator is not None:
+            by = torch.randint(-1, 2, t.shape, generator=self.generator).to(t.dtype)
+            t.mul_(1 + by * torch.finfo(t.dtype).eps)
+        return t
 
     def number(self, name, t):
         import torch
@@ -233,7 +239,7 @@ class Steps:
                 self.attempt(what, lambda: (given if what.endswith("input") else results)[which].add_(1))
         else:
             taken = [results[i] for i in which if results[i].requires_grad]
-            weights = [cotangent(t) for t in taken]
+            weights = [self.move(cotangent(t)) for t in taken]
             if what == "grad":
                 asked = [t for t in leaves if t.requires_grad]
                 grads = self.attempt(what, lambda: torch.autograd.grad(taken, asked, weights, allow_unused=True))
