@@ -69,6 +69,10 @@ class PlannedCall final : public CompiledCall {
     c10::SmallVector<at::Tensor, 8> results(output_count), held;
     const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data(), owners) : DerivedWeights::Use{};
     for (uint32_t i : derived.runner != nullptr ? *derived.held_inputs : held_inputs_) held.push_back(*tensors[i]);
+    if (backward_ && runtime::changes_history_of_view(*backward_, tensors.data())) {
+      PyErr_SetString(PyExc_RuntimeError, "framejit: a view that needs a gradient is written");
+      return false;
+    }
     runtime::ValuesBetweenPlans between;
     at::Tensor generator = backward_ ? runtime::generator_state(*backward_) : at::Tensor();
     if (!run_plan(derived, tensors.data(), symbols, results.data(), between)) return false;

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "graph/aten/traced_tensor.h"
+#include "runtime/aten/own_tensor.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -128,17 +129,6 @@ class Collector {
 
 // ------------------------------------------------------------------ facts given to tensors
 
-// The same memory as a tensor of its own, made in or outside of inference mode: no view, a version counter of its own.
-at::Tensor own_tensor(const at::Tensor& tensor, bool inference) {
-  const c10::InferenceMode mode(inference);
-  const c10::DispatchKeySet keys(c10::computeDispatchKey(tensor.scalar_type(), tensor.layout(), tensor.device()));
-  at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()), keys, tensor.dtype());
-  alias.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-  if (tensor.is_conj()) alias._set_conj(true);
-  if (tensor.is_neg()) alias._set_neg(true);
-  return alias;
-}
-
 at::Tensor strided(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
   return at::_ops::as_strided::call(base, c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), offset);
 }
@@ -171,7 +161,7 @@ at::Tensor view_of(const at::Tensor& base, const at::Tensor& tensor, CreationMet
     return view;
   }
   return torch::autograd::make_variable_differentiable_view(
-      own_tensor(tensor, false), torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, true, creation);
+      runtime::own_tensor(tensor, false), torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, true, creation);
 }
 
 class MarkedCall final : public CompiledCall {
@@ -259,7 +249,7 @@ class MarkedCall final : public CompiledCall {
 
   static void settle_own(const OutputFacts& facts, const at::Tensor& of, bool taken, at::Tensor& tensor) {
     if (taken || tensor.is_view() || tensor.is_inference() != facts.inference)
-      tensor = own_tensor(tensor, facts.inference);
+      tensor = runtime::own_tensor(tensor, facts.inference);
     if (facts.inference) return;
     if (of.defined()) {
       tensor.unsafeGetTensorImpl()->set_version_counter(counter_of(of));
@@ -279,8 +269,21 @@ class MarkedCall final : public CompiledCall {
 
 std::vector<bool> OutputSet::roots() const {
   std::vector<bool> roots;
-  for (const OutputFacts& f : facts) roots.push_back(f.history && !f.is_input && !(f.view && f.of != OutputFacts::Of::kNothing));
+  for (const OutputFacts& f : facts) {
+    const bool is_view = f.view && f.of != OutputFacts::Of::kNothing;
+    roots.push_back(f.new_history || (f.history && !f.is_input && !is_view));
+  }
   return roots;
+}
+
+void OutputSet::add_written(const at::Tensor& input) {
+  const auto at = std::find_if(tensors.begin(), tensors.end(), [&](const at::Tensor& t) { return t.is_same(input); });
+  const size_t place = static_cast<size_t>(at - tensors.begin());
+  if (at == tensors.end()) {
+    tensors.push_back(input);
+    facts.emplace_back().is_input = true;
+  }
+  facts[place].new_history = true;
 }
 
 OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,

@@ -20,6 +20,7 @@ struct OutputFacts {
   bool inference = false;
   bool view = false;             // with bookkeeping: it has a _base
   bool history = false;          // autograd has recorded how it was made
+  bool new_history = false;      // an input that the program wrote to under autograd
   bool shares_input = false;     // memory, with any input
   bool shares_output = false;    // memory, with an output before it
   Of of = Of::kNothing;          // the _base of a view; of another tensor, whose version counter it shares
@@ -42,6 +43,8 @@ struct OutputSet {
   std::vector<Written> written;
   // Per tensor: whether a gradient comes in for it. That of a view goes to what it is a view of.
   std::vector<bool> roots() const;
+  // A traced input, whose history becomes that of what was written.
+  void add_written(const at::Tensor& input);
 };
 
 OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,

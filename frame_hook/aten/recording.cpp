@@ -300,7 +300,9 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
   const std::vector<size_t> written = written_inputs();
   outputs_ = outputs_of(tensors, traced_inputs_, written);
-  const auto has_history = [](const OutputFacts& facts) { return facts.history; };
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (joint_.has_new_history(i)) outputs_.add_written(traced_inputs_[i]);
+  const auto has_history = [](const OutputFacts& facts) { return facts.history || facts.new_history; };
   if (std::any_of(outputs_.facts.begin(), outputs_.facts.end(), has_history)) return finish_joint(written);
   FJ_TRY_VOID(recorder_->finish(outputs_.tensors));
   FJ_TRY_VOID(check_overlap(written));
@@ -312,8 +314,8 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
 // The engine runs without the GIL, as it must; nobody else knows of what is traced.
 Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size_t>& written) {
   for (size_t i = 0; i < inputs_.size(); ++i)
-    if (joint_.has_new_history(i))
-      return Error{Reason::unsupported_write, "a write to an input that needs a gradient"};
+    if (joint_.has_new_history(i) && inputs_[i].is_view())
+      return Error{Reason::unsupported_write, "a write to a view that needs a gradient"};
   std::optional<Result<graph::JointGraph>> joint;
   try {
     const WithoutGil released;

@@ -18,6 +18,10 @@ class LazyBackward final : public runtime::BackwardPlans {
     for (const graph::Saved& saved : graphs_->saved)
       layout_.saved.push_back({static_cast<runtime::BackwardLayout::Saved::Of>(saved.of), saved.index});
     layout_.roots = graphs_->tangents;
+    for (uint32_t root : layout_.roots) {
+      const graph::OutputAlias& alias = graphs_->forward.output_aliases[root];
+      layout_.written.push_back(alias.kind == graph::OutputKind::kInput ? static_cast<int64_t>(alias.of) : -1);
+    }
     layout_.gradients = graphs_->gradients;
     layout_.kept_inputs = graphs_->kept_inputs;
     layout_.kept_outputs = graphs_->kept_outputs;

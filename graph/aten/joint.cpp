@@ -58,18 +58,17 @@ at::Tensor JointRecording::add_input(const at::Tensor& real, const std::string& 
   at::Tensor traced = recorder_->add_input(real, source, dynamic);
   leaves_.resize(recorder_->input_count());
   visible_.resize(recorder_->input_count());
+  visible_.back() = traced;
   if (!real.requires_grad()) return traced;
   leaves_.back() = traced;
   if (!real.is_leaf()) visible_.back() = non_leaf(traced);
-  return visible_.back().defined() ? visible_.back() : traced;
+  return visible_.back();
 }
 
 bool JointRecording::has_new_history(size_t input) const {
-  if (input >= visible_.size()) return false;
-  const at::Tensor& seen = visible_[input].defined() ? visible_[input] : leaves_[input];
-  if (!seen.defined()) return false;
-  const auto& node = seen.grad_fn();
-  return visible_[input].defined() ? dynamic_cast<const InputNode*>(node.get()) == nullptr : node != nullptr;
+  if (input >= visible_.size() || !visible_[input].defined()) return false;
+  const auto& node = visible_[input].grad_fn();
+  return node != nullptr && dynamic_cast<const InputNode*>(node.get()) == nullptr;
 }
 
 // What a formula reads of the forward is what eager's node has saved: the recording shows it op by op.

@@ -46,7 +46,7 @@ class JointRecording {
 
   std::shared_ptr<Recorder> recorder_;
   std::vector<at::Tensor> leaves_;  // per input: what the engine is asked for; undefined: needs no gradient
-  std::vector<at::Tensor> visible_;  // per input: what the program sees; undefined where it is the leaf, or none
+  std::vector<at::Tensor> visible_;  // per input: what the program sees
 };
 
 // Open while the forward runs: autograd remembers views by the op that made them, not as as_strided.

@@ -1,6 +1,8 @@
 // graph/aten/meta_call.cpp — meta twins in, traced tensors out.
 #include "graph/aten/meta_call.h"
 
+#include "runtime/base/log.h"
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -297,7 +299,8 @@ void MetaCall::add_results(torch::jit::Stack& stack) {
 ShapeOrigin MetaCall::meta_or_break(torch::jit::Stack& stack) {
   try {
     return call_meta(stack);
-  } catch (const CaptureBreakError&) { throw; } catch (const std::exception&) {
+  } catch (const CaptureBreakError&) { throw; } catch (const std::exception& e) {
+    log::emit(log::Kind::TorchWords, recorder_.why(), {{"function", call_.def().name}, {"words", e.what()}});
     recorder_.fail({Reason::exception_raised, "an error of " + call_.def().name});
   }
 }

@@ -18,6 +18,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/aten/own_tensor.h"
 #include "runtime/aten/torch_version.h"
 
 namespace framejit::runtime {
@@ -245,11 +246,22 @@ void record_backward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* con
   const BackwardLayout& layout = plans->layout();
   auto node = make_autograd_node<CompiledBackward>();
   node->record(std::move(plans), inputs, symbols, values, std::move(generator));
-  for (uint32_t root : layout.roots) {
-    node->add_root(outputs[root]);
-    torch::autograd::set_history(outputs[root], node);
+  for (size_t i = 0; i < layout.roots.size(); ++i) {
+    at::Tensor& output = outputs[layout.roots[i]];
+    node->add_root(output);
+    if (layout.written[i] >= 0) {
+      torch::autograd::impl::rebase_history(output, {node, node->add_input_metadata(output)});
+    } else {
+      if (output.is_view()) output = own_tensor(output, false);
+      torch::autograd::set_history(output, node);
+    }
   }
   node->keep_outputs(outputs);
+}
+
+bool changes_history_of_view(const BackwardPlans& plans, const at::Tensor* const* inputs) {
+  const std::vector<int64_t>& written = plans.layout().written;
+  return std::any_of(written.begin(), written.end(), [&](int64_t i) { return i >= 0 && inputs[i]->is_view(); });
 }
 
 BackwardTotals& backward_totals() {

@@ -25,6 +25,7 @@ struct BackwardLayout {
   };
   std::vector<Saved> saved;          // in the order of the plans' saved values
   std::vector<uint32_t> roots;       // outputs of the forward whose gradients the backward takes, in their order
+  std::vector<int64_t> written;      // per root: the input whose new value it is; -1: none
   std::vector<uint32_t> gradients;   // inputs of the forward whose gradients it gives, in their order
   std::vector<uint32_t> kept_inputs, kept_outputs;  // eager would hold these and check their versions
   bool keeps_anything = false;       // eager would hold something that a second backward then misses
@@ -51,6 +52,9 @@ at::Tensor generator_state(const BackwardPlans& plans);
 // saved.
 void record_backward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
                      at::Tensor* outputs, std::vector<at::Tensor> values, at::Tensor generator);
+
+// Whether an input whose history would change is a view: then plain Python has to run.
+bool changes_history_of_view(const BackwardPlans& plans, const at::Tensor* const* inputs);
 
 struct BackwardTotals {
   std::atomic<uint64_t> graphs = 0, runs = 0;
