@@ -2,6 +2,7 @@
 #include "graph/compiler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/passes/partition.h"
 #include "graph/passes/passes.h"
@@ -168,8 +169,8 @@ Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_backwa
 Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_by_ops(const TrainingGraphs& graphs) {
   FJ_TRY(Graph functional, run_pipeline(*graphs.recorded, false));
   functional.updates.clear();
-  const auto first = static_cast<ptrdiff_t>(graphs.forward_outputs);
-  functional.outputs.erase(functional.outputs.begin(), functional.outputs.begin() + first);
+  const std::vector<ValueId> all = std::exchange(functional.outputs, {});
+  for (uint32_t output : graphs.gradient_outputs) functional.outputs.push_back(all[output]);
   functional.output_aliases.assign(functional.outputs.size(), OutputAlias{});
   FJ_TRY(functional, dce(std::move(functional)));
   FJ_TRY(runtime::Executable executable, op_by_op().compile(functional));

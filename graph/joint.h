@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -18,7 +19,11 @@ struct JointLayout {
   // Whether eager's formulas keep the memory of a forward input or output for the backward. They check its version
   // then, so a program that writes it meanwhile is told. What they do not keep, a program may write.
   std::vector<bool> keeps_input, keeps_output;
-  bool keeps_values = false;  // of any kind: a second backward misses them
+  std::vector<std::string> root_names;   // per tangent: what eager calls the node that made the output
+  std::vector<uint32_t> delivery;        // the inputs that get gradients, as eager's backward would give them; empty: in order
+  // Per pair of tangents (the first times the number of tangents, plus the second): whether a formula that runs for both
+  // keeps something. Eager frees it in the first backward, so that a second one misses it.
+  std::vector<bool> conflicts;
 };
 
 // A value that the backward reads: an input or output of the forward, or one that the forward makes for it.
@@ -30,15 +35,18 @@ struct Saved {
 
 struct TrainingGraphs {
   Graph forward;   // outputs: those of the program, then the values saved
-  Graph backward;  // inputs: what `saved` names, then the tangents; outputs: gradients in the order of `gradients`
+  Graph backward;  // inputs: what `saved` names, then the tangents; outputs: gradients, as `gradients`
   size_t forward_outputs = 0;        // those of the program
   std::vector<Saved> saved;
   std::vector<uint32_t> tangents;    // which forward output each tangent belongs to
-  std::vector<uint32_t> gradients;   // the forward inputs that get one
+  std::vector<uint32_t> gradients;   // the forward inputs that get one, in the order of delivery
   std::vector<uint32_t> kept_inputs, kept_outputs;  // whose versions eager checks in the backward
-  bool keeps_values = false;
+  std::vector<bool> conflicts;       // as in JointLayout
+  std::vector<std::vector<bool>> readers;  // per value in `saved`, per tangent: whether what it leads to reads the value
+  std::vector<std::string> root_names;     // per tangent: what eager calls the node that made the output
   bool draws = false;  // random numbers
-  std::shared_ptr<const Graph> recorded;  // the joint graph before any pass, with `forward_outputs` as above
+  std::shared_ptr<const Graph> recorded;  // the joint graph before any pass
+  std::vector<uint32_t> gradient_outputs;  // per entry of `gradients`: which output of `recorded` it is
 };
 
 }  // namespace framejit::graph

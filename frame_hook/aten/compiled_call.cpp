@@ -44,10 +44,11 @@ bool is_short(const runtime::CallPlan& plan) {
 // Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
 class PlannedCall final : public CompiledCall {
  public:
-  PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving)
+  PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving,
+              const std::vector<int64_t>& output_versions)
       : runner_(compiled.executable, values.constants, values.opaques),
         is_short_(is_short(runner_.plan())),
-        backward_(backward_plans(compiled, values)),
+        backward_(backward_plans(compiled, values, output_versions)),
         derived_(is_short_ || backward_ ? nullptr : DerivedWeights::make(compiled, values, deriving)) {
     output_count = runner_.plan().outputs.size();
     op_count = compiled.functional.nodes.size();
@@ -158,8 +159,8 @@ at::Tensor input_tensor(PyObject* input) {
 }
 
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
-                                           Deriving deriving) {
-  return std::make_unique<PlannedCall>(compiled, values, deriving);
+                                           Deriving deriving, const std::vector<int64_t>& output_versions) {
+  return std::make_unique<PlannedCall>(compiled, values, deriving, output_versions);
 }
 
 }  // namespace framejit::frame_hook

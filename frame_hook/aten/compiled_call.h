@@ -28,7 +28,8 @@ std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan);
 // What an allocator throws, the system's or torch's.
 bool is_out_of_memory(const std::exception& e);
 
+// output_versions: per output of the program, what its own version counter says; -1: it has none.
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
-                                           Deriving deriving);
+                                           Deriving deriving, const std::vector<int64_t>& output_versions);
 
 }  // namespace framejit::frame_hook

@@ -342,11 +342,23 @@ graph::MakeTimer TorchRecording::make_timer() {
   };
 }
 
+// Inputs that an op writes without saying so, as batch norm writes its statistics: no counter moves in eager.
+void TorchRecording::add_hidden_writes(const graph::Graph& functional) {
+  for (const auto& [input, value] : functional.updates) {
+    const auto is_known = [&](const OutputSet::Written& w) { return w.input == input; };
+    if (input < inputs_.size() && std::none_of(outputs_.written.begin(), outputs_.written.end(), is_known))
+      outputs_.written.push_back({input, 0});
+  }
+}
+
 // Called once: the call takes over what is known of the outputs.
 std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled, PyObject* user_backend,
                                                    Deriving deriving) {
   if (user_backend != nullptr) deriving.freezing = Freezing::kNever;
-  std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving);
+  add_hidden_writes(compiled.functional);
+  std::vector<int64_t> versions;
+  for (const OutputFacts& facts : outputs_.facts) versions.push_back(facts.version);
+  std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, versions);
   if (user_backend != nullptr)
     call = make_user_call(user_backend, std::move(compiled.functional), std::move(call), inputs_);
   return call ? with_output_facts(std::move(call), std::move(outputs_), inputs_.size()) : nullptr;

@@ -55,6 +55,7 @@ class TorchRecording final : public Recording {
   Result<void> check_overlap(const std::vector<size_t>& written) const;
   RecordedValues values() const { return {recorder_->constants(), recorder_->opaques(), inputs_}; }
   void log_captured(const graph::CapturedGraph& captured) const;
+  void add_hidden_writes(const graph::Graph& functional);
   Result<graph::CapturedGraph> finish_joint(const std::vector<size_t>& written);
 
   std::shared_ptr<graph::Recorder> recorder_;

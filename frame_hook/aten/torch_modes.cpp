@@ -2,10 +2,17 @@
 #include "frame_hook/aten/torch_modes.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/PyInterpreter.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/forward_grad.h>
+
+#include "guards/interrupts.h"
+#include "guards/py_ref.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -56,7 +63,38 @@ bool TorchModes::operator==(const TorchModes& other) const {
          default_dtype_ == other.default_dtype_;
 }
 
+namespace {
+
+// Of torch.utils.checkpoint: the code of a function that is defined inside of a class's __init__.
+bool is_made_by(PyObject* module, const char* type_name, PyObject* code) {
+  const PyRef type = PyRef::steal(PyObject_GetAttrString(module, type_name));
+  const PyRef init = PyRef::steal(type ? PyObject_GetAttrString(type.get(), "__init__") : nullptr);
+  drop_error();
+  if (!init || !PyFunction_Check(init.get())) return false;
+  const PyRef constants = PyRef::steal(PyObject_GetAttrString(PyFunction_GET_CODE(init.get()), "co_consts"));
+  drop_error();
+  for (Py_ssize_t i = 0; constants && i < PyTuple_GET_SIZE(constants.get()); ++i)
+    if (PyTuple_GET_ITEM(constants.get(), i) == code) return true;
+  return false;
+}
+
+// Checkpointing pairs what is saved by number, in the forward and when it is computed again. Compiled code saves other
+// values, and not the same number in both.
+bool checkpointing() {
+  const auto& stack = at::SavedTensorDefaultHooks::get_tls_state().stack;
+  if (stack.empty() || !c10::GradMode::is_enabled()) return false;
+  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch.utils.checkpoint");
+  PyObject* pack = stack.top().first.ptr(getPyInterpreter());
+  if (module == nullptr || pack == nullptr || !PyFunction_Check(pack)) return false;
+  PyObject* code = PyFunction_GET_CODE(pack);
+  return is_made_by(module, "_checkpoint_hook", code) || is_made_by(module, "_recomputation_hook", code);
+}
+
+}  // namespace
+
 std::optional<std::string> unsupported_mode() {
+  if (torch::autograd::AnomalyMode::is_enabled() && c10::GradMode::is_enabled()) return "anomaly detection";
+  if (checkpointing()) return "activation checkpointing";
   if (at::impl::torch_function_mode_enabled()) return "a torch-function mode";
   if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return "a torch-dispatch mode";
   const c10::DispatchKeySet included = c10::impl::tls_local_dispatch_key_set().included_;

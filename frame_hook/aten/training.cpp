@@ -13,7 +13,8 @@ using Pattern = std::pair<std::vector<bool>, std::vector<bool>>;  // gradients t
 
 class LazyBackward final : public runtime::BackwardPlans {
  public:
-  LazyBackward(const graph::CompiledGraph& compiled, const RecordedValues& values)
+  LazyBackward(const graph::CompiledGraph& compiled, const RecordedValues& values,
+               const std::vector<int64_t>& output_versions)
       : graphs_(compiled.training), backend_(compiled.backend), constants_(values.constants), opaques_(values.opaques) {
     for (const graph::Saved& saved : graphs_->saved)
       layout_.saved.push_back({static_cast<runtime::BackwardLayout::Saved::Of>(saved.of), saved.index});
@@ -25,7 +26,10 @@ class LazyBackward final : public runtime::BackwardPlans {
     layout_.gradients = graphs_->gradients;
     layout_.kept_inputs = graphs_->kept_inputs;
     layout_.kept_outputs = graphs_->kept_outputs;
-    layout_.keeps_anything = graphs_->keeps_values;
+    layout_.conflicts = graphs_->conflicts;
+    layout_.readers = graphs_->readers;
+    layout_.names = graphs_->root_names;
+    for (uint32_t root : layout_.roots) layout_.versions.push_back(output_versions[root]);
     layout_.draws = graphs_->draws;
     layout_.input_names = graphs_->forward.input_names;
     layout_.symbol_count = graphs_->forward.shapes.symbol_count();
@@ -70,9 +74,10 @@ class LazyBackward final : public runtime::BackwardPlans {
 }  // namespace
 
 std::shared_ptr<runtime::BackwardPlans> backward_plans(const graph::CompiledGraph& compiled,
-                                                       const RecordedValues& values) {
+                                                       const RecordedValues& values,
+                                                       const std::vector<int64_t>& output_versions) {
   if (!compiled.training) return nullptr;
-  return std::make_shared<LazyBackward>(compiled, values);
+  return std::make_shared<LazyBackward>(compiled, values, output_versions);
 }
 
 }  // namespace framejit::frame_hook

@@ -10,6 +10,7 @@ namespace framejit::frame_hook {
 
 // Null where the recording has no backward.
 std::shared_ptr<runtime::BackwardPlans> backward_plans(const graph::CompiledGraph& compiled,
-                                                       const RecordedValues& values);
+                                                       const RecordedValues& values,
+                                                       const std::vector<int64_t>& output_versions);
 
 }  // namespace framejit::frame_hook

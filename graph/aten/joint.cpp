@@ -6,6 +6,8 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <algorithm>
+
 #include "runtime/aten/torch_version.h"
 #include "graph/node_values.h"
 #include "graph/shape_rule.h"
@@ -75,22 +77,43 @@ bool JointRecording::has_new_history(size_t input) const {
 void JointRecording::find_kept(JointGraph& joint) const {
   const Graph& graph = joint.graph;
   JointLayout& layout = joint.layout;
-  std::vector<bool> is_backward(graph.values.size()), kept(graph.values.size());
-  for (size_t i = layout.forward_inputs; i < graph.inputs.size(); ++i) is_backward[index_of(graph.inputs[i])] = true;
-  for (size_t i = layout.forward_nodes; i < graph.nodes.size(); ++i) {
-    for (ValueId v : graph.nodes[i].results)
-      if (v != kNoValue) is_backward[index_of(v)] = true;
+  const size_t tangents = layout.tangents.size();
+  std::vector<std::vector<bool>> depends(graph.values.size());  // on which tangents; empty: it is the forward's
+  for (size_t t = 0; t < tangents; ++t) {
+    depends[index_of(graph.inputs[layout.forward_inputs + t])].resize(tangents);
+    depends[index_of(graph.inputs[layout.forward_inputs + t])][t] = true;
   }
-  for (size_t i = layout.forward_nodes; i < graph.nodes.size(); ++i)
-    for_each_value(graph.nodes[i], [&](ValueId v) {
-      if (v == kNoValue || is_backward[index_of(v)]) return;
-      kept[graph.values[index_of(v)].storage] = layout.keeps_values = true;
+  std::vector<bool> kept(graph.values.size());
+  layout.conflicts.resize(tangents * tangents);
+  for (size_t i = layout.forward_nodes; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    std::vector<bool> on(tangents);
+    bool keeps = false;
+    for_each_value(node, [&](ValueId v) {
+      if (v == kNoValue) return;
+      const std::vector<bool>& theirs = depends[index_of(v)];
+      const int32_t producer = graph.values[index_of(v)].node;
+      if (theirs.empty() && producer < static_cast<int32_t>(layout.forward_nodes))
+        keeps = kept[graph.values[index_of(v)].storage] = true;
+      for (size_t t = 0; t < theirs.size(); ++t) on[t] = on[t] || theirs[t];
     });
-  for (size_t i = 0; i < layout.forward_inputs; ++i)
-    layout.keeps_input.push_back(kept[graph.values[index_of(graph.inputs[i])].storage]);
-  for (size_t i = 0; i < layout.forward_outputs; ++i)
-    layout.keeps_output.push_back(graph.outputs[i] != kNoValue &&
-                                  kept[graph.values[index_of(graph.outputs[i])].storage]);
+    for (ValueId v : node.results)
+      if (v != kNoValue) depends[index_of(v)] = on;
+    for (size_t t = 0; keeps && t < tangents; ++t)
+      for (size_t u = 0; u < tangents; ++u)
+        if (on[t] && on[u]) layout.conflicts[t * tangents + u] = true;
+  }
+  for (uint32_t i = 0; i < layout.gradient_output.size(); ++i)
+    if (layout.gradient_output[i] >= 0) layout.delivery.push_back(i);
+  const auto made_at = [&](uint32_t input) {
+    const ValueId gradient = graph.outputs[static_cast<size_t>(layout.gradient_output[input])];
+    return graph.values[index_of(gradient)].node;
+  };
+  std::stable_sort(layout.delivery.begin(), layout.delivery.end(),
+                   [&](uint32_t a, uint32_t b) { return made_at(a) < made_at(b); });
+  const auto is_kept = [&](ValueId v) { return v != kNoValue && kept[graph.values[index_of(v)].storage]; };
+  for (size_t i = 0; i < layout.forward_inputs; ++i) layout.keeps_input.push_back(is_kept(graph.inputs[i]));
+  for (size_t i = 0; i < layout.forward_outputs; ++i) layout.keeps_output.push_back(is_kept(graph.outputs[i]));
 }
 
 at::Tensor JointRecording::add_tangent(const at::Tensor& output, size_t index) {
@@ -147,6 +170,7 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
       roots.push_back(outputs[i]);
       tangents.push_back(add_tangent(outputs[i], i));
       layout.tangents.push_back(static_cast<uint32_t>(i));
+      layout.root_names.push_back(outputs[i].grad_fn()->name());
     }
     results.push_back(copy_of_value(outputs[i]));
   }

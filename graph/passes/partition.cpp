@@ -62,15 +62,20 @@ class Partition {
     TrainingGraphs made;
     made.forward_outputs = layout_.forward_outputs;
     made.tangents = layout_.tangents;
-    made.keeps_values = layout_.keeps_values;
-    for (uint32_t i = 0; i < layout_.gradient_output.size(); ++i)
+    made.conflicts = layout_.conflicts;
+    made.root_names = layout_.root_names;
+    made.gradients = layout_.delivery;
+    for (uint32_t i = 0; layout_.delivery.empty() && i < layout_.gradient_output.size(); ++i)
       if (layout_.gradient_output[i] >= 0) made.gradients.push_back(i);
+    for (uint32_t i : made.gradients)
+      made.gradient_outputs.push_back(static_cast<uint32_t>(layout_.gradient_output[i]));
     for (uint32_t i = 0; i < layout_.keeps_input.size(); ++i)
       if (layout_.keeps_input[i]) made.kept_inputs.push_back(i);
     for (uint32_t i = 0; i < layout_.keeps_output.size(); ++i)
       if (layout_.keeps_output[i]) made.kept_outputs.push_back(i);
     FJ_TRY_VOID(make_forward(made));
     FJ_TRY_VOID(make_backward(made));
+    made.readers = readers(made.backward, made.saved.size());
     return made;
   }
 
@@ -341,6 +346,34 @@ class Partition {
     const std::vector<ValueId> gradients(joint_.outputs.begin() + static_cast<ptrdiff_t>(layout_.forward_outputs),
                                          joint_.outputs.end());
     return nodes_for(gradients, given, false);
+  }
+
+  // Per saved value, per tangent.
+  static std::vector<std::vector<bool>> readers(const Graph& backward, size_t saved) {
+    const size_t tangents = backward.inputs.size() - saved;
+    using Set = std::vector<bool>;
+    std::vector<Set> on(backward.values.size(), Set(tangents)), of(backward.values.size(), Set(saved));
+    for (size_t i = 0; i < saved; ++i) of[index_of(backward.inputs[i])][i] = true;
+    for (size_t t = 0; t < tangents; ++t) on[index_of(backward.inputs[saved + t])][t] = true;
+    const auto add = [](Set& to, const Set& from) {
+      for (size_t i = 0; i < to.size(); ++i) to[i] = to[i] || from[i];
+    };
+    std::vector<Set> found(saved, Set(tangents));
+    for (const Node& node : backward.nodes) {
+      Set node_on(tangents), node_of(saved);
+      for_each_value(node, [&](ValueId v) {
+        if (v == kNoValue) return;
+        add(node_on, on[index_of(v)]);
+        // What depends on a tangent has been read for it already.
+        if (std::none_of(on[index_of(v)].begin(), on[index_of(v)].end(), [](bool b) { return b; }))
+          add(node_of, of[index_of(v)]);
+      });
+      for (ValueId v : node.results)
+        if (v != kNoValue) on[index_of(v)] = node_on, of[index_of(v)] = node_of;
+      for (size_t i = 0; i < saved; ++i)
+        if (node_of[i]) add(found[i], node_on);
+    }
+    return found;
   }
 
   Result<void> make_backward(TrainingGraphs& made) {

@@ -205,7 +205,8 @@ void Rebuild::give_own_memory(std::vector<ValueId>& outputs, const std::vector<O
   for (size_t j = 0; j < outputs.size(); ++j)
     if (outputs[j] != kNoValue && aliases[j].kind == OutputKind::kViewOfOutput && aliases[j].of == first)
       group.push_back(j);
-  if (group.empty()) {
+  const bool shows_parts = out_.meta(outputs[first]).dtype != out_.meta(memory).dtype;  // of complex numbers
+  if (group.empty() && !shows_parts) {
     outputs[first] = own_copy(out_, outputs[first], memory);
     return;
   }

@@ -94,15 +94,33 @@ class SameDraws {
   at::Tensor now_;
 };
 
-class CompiledBackward final : public torch::autograd::Node {
+// Hands gradients on: the first to its input, the others to the next such node. So they arrive one after the other, in
+// the order in which eager's would.
+class Deliver final : public torch::autograd::Node {
  public:
   std::string name() const override { return "CompiledBackward"; }
+  variable_list apply(variable_list&& gradients) override { return std::move(gradients); }
+};
+
+bool is_watched(const torch::autograd::Edge& edge) {
+  torch::autograd::Node& node = *edge.function;
+  return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty() ||
+         !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
+}
+
+class CompiledBackward final : public torch::autograd::Node {
+ public:
+  // Eager's name, where there is one output: errors about it and its text name the node.
+  std::string name() const override {
+    return plans_ && plans_->layout().names.size() == 1 ? plans_->layout().names[0] : "CompiledBackward";
+  }
 
   void record(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
               const std::vector<at::Tensor>& values, at::Tensor generator) {
     plans_ = std::move(plans);
     generator_ = std::move(generator);
     const BackwardLayout& layout = plans_->layout();
+    is_released_.resize(layout.roots.size());
     symbols_.assign(symbols, symbols + layout.symbol_count);
     for (const BackwardLayout::Saved& saved : layout.saved)
       if (saved.of == BackwardLayout::Saved::kValue) saved_values_.emplace_back(values[saved.index], false);
@@ -111,7 +129,10 @@ class CompiledBackward final : public torch::autograd::Node {
       if (is_kept) kept_inputs_.emplace_back(*inputs[layout.kept_inputs[next++]], false);
       else others_.emplace_back(*inputs[i]);
     }
-    for (uint32_t i : layout.gradients) add_next_edge(torch::autograd::impl::gradient_edge(*inputs[i]));
+    std::vector<torch::autograd::Edge> edges;
+    for (uint32_t i : layout.gradients) edges.push_back(torch::autograd::impl::gradient_edge(*inputs[i]));
+    if (std::any_of(edges.begin(), edges.end(), is_watched)) chain(edges, inputs);
+    for (torch::autograd::Edge& edge : edges) add_next_edge(std::move(edge));
   }
 
   // Of outputs that have their history: as outputs of this node they are no cycle of references.
@@ -125,20 +146,30 @@ class CompiledBackward final : public torch::autograd::Node {
 
   void will_release_variables() override { is_last_ = true; }
 
+  // Of the roots whose gradients came in last. What others of them read stays.
   void release_variables() override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    saved_values_.clear();
+    const BackwardLayout& layout = plans_->layout();
+    if (last_given_.empty()) last_given_.assign(layout.roots.size(), true);  // never run: its time is over
+    for (size_t r = 0; r < layout.roots.size(); ++r) is_released_[r] = is_released_[r] || last_given_[r];
+    last_given_.clear();
+    for (size_t i = 0, next = 0; i < layout.saved.size(); ++i) {
+      if (layout.saved[i].of != BackwardLayout::Saved::kValue) continue;
+      if (!is_read_later(i)) saved_values_[next].reset_data();
+      ++next;
+    }
+    if (std::find(is_released_.begin(), is_released_.end(), false) != is_released_.end()) return;
     kept_inputs_.clear();
     kept_outputs_.clear();
-    is_released_ = true;
   }
 
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     const BackwardLayout& layout = plans_->layout();
-    if (is_released_ && layout.keeps_anything) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
     std::vector<bool> given, wanted;
     for (size_t i = 0; i < layout.roots.size(); ++i) given.push_back(gradients[i].defined());
+    refuse_second(given);
+    last_given_ = given;
     for (size_t i = 0; i < layout.gradients.size(); ++i) wanted.push_back(task_should_compute_output(i));
     variable_list results(layout.gradients.size());
     const auto is_true = [](bool b) { return b; };
@@ -158,6 +189,35 @@ class CompiledBackward final : public torch::autograd::Node {
   }
 
  private:
+  // Each edge but the first leads through nodes that hand the gradients before it on.
+  void chain(std::vector<torch::autograd::Edge>& edges, const at::Tensor* const* inputs) const {
+    const std::vector<uint32_t>& gradients = plans_->layout().gradients;
+    std::vector<torch::autograd::Edge> rest;  // of the nodes made so far, which are the later ones
+    for (size_t k = edges.size(); k-- > 0;) {
+      auto node = make_autograd_node<Deliver>();
+      node->add_next_edge(edges[k]);
+      for (torch::autograd::Edge& edge : rest) node->add_next_edge(std::move(edge));
+      rest.clear();
+      for (size_t i = k; i < edges.size(); ++i) rest.emplace_back(node, node->add_input_metadata(*inputs[gradients[i]]));
+    }
+    edges = std::move(rest);
+  }
+
+  void refuse_second(const std::vector<bool>& given) const {
+    const BackwardLayout& layout = plans_->layout();
+    for (size_t r = 0; r < given.size(); ++r)
+      for (size_t s = 0; s < given.size(); ++s)
+        if (given[r] && is_released_[s] && layout.conflicts[r * given.size() + s])
+          throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+  }
+
+  bool is_read_later(size_t saved) const {
+    const std::vector<bool>& readers = plans_->layout().readers[saved];
+    for (size_t r = 0; r < readers.size(); ++r)
+      if (readers[r] && !is_released_[r]) return true;
+    return false;
+  }
+
   // What the plan reads. In the last backward the plan's handles are the only ones, so that each value goes after its
   // last use.
   std::vector<at::Tensor> unpacked() {
@@ -167,11 +227,18 @@ class CompiledBackward final : public torch::autograd::Node {
     for (const SavedVariable& kept : kept_outputs_) outputs.push_back(kept.unpack(getptr()));
     std::vector<at::Tensor> values;
     size_t next = 0;
-    for (const BackwardLayout::Saved& saved : layout.saved) {
+    for (size_t i = 0; i < layout.saved.size(); ++i) {
+      const BackwardLayout::Saved& saved = layout.saved[i];
       if (saved.of == BackwardLayout::Saved::kValue) {
         SavedVariable& value = saved_values_[next++];
-        values.push_back(value.unpack());
-        if (is_last_) value.reset_data();
+        const std::vector<bool>& readers = layout.readers[i];
+        bool is_read = false, is_read_later = false;
+        for (size_t r = 0; r < readers.size(); ++r) {
+          is_read = is_read || (readers[r] && last_given_[r]);
+          is_read_later = is_read_later || (readers[r] && !last_given_[r] && !is_released_[r]);
+        }
+        values.push_back(is_read ? value.unpack() : at::Tensor());
+        if (is_read && is_last_ && !is_read_later) value.reset_data();
       } else {
         const bool is_input = saved.of == BackwardLayout::Saved::kInput;
         const std::vector<uint32_t>& kept = is_input ? layout.kept_inputs : layout.kept_outputs;
@@ -229,7 +296,8 @@ class CompiledBackward final : public torch::autograd::Node {
   std::vector<OtherInput> others_;  // inputs that eager would not hold
   std::vector<SavedVariable> saved_values_, kept_inputs_, kept_outputs_;
   std::vector<RootLayout> roots_;
-  bool is_last_ = false, is_released_ = false;
+  bool is_last_ = false;
+  std::vector<bool> last_given_, is_released_;  // per root
 };
 
 }  // namespace
@@ -253,6 +321,10 @@ void record_backward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* con
       torch::autograd::impl::rebase_history(output, {node, node->add_input_metadata(output)});
     } else {
       if (output.is_view()) output = own_tensor(output, false);
+      if (layout.versions[i] >= 0) {
+        c10::VariableVersion counter = output.unsafeGetTensorImpl()->version_counter();
+        counter.set_version(layout.versions[i]);
+      }
       torch::autograd::set_history(output, node);
     }
   }

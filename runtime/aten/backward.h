@@ -28,7 +28,11 @@ struct BackwardLayout {
   std::vector<int64_t> written;      // per root: the input whose new value it is; -1: none
   std::vector<uint32_t> gradients;   // inputs of the forward whose gradients it gives, in their order
   std::vector<uint32_t> kept_inputs, kept_outputs;  // eager would hold these and check their versions
-  bool keeps_anything = false;       // eager would hold something that a second backward then misses
+  // Per pair of roots: a backward from the first frees in eager what one from the second needs.
+  std::vector<bool> conflicts;
+  std::vector<std::vector<bool>> readers;  // per saved value, per root: whether its backward reads the value
+  std::vector<std::string> names;    // per root: of eager's node
+  std::vector<int64_t> versions;     // per root: what the output's own counter says; -1: it has none
   bool draws = false;                // random numbers, in the forward
   std::vector<std::string> input_names;  // of the forward
   size_t symbol_count = 0;
