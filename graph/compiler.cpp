@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/joint.h"
 #include "graph/passes/partition.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/pipeline.h"

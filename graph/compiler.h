@@ -8,22 +8,22 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/backend.h"
-#include "graph/joint.h"
 
 namespace framejit::graph {
 
 // What a finished recording hands over. The values of its constants and opaque arguments stay with the recording: the
 // graph numbers them.
+struct JointLayout;
+struct TrainingGraphs;
 struct CapturedGraph {
   Graph graph;        // with the views, the writes and the source lines that were recorded
   std::string where;  // the user's line of the first op: where the graph begins
   std::vector<bool> weights = {};  // per input: a parameter or buffer of a module, or none of them where it is empty
-  std::optional<JointLayout> joint = {};  // the graph is a forward and its backward
+  std::shared_ptr<const JointLayout> joint = {};  // the graph is a forward and its backward
 };
 std::string where_it_begins(const Graph& graph);
 

@@ -331,7 +331,7 @@ Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size
   graph::CapturedGraph captured{std::move(made.graph), graph::where_it_begins(recorder_->graph())};
   const auto has_gradient = [](int32_t output) { return output >= 0; };
   if (std::any_of(made.layout.gradient_output.begin(), made.layout.gradient_output.end(), has_gradient))
-    captured.joint = std::move(made.layout);
+    captured.joint = std::make_shared<const graph::JointLayout>(std::move(made.layout));
   log_captured(captured);
   return captured;
 }

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "graph/joint.h"
+
 namespace framejit::frame_hook {
 namespace {
 

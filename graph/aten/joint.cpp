@@ -103,14 +103,6 @@ void JointRecording::find_kept(JointGraph& joint) const {
       for (size_t u = 0; u < tangents; ++u)
         if (on[t] && on[u]) layout.conflicts[t * tangents + u] = true;
   }
-  for (uint32_t i = 0; i < layout.gradient_output.size(); ++i)
-    if (layout.gradient_output[i] >= 0) layout.delivery.push_back(i);
-  const auto made_at = [&](uint32_t input) {
-    const ValueId gradient = graph.outputs[static_cast<size_t>(layout.gradient_output[input])];
-    return graph.values[index_of(gradient)].node;
-  };
-  std::stable_sort(layout.delivery.begin(), layout.delivery.end(),
-                   [&](uint32_t a, uint32_t b) { return made_at(a) < made_at(b); });
   const auto is_kept = [&](ValueId v) { return v != kNoValue && kept[graph.values[index_of(v)].storage]; };
   for (size_t i = 0; i < layout.forward_inputs; ++i) layout.keeps_input.push_back(is_kept(graph.inputs[i]));
   for (size_t i = 0; i < layout.forward_outputs; ++i) layout.keeps_output.push_back(is_kept(graph.outputs[i]));
@@ -127,10 +119,14 @@ at::Tensor JointRecording::add_tangent(const at::Tensor& output, size_t index) {
 }
 
 std::vector<at::Tensor> JointRecording::run_backward(const std::vector<at::Tensor>& roots,
-                                                     const std::vector<at::Tensor>& tangents) const {
+                                                     const std::vector<at::Tensor>& tangents,
+                                                     std::vector<uint32_t>& order) const {
   std::vector<at::Tensor> wanted;
-  for (const at::Tensor& leaf : leaves_)
-    if (leaf.defined()) wanted.push_back(leaf);
+  for (uint32_t i = 0; i < leaves_.size(); ++i) {
+    if (!leaves_[i].defined()) continue;
+    wanted.push_back(leaves_[i]);
+    leaves_[i].register_hook([&order, i](const at::Tensor&) { order.push_back(i); });
+  }
   std::vector<at::Tensor> found(wanted.size());
   if (!roots.empty() && !wanted.empty()) {
     RecordScope scope(*recorder_);
@@ -174,7 +170,7 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
     }
     results.push_back(copy_of_value(outputs[i]));
   }
-  std::vector<at::Tensor> gradients = run_backward(roots, tangents);
+  std::vector<at::Tensor> gradients = run_backward(roots, tangents, layout.delivery);
   gradients.resize(layout.forward_inputs);
   for (const at::Tensor& gradient : gradients) {
     layout.gradient_output.push_back(gradient.defined() ? static_cast<int32_t>(results.size()) : -1);

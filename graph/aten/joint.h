@@ -7,6 +7,7 @@
 // leaf behind it. Backward nodes have no user line. An instance is used by one thread at a time.
 #pragma once
 
+#include <ATen/SavedTensorHooks.h>
 #include <c10/core/AutogradState.h>
 
 #include <memory>
@@ -40,7 +41,7 @@ class JointRecording {
 
  private:
   std::vector<at::Tensor> run_backward(const std::vector<at::Tensor>& roots,
-                                       const std::vector<at::Tensor>& tangents) const;
+                                       const std::vector<at::Tensor>& tangents, std::vector<uint32_t>& order) const;
   at::Tensor add_tangent(const at::Tensor& output, size_t index);
   void find_kept(JointGraph& joint) const;
 
@@ -49,17 +50,24 @@ class JointRecording {
   std::vector<at::Tensor> visible_;  // per input: what the program sees
 };
 
-// Open while the forward runs: autograd remembers views by the op that made them, not as as_strided.
+// Open while the forward runs: autograd remembers views by the op that made them, not as as_strided, and hooks of the
+// program on saved tensors see none of the traced ones.
 class ForwardScope {
  public:
-  ForwardScope() : outer_(c10::AutogradState::get_tls_state()) {
+  ForwardScope() : views_(c10::AutogradState::get_tls_state().get_view_replay_enabled()) {
     c10::AutogradState::get_tls_state().set_view_replay_enabled(true);
+    hooks_ = at::SavedTensorDefaultHooks::get_tls_state();
+    at::SavedTensorDefaultHooks::set_tls_state({});
   }
-  ~ForwardScope() { c10::AutogradState::set_tls_state(outer_); }
+  ~ForwardScope() {
+    c10::AutogradState::get_tls_state().set_view_replay_enabled(views_);
+    at::SavedTensorDefaultHooks::set_tls_state(hooks_);
+  }
   ForwardScope(const ForwardScope&) = delete;
 
  private:
-  c10::AutogradState outer_;
+  const bool views_;
+  at::impl::SavedTensorDefaultHooksTLS hooks_;
 };
 
 }  // namespace framejit::graph

@@ -70,7 +70,7 @@ class Partition {
     for (uint32_t i : made.gradients)
       made.gradient_outputs.push_back(static_cast<uint32_t>(layout_.gradient_output[i]));
     for (uint32_t i = 0; i < layout_.keeps_input.size(); ++i)
-      if (layout_.keeps_input[i]) made.kept_inputs.push_back(i);
+      if (is_kept_input(i)) made.kept_inputs.push_back(i);
     for (uint32_t i = 0; i < layout_.keeps_output.size(); ++i)
       if (layout_.keeps_output[i]) made.kept_outputs.push_back(i);
     FJ_TRY_VOID(make_forward(made));
