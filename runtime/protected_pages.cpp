@@ -273,6 +273,28 @@ bool ProtectedPages::are_protected(const PageRange& range) const {
   return (tells_of_holes_ || has_none(pagemap_, range, kThere, kThere, 0)) && has_none(pagemap_, range, 0, kWritten, 0);
 }
 
+// Written pieces are told in order of address, and each is one with what is written beside it: each must lie in a gap.
+bool ProtectedPages::are_protected_but_for(const std::vector<PageRange>& gaps, const PageRange& range) const {
+  if (!tells_of_holes_ || msync(pointer(range.begin), range.end - range.begin, MS_ASYNC) != 0) return false;
+  Region regions[128];
+  auto gap = gaps.begin();
+  for (uintptr_t done = range.begin; done < range.end;) {
+    Scan scan = scan_of({done, range.end});
+    scan.flags = kOnlyWatched;
+    scan.regions = reinterpret_cast<uint64_t>(regions);
+    scan.region_count = std::size(regions);
+    scan.all_of = scan.told = kWritten;
+    const int count = ioctl(pagemap_, kScan, &scan);
+    if (count < 0 || scan.walk_end <= done) return false;
+    for (int i = 0; i < count; ++i) {
+      while (gap != gaps.end() && gap->end <= regions[i].begin) ++gap;
+      if (gap == gaps.end() || regions[i].begin < gap->begin || regions[i].end > gap->end) return false;
+    }
+    done = scan.walk_end;
+  }
+  return true;
+}
+
 bool ProtectedPages::has_pages_of_files(const PageRange& range) const {
   return !has_none(pagemap_, range, 0, kOfFile, 0);
 }
@@ -320,6 +342,7 @@ int ProtectedPages::protect(const PageRange&) { return -1; }
 int ProtectedPages::protect_and_tell(const PageRange&, const std::function<void(const PageRange&)>&) { return -1; }
 bool ProtectedPages::has_pages_of_files(const PageRange&) const { return true; }
 bool ProtectedPages::are_protected(const PageRange&) const { return false; }
+bool ProtectedPages::are_protected_but_for(const std::vector<PageRange>&, const PageRange&) const { return false; }
 int64_t ProtectedPages::private_bytes(const PageRange&) const { return 0; }
 int make_anonymous(const PageRange&) { return -1; }
 

@@ -53,6 +53,9 @@ class ProtectedPages {
   // Whether all pages are still the ones that were protected, and are protected. One call that walks page tables; for
   // files it looks at each page, too.
   bool are_protected(const PageRange& range) const;
+  // The same of a range with gaps, in order of address: pages that are added, and may be written. False also where the
+  // system does not tell. Not for files.
+  bool are_protected_but_for(const std::vector<PageRange>& gaps, const PageRange& range) const;
 
   bool has_pages_of_files(const PageRange& range) const;  // or shared ones; true where there is no answer
   int64_t private_bytes(const PageRange& range) const;  // of pages that are there and not of a file

@@ -18,8 +18,9 @@ namespace framejit::runtime {
 
 struct WriteWatch::Watched {
   const PageRange pages;
+  PageRange reach;          // what is added: the pages, and others of the caller's beside them
   bool is_added = false;    // in this process, not in the one that it was forked from
-  bool was_written = true;  // since it was armed; both under the mutex
+  bool was_written = true;  // since it was armed; these three under the mutex
 };
 
 namespace {
@@ -135,7 +136,8 @@ WriteWatch::Refused WriteWatch::protect(Watched& watched) {
     others.push_back(other);
     shared.push_back(other->pages);
   }
-  int error = pages_.add(pages);
+  int error = pages_.add(watched.reach);
+  if (error != 0) watched.reach = pages, error = pages_.add(pages);
   if (error == 0) watched.is_added = true;
   for (const Part& part : parts_of(pages, std::move(shared))) {
     if (error != 0) break;
@@ -175,12 +177,14 @@ WriteWatch::Refused WriteWatch::arm(Watched& watched) {
   return refused;
 }
 
-WriteWatch::Answer WriteWatch::watch(const void* begin, size_t bytes) {
+WriteWatch::Answer WriteWatch::watch(const void* begin, size_t bytes, size_t before, size_t after) {
   const auto answer = [](Refused refused) { return Answer{nullptr, refused.refusal, std::move(refused.why)}; };
   if (const std::string& why = unavailable(); !why.empty()) return answer({Refusal::kUnavailable, why});
   PageRange pages = pages_around(begin, bytes);
   if (Refused refused = kind_of(pages)) return answer(std::move(refused));
-  Handle handle(new Watched{pages}, [this](Watched* watched) { end(watched); });
+  PageRange reach = pages_around(static_cast<const char*>(begin) - before, before + bytes + after);
+  if (pages.is_of_file || kind_of(reach) || reach.is_of_file) reach = pages;
+  Handle handle(new Watched{pages, reach}, [this](Watched* watched) { end(watched); });
   {
     const std::lock_guard lock(*mutex_);
     watched_.push_back(handle.get());
@@ -200,24 +204,34 @@ void WriteWatch::end(Watched* watched) {
   if (!watched->is_added || !pages_.is_open_here()) return;
   std::vector<PageRange> others;
   for (const Watched* other : watched_)
-    if (other->is_added && other->pages.overlaps(watched->pages)) others.push_back(other->pages);
-  for (const Part& part : parts_of(watched->pages, std::move(others)))
+    if (other->is_added && other->reach.overlaps(watched->reach)) others.push_back(other->reach);
+  for (const Part& part : parts_of(watched->reach, std::move(others)))
     if (!part.is_shared) pages_.remove(part.pages);
 }
 
 // Ranges of files are asked about in another way, so they are not joined with others.
 WriteWatch::Question::Question(std::vector<Handle> handles) : handles_(std::move(handles)) {
-  std::vector<PageRange> sorted;
-  for (const Handle& handle : handles_)
-    if (handle) sorted.push_back(handle->pages);
-  std::sort(sorted.begin(), sorted.end(), [](const PageRange& a, const PageRange& b) {
-    return std::pair(a.is_of_file, a.begin) < std::pair(b.is_of_file, b.begin);
-  });
-  for (const PageRange& pages : sorted) {
-    if (!ranges_.empty() && ranges_.back().is_of_file == pages.is_of_file && pages.begin <= ranges_.back().end)
-      ranges_.back().end = std::max(ranges_.back().end, pages.end);
-    else ranges_.push_back(pages);
+  std::vector<std::pair<PageRange, PageRange>> sorted;
+  {
+    const std::shared_lock lock(*instance().mutex_);
+    for (const Handle& handle : handles_)
+      if (handle) sorted.emplace_back(handle->pages, handle->reach);
   }
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first.is_of_file, a.first.begin) < std::pair(b.first.is_of_file, b.first.begin);
+  });
+  for (const auto& [pages, reach] : sorted) join(pages, reach);
+}
+
+void WriteWatch::Question::join(const PageRange& pages, const PageRange& reach) {
+  ranges_.push_back(pages);
+  Joined* const last = joined_.empty() ? nullptr : &joined_.back();
+  const bool joins = last != nullptr && last->pages.is_of_file == pages.is_of_file && reach.begin <= last->reach.end;
+  if (!joins) return joined_.push_back({pages, reach, ranges_.size() - 1, 1, {}});
+  if (pages.begin > last->pages.end) last->gaps.push_back({last->pages.end, pages.begin});
+  last->pages.end = std::max(last->pages.end, pages.end);
+  last->reach.end = std::max(last->reach.end, reach.end);
+  last->count += 1;
 }
 
 bool WriteWatch::Question::written() const {
@@ -227,8 +241,14 @@ bool WriteWatch::Question::written() const {
   if (!watch.pages_.is_open_here()) return true;
   for (const Handle& handle : handles_)
     if (!handle || handle->was_written) return true;
-  for (const PageRange& pages : ranges_)
-    if (!watch.pages_.are_protected(pages)) return true;
+  for (const Joined& one : joined_) {
+    if (one.gaps.empty() ? watch.pages_.are_protected(one.pages)
+                         : watch.pages_.are_protected_but_for(one.gaps, one.pages))
+      continue;
+    if (one.gaps.empty()) return true;
+    for (size_t i = one.first; i < one.first + one.count; ++i)  // a gap may be all that has changed
+      if (!watch.pages_.are_protected(ranges_[i])) return true;
+  }
   return false;
 }
 

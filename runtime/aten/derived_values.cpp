@@ -87,7 +87,8 @@ class KeptSource {
                page = page_bytes();
     const uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
     if (kept->bytes_ > kCompared) {
-      auto answer = WriteWatch::instance().watch(reinterpret_cast<const void*>(first), last - first);
+      auto answer = WriteWatch::instance().watch(reinterpret_cast<const void*>(first), last - first, first - begin,
+                                                 end - last);
       if (!answer.handle) return Error{Reason::not_derived, answer.why};
       kept->handle_ = std::move(answer.handle);
     }
