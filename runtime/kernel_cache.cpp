@@ -56,6 +56,10 @@ std::string reason(const char* what, const std::string& path) {
   return std::string(what) + " " + path + ": " + std::strerror(errno);
 }
 
+// What others may have written is not run.
+bool others_can_write(const struct stat& file) { return (file.st_mode & (S_IWGRP | S_IWOTH)) != 0; }
+bool is_own_file(const struct stat& file) { return S_ISREG(file.st_mode) && file.st_uid == geteuid(); }
+
 // A descriptor that closes itself.
 class Descriptor {
  public:
@@ -130,7 +134,7 @@ class KernelCache::File {
   // Follows what other processes have done: another file of that name, or more records.
   void refresh() {
     struct stat now {};
-    if (lstat(path_.c_str(), &now) != 0 || !S_ISREG(now.st_mode)) return forget();
+    if (lstat(path_.c_str(), &now) != 0 || !S_ISREG(now.st_mode) || others_can_write(now)) return forget();
     if (now.st_dev == device_ && now.st_ino == inode_ && static_cast<uint64_t>(now.st_size) == mapped_) return;
     if (now.st_dev != device_ || now.st_ino != inode_ || static_cast<uint64_t>(now.st_size) < mapped_) forget();
     map();
@@ -185,7 +189,7 @@ class KernelCache::File {
     unmap();
     if (!file_) file_ = open_file(path_, O_RDONLY);
     struct stat now {};
-    if (!file_ || fstat(file_.get(), &now) != 0 || !S_ISREG(now.st_mode) || now.st_uid != geteuid()) return forget();
+    if (!file_ || fstat(file_.get(), &now) != 0 || !is_own_file(now) || others_can_write(now)) return forget();
     device_ = now.st_dev;
     inode_ = now.st_ino;
     const auto bytes = static_cast<uint64_t>(now.st_size);
@@ -246,7 +250,7 @@ Result<std::unique_ptr<KernelCache>> KernelCache::open(const std::string& folder
     return refused(S_ISLNK(is.st_mode) ? "it is a link" : "it is not a directory", "give the path of a directory");
   if (is.st_uid != geteuid())
     return refused("it belongs to user " + std::to_string(is.st_uid) + ", not to " + std::to_string(geteuid()));
-  if ((is.st_mode & (S_IWGRP | S_IWOTH)) != 0) return refused("others can write it");
+  if (others_can_write(is)) return refused("others can write it");
   return std::unique_ptr<KernelCache>(new KernelCache(folder, most_bytes));
 }
 
@@ -305,7 +309,8 @@ bool KernelCache::append(const KernelCode& code, std::string& failure) {
   const Descriptor file = open_file(young_->path(), O_WRONLY | O_APPEND | O_CREAT);
   struct stat is {};
   if (!file || fstat(file.get(), &is) != 0) return refused();
-  if (!S_ISREG(is.st_mode) || is.st_uid != geteuid()) return false;
+  if (!is_own_file(is)) return false;
+  if (others_can_write(is)) return failure = "others can write it, so it is not used; remove it, or chmod 600", false;
   const std::string head = is.st_size == 0 ? std::string(kFileHead, sizeof kFileHead) : "";
   return write_whole(file.get(), head + record) || refused();
 }

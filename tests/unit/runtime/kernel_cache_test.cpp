@@ -11,6 +11,7 @@
 #include <random>
 
 #include "runtime/base/build_id.h"
+#include "runtime/base/log.h"
 #include "runtime/kernel_cache.h"
 
 namespace framejit::runtime {
@@ -157,6 +158,34 @@ TEST_F(KernelCacheTest, ForeignFilesAreLeftAlone) {
   cache->store(code_of(1));
   EXPECT_FALSE(finds(*cache, code_of(1)));
   EXPECT_EQ(read("precious"), "text");
+}
+
+TEST_F(KernelCacheTest, FilesThatOthersCanWriteAreRefused) {
+  const std::string file = folder_ + "/kernels.new";
+  for (const mode_t mode : {0620, 0602, 0666}) {
+    std::vector<std::string> said;
+    const uint64_t listener =
+        log::add_listener([&](const log::Event& event) { said.push_back(log::to_text(event)); });
+    const auto cache = open();
+    cache->store(code_of(1));
+    ASSERT_TRUE(finds(*cache, code_of(1)));
+    EXPECT_TRUE(said.empty());
+    const std::string before = read("kernels.new");
+    chmod(file.c_str(), mode);
+    EXPECT_FALSE(finds(*cache, code_of(1))) << "which others may have written";
+    EXPECT_FALSE(finds(*open(), code_of(1)));
+    cache->store(code_of(2)), cache->store(code_of(3));
+    EXPECT_EQ(read("kernels.new"), before) << "it is left alone";
+    log::remove_listener(listener);
+    ASSERT_EQ(said.size(), 1u);
+    EXPECT_NE(said[0].find("kernels.new: others can write it"), std::string::npos) << said[0];
+    chmod(file.c_str(), 0644);
+    EXPECT_TRUE(finds(*cache, code_of(1))) << "others may read it";
+    fs::rename(file, folder_ + "/kernels.old");
+    chmod((folder_ + "/kernels.old").c_str(), mode);
+    EXPECT_FALSE(finds(*open(), code_of(1)));
+    fs::remove(folder_ + "/kernels.old");
+  }
 }
 
 TEST_F(KernelCacheTest, ManyProcessesAtOnce) {
