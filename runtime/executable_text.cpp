@@ -194,4 +194,6 @@ std::string print(const Executable& executable) {
   return out + "}\n";
 }
 
+std::string content_hash(const Executable& executable) { return content_id("executable", print(executable)).text(); }
+
 }  // namespace framejit::runtime

@@ -117,6 +117,27 @@ TEST(Executable, TextAndBack) {
   EXPECT_TRUE(verify(parsed.value()).ok());
 }
 
+TEST(Executable, HasAHashOfItsContents) {
+  const std::string hash = content_hash(three_plans());
+  EXPECT_EQ(hash, "c412b7942419447982a297a95ef3395c") << "the same in every process, machine and run";
+  EXPECT_EQ(content_hash(parse_executable(print(three_plans())).value()), hash);
+  const std::pair<const char*, void (*)(Executable&)> changes[] = {
+      {"its name", [](Executable& e) { e.name = "g"; }},
+      {"a kernel", [](Executable& e) { e.kernels[0] = kernels()[2]; }},
+      {"a source", [](Executable& e) { e.derived[0].sources[0] = 0; }},
+      {"a saved value", [](Executable& e) { e.saved[0].device.index = 1; }},
+      {"a recipe", [](Executable& e) { e.derive[0].steps.pop_back(); }},
+      {"a step", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).grain = 3; }},
+      {"a backward", [](Executable& e) { e.backward.clear(); }},
+  };
+  for (const auto& [what, change] : changes) {
+    Executable changed = three_plans();
+    change(changed);
+    EXPECT_NE(content_hash(changed), hash) << what;
+    EXPECT_FALSE(changed == three_plans()) << what;
+  }
+}
+
 // Memory of plans: values of every device lie here.
 class Host : public PlanHost {
  public:
