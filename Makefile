@@ -87,10 +87,13 @@ $(DEALT_PARTS): dealt-%: build
 
 # Leaks are not looked for: LLVM and Python keep what they allocate once. Tests ask for more memory than there is.
 SANITIZED := base_test runtime_test graph_test golden_test inductor_test
-sanitize: $(STAMP)  ## the C++ tests that need neither torch nor Python, under AddressSanitizer and UndefinedBehaviorSanitizer (minutes to build)
+sanitize: $(STAMP)  ## the C++ tests that need neither torch nor Python, under AddressSanitizer and UndefinedBehaviorSanitizer; those of the runtime under ThreadSanitizer (minutes to build)
 	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/sanitize -DPython_EXECUTABLE=$(CURDIR)/$(RUN) -DFRAMEJIT_WITH_TORCH=OFF -DFRAMEJIT_SANITIZE=ON
 	@$(TOOLS)/quietly "build" nice ninja -C build/sanitize -j $(JOBS) $(SANITIZED)
 	@for t in $(SANITIZED); do FRAMEJIT_STRICT=1 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 build/sanitize/tests/$$t --gtest_brief=1; done
+	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/sanitize-threads -DPython_EXECUTABLE=$(CURDIR)/$(RUN) -DFRAMEJIT_WITH_TORCH=OFF -DFRAMEJIT_WITH_LLVM=OFF -DFRAMEJIT_SANITIZE=thread
+	@$(TOOLS)/quietly "build" nice ninja -C build/sanitize-threads -j $(JOBS) runtime_test
+	@FRAMEJIT_STRICT=1 TSAN_OPTIONS=allocator_may_return_null=1 build/sanitize-threads/tests/runtime_test --gtest_brief=1
 
 levels: build  ## models, own kernels, special values, scans and sums in full with the vector registers of other CPUs (test runs some of it)
 	@LEVELS=all FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 $(RUN) -m pytest -q tests/e2e/test_levels.py
