@@ -28,11 +28,18 @@ class Backend {
   // Whether composite ops are decomposed for it. False: it takes the ops that were recorded.
   virtual bool takes_core_ops() const { return true; }
   virtual Result<runtime::Executable> compile(const Graph& functional) = 0;
-  // For callers that accept a longer compile for a faster plan: what can be decided by time may be.
-  virtual Result<runtime::Executable> compile_timed(const Graph& functional, PlanTimer&) { return compile(functional); }
+  // For callers that accept a longer compile for a faster plan: what can be decided by time may be. decided: what was,
+  // for derive().
+  virtual Result<runtime::Executable> compile_timed(const Graph& functional, PlanTimer&, std::string& decided) {
+    decided.clear();
+    return compile(functional);
+  }
   // For graphs some of whose inputs (`weights`) stay as they are from call to call: what depends on them alone may
   // become derived values. An executable without any: nothing of it would pay.
-  virtual Result<runtime::Executable> derive(const Graph&, const std::vector<bool>&) { return runtime::Executable{}; }
+  virtual Result<runtime::Executable> derive(const Graph&, const std::vector<bool>& /*weights*/,
+                                             const std::string& /*decided*/) {
+    return runtime::Executable{};
+  }
   // Of the kernels of its executables.
   virtual runtime::KernelLoader& loader() = 0;
 };

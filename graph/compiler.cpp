@@ -78,9 +78,10 @@ void log_backward(const Graph& graph, const std::vector<bool>& given, const std:
              {"wanted", count(wanted)}}, print(graph));
 }
 
-Result<runtime::Executable> run_backend(Backend& backend, const Graph& functional, const MakeTimer& make_timer) {
+Result<runtime::Executable> run_backend(Backend& backend, const Graph& functional, const MakeTimer& make_timer,
+                                        std::string& decided) {
   if (!make_timer) return backend.compile(functional);
-  return backend.compile_timed(functional, *make_timer(functional.shapes, backend.loader()));
+  return backend.compile_timed(functional, *make_timer(functional.shapes, backend.loader()), decided);
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ Result<CompiledGraph> Compiler::compile(CapturedGraph captured, const std::strin
   const auto recorded = captured.joint ? std::make_shared<const Graph>(captured.graph) : nullptr;
   FJ_TRY(made.functional, run_pipeline(std::move(captured.graph), backend->takes_core_ops()));
   if (captured.joint) FJ_TRY_VOID(part(made, *captured.joint, recorded));
-  Result<runtime::Executable> executable = run_backend(*backend, made.functional, make_timer);
+  Result<runtime::Executable> executable = run_backend(*backend, made.functional, make_timer, made.decided);
   if (!executable.ok()) return refusal(executable.error());
   if (made.training) runtime::save_outputs(executable.value(), made.training->forward_outputs);
   log_plan(executable.value(), captured.where);
@@ -138,7 +139,7 @@ Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::derive(const C
   Backend* const backend = find_backend(compiled.backend);
   if (!backend || std::find(compiled.weights.begin(), compiled.weights.end(), true) == compiled.weights.end())
     return none;
-  FJ_TRY(runtime::Executable executable, backend->derive(compiled.functional, compiled.weights));
+  FJ_TRY(runtime::Executable executable, backend->derive(compiled.functional, compiled.weights, compiled.decided));
   if (executable.derived.empty() && have_symbolic_sizes(compiled.functional, compiled.weights))
     return Error{Reason::not_derived, "sizes of its weights vary between calls"};
   if (executable.derived.empty()) return none;

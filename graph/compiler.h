@@ -33,6 +33,7 @@ struct CompiledGraph {
   std::string backend;         // that compiled it
   std::vector<bool> weights;   // as they were captured
   std::shared_ptr<const TrainingGraphs> training;  // of a joint graph: `functional` and `executable` are its forward
+  std::string decided = {};    // by time; the backend's own words
 };
 
 // Of the plans of one functional graph, whose kernels the loader loads.

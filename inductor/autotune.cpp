@@ -92,6 +92,8 @@ class Tuner {
     return *best_;
   }
 
+  const Choices& chosen() const { return chosen_; }
+
  private:
   // Decides one choice by `until`, or later if that is too few rounds; whether it is another alternative than the cost
   // model's.
@@ -219,8 +221,11 @@ class Tuner {
 
 Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows,
                                            const MakePlan& make, const TargetInfo& target, graph::PlanTimer& timer,
-                                           double budget) {
-  return Tuner(functional, rows, make, target, timer, budget).run();
+                                           double budget, Choices& chosen) {
+  Tuner tuner(functional, rows, make, target, timer, budget);
+  auto plan = tuner.run();
+  chosen = tuner.chosen();
+  return plan;
 }
 
 }  // namespace framejit::inductor

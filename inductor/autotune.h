@@ -19,9 +19,9 @@ using MakePlan = std::function<Result<runtime::Executable>(const Choices&)>;
 
 // budget: seconds for all that is done beyond the plan of the cost models, compiling included. A signal ends it with
 // the Error "interrupted". Graphs that draw random numbers, call ops of others than PyTorch or run on a GPU are not
-// timed.
+// timed. chosen: what was.
 Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows,
                                            const MakePlan& make, const TargetInfo& target, graph::PlanTimer& timer,
-                                           double budget);
+                                           double budget, Choices& chosen);
 
 }  // namespace framejit::inductor

@@ -38,13 +38,31 @@ bool has_products(const graph::Graph& functional) {
 
 const std::vector<ChoiceRow>& choice_rows() {
   static const std::vector<ChoiceRow> rows = {
-#define CHOICE(Type, field, applies, ...)          \
-  {#field, &applies, text::parts_of(#__VA_ARGS__), \
-   [](Choices& choices, size_t k) { choices.field = static_cast<Type>(k); }},
+#define CHOICE(Type, field, applies, ...)                                    \
+  {#field, &applies, text::parts_of(#__VA_ARGS__),                           \
+   [](Choices& choices, size_t k) { choices.field = static_cast<Type>(k); }, \
+   [](const Choices& choices) { return static_cast<size_t>(choices.field); }},
 #include "inductor/choices.def"
 #undef CHOICE
   };
   return rows;
+}
+
+std::string text_of(const Choices& choices) {
+  std::string text;
+  for (const ChoiceRow& row : choice_rows())
+    if (const size_t k = row.picked(choices); k != 0)
+      text += (text.empty() ? "" : ", ") + row.name + "=" + row.alternatives[k];
+  return text;
+}
+
+Choices choices_of(std::string_view text) {
+  Choices choices;
+  for (const std::string& part : text::parts_of(text))
+    for (const ChoiceRow& row : choice_rows())
+      for (size_t k = 1; k < row.alternatives.size(); ++k)
+        if (part == row.name + "=" + row.alternatives[k]) row.pick(choices, k);
+  return choices;
 }
 
 }  // namespace framejit::inductor

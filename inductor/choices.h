@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -28,7 +29,12 @@ struct ChoiceRow {
   bool (*applies)(const graph::Graph& functional);
   std::vector<std::string> alternatives;
   void (*pick)(Choices& choices, size_t alternative);
+  size_t (*picked)(const Choices& choices) = nullptr;
 };
 const std::vector<ChoiceRow>& choice_rows();
+
+// "unroll=twice, threads=more": those that are not the cost model's. Back from it, names that are unknown say nothing.
+std::string text_of(const Choices& choices);
+Choices choices_of(std::string_view text);
 
 }  // namespace framejit::inductor

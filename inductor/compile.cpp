@@ -34,17 +34,22 @@ class InductorBackend : public graph::Backend {
     return compile_with(given, options_.choices, true);
   }
 
-  Result<runtime::Executable> compile_timed(const graph::Graph& given, graph::PlanTimer& timer) override {
+  Result<runtime::Executable> compile_timed(const graph::Graph& given, graph::PlanTimer& timer,
+                                            std::string& decided) override {
     // Timed plans run more often than the program says, so they write no input before they end.
     const auto make = [&](const Choices& choices) { return compile_with(given, choices, false); };
     if (options_.target != Target::kMachine) return compile(given);
     FJ_TRY(const KernelTarget* target, shared_target(graph::runtime_device(kernel_device(given))));
-    return choose_by_time(given, choice_rows(), make, target->info(), timer,
-                          static_cast<double>(config().autotune_ms) / 1000);
+    Choices chosen;
+    FJ_TRY(auto plan, choose_by_time(given, choice_rows(), make, target->info(), timer,
+                                     static_cast<double>(config().autotune_ms) / 1000, chosen));
+    decided = text_of(chosen);
+    return {std::move(plan)};
   }
 
-  Result<runtime::Executable> derive(const graph::Graph& functional, const std::vector<bool>& weights) override {
-    return compile_with(functional, options_.choices, true, weights);
+  Result<runtime::Executable> derive(const graph::Graph& functional, const std::vector<bool>& weights,
+                                     const std::string& decided) override {
+    return compile_with(functional, decided.empty() ? options_.choices : choices_of(decided), true, weights);
   }
 
   runtime::KernelLoader& loader() override { return loader_; }

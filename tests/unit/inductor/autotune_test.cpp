@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "inductor/autotune.h"
+#include "inductor/compile.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
 #include "tests/unit/inductor/plan_runner.h"
@@ -52,7 +53,7 @@ class TableTimer : public graph::PlanTimer {
 };
 
 struct Outcome {
-  std::string plan, error;
+  std::string plan, error, chosen;
   std::vector<std::string> made, lines;
   std::map<std::string, int> runs;
 };
@@ -75,7 +76,9 @@ Outcome tune(TableTimer timer, double budget = 60, const std::string& text = kGr
     plan.name = name_of(choices);
     return plan;
   };
-  const auto plan = choose_by_time(graph.value(), rows(), make, reference_target(), timer, budget);
+  Choices chosen;
+  const auto plan = choose_by_time(graph.value(), rows(), make, reference_target(), timer, budget, chosen);
+  out.chosen = name_of(chosen);
   log::remove_listener(listener);
   (plan.ok() ? out.plan : out.error) = plan.ok() ? plan.value().name : name_of(plan.error().reason);
   out.runs = timer.runs;
@@ -85,6 +88,7 @@ Outcome tune(TableTimer timer, double budget = 60, const std::string& text = kGr
 TEST(Autotune, TheFastestOfEachChoiceIsTaken) {
   const Outcome out = tune(TableTimer({{"u0 t0", 10}, {"u1 t0", 9}, {"u2 t0", 8}, {"u2 t1", 7}, {"u2 t2", 9}}));
   EXPECT_EQ(out.plan, "u2 t1");
+  EXPECT_EQ(out.chosen, "u2 t1");
   EXPECT_EQ(out.lines, (std::vector<std::string>{"unroll: twice of cost_model 10 ms, half 9 ms, twice 8 ms",
                                                  "threads: fewer of cost_model 8 ms, fewer 7 ms, more 9 ms"}));
   EXPECT_EQ(out.made, (std::vector<std::string>{"u0 t0", "u1 t0", "u2 t0", "u2 t1", "u2 t2", "u2 t1"}))
@@ -232,6 +236,57 @@ TEST(Choices, EveryAlternativeComputesTheSame) {
       row.pick(options.choices, k);
       testing::check_graph(text, options);
     }
+}
+
+TEST(Choices, AreTextAndBack) {
+  EXPECT_EQ(text_of(Choices()), "");
+  for (const ChoiceRow& row : choice_rows())
+    for (size_t k = 0; k < row.alternatives.size(); ++k) {
+      Choices choices = choices_of("unroll=twice");
+      row.pick(choices, k);
+      const Choices back = choices_of(text_of(choices));
+      for (const ChoiceRow& other : choice_rows())
+        EXPECT_EQ(other.picked(back), other.picked(choices)) << row.name << "=" << row.alternatives[k];
+    }
+  EXPECT_EQ(text_of(choices_of("threads=more, of=another, unroll=never")), "threads=more");
+}
+
+// The first alternative that makes another plan is the faster one.
+class OtherIsFaster final : public graph::PlanTimer {
+ public:
+  Result<double> seconds(const std::shared_ptr<const runtime::Executable>& plan, double) override {
+    const std::string text = runtime::print(*plan);
+    if (first_.empty()) first_ = text;
+    return text == first_ ? 0.01 : 0.001;
+  }
+
+ private:
+  std::string first_;
+};
+
+TEST(Choices, WhatWasDecidedHoldsForThePlanWithDerivedValues) {
+  const auto graph = graph::parse_graph(R"(graph @f(%x : f32[4096, 256], %w : f32[256, 256]) {
+    %0 = mul.Tensor %w, 2.0 : f32[256, 256]
+    %1 = mm %x, %0 : f32[4096, 256]
+    %2 = relu %1 : f32[4096, 256]
+    return %2
+  })");
+  ASSERT_TRUE(graph.ok()) << graph.error().message;
+  const std::vector<bool> weights = {false, true};
+  const auto derived = [&](graph::Backend& backend, const std::string& decided) {
+    const auto made = backend.derive(graph.value(), weights, decided);
+    EXPECT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(made.value().derived.size(), 1u);
+    return runtime::print(made.value());
+  };
+  const auto backend = make_inductor_backend();
+  OtherIsFaster timer;
+  std::string decided = "from before";
+  ASSERT_TRUE(backend->compile_timed(graph.value(), timer, decided).ok());
+  ASSERT_NE(decided.find('='), std::string::npos) << decided;
+  const auto told = make_inductor_backend({.choices = choices_of(decided)});
+  EXPECT_EQ(derived(*backend, decided), derived(*told, ""));
+  EXPECT_NE(derived(*backend, decided), derived(*backend, "")) << "the choice makes no other plan";
 }
 
 TEST(Choices, TheTableSaysWhatTheyAreFor) {
