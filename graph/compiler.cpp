@@ -19,7 +19,9 @@ void log_plan(const runtime::Executable& executable, const std::string& where) {
   if (!log::enabled(log::Kind::Steps)) return;
   const auto& plan = executable.backward.empty() ? executable.forward : executable.backward[0];
   const std::string steps = std::to_string(plan.steps.size());
-  log::emit(log::Kind::Steps, where, {{"plan", executable.name}, {"steps", steps}}, runtime::print(executable));
+  log::emit(log::Kind::Steps, where,
+            {{"plan", executable.name}, {"steps", steps}, {"hash", runtime::content_hash(executable)}},
+            runtime::print(executable));
 }
 
 bool have_symbolic_sizes(const Graph& functional, const std::vector<bool>& weights) {
