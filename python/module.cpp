@@ -164,7 +164,13 @@ PyObject* stats(PyObject*, PyObject*) {
     ok = ok && put(reasons.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
   for (auto& [reason, count] : s.fallback_reasons)
     ok = ok && put(fallbacks.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
-  ok = ok && put(d.get(), "break_reasons", reasons.release()) && put(d.get(), "fallback_reasons", fallbacks.release());
+  const PyRef plain = PyRef::steal(PyDict_New());
+  ok = ok && plain;
+  for (auto& [reason, count] : frame_hook::plain_hit_reasons())
+    ok = ok && put(plain.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
+  ok = ok && put(d.get(), "break_reasons", reasons.release()) &&
+       put(d.get(), "fallback_reasons", fallbacks.release()) &&
+       put(d.get(), "plain_hit_reasons", Py_NewRef(plain.get()));
   return ok ? d.release() : nullptr;
 }
 
@@ -194,6 +200,7 @@ PyObject* emit_break(PyObject*, PyObject* args) {
   const std::optional<Reason> row = find_reason(reason);
   if (!row) return PyErr_Format(PyExc_ValueError, "no reason %s", reason);
   frame_hook::count_break(*row, detail, at, "");
+  frame_hook::say_why(*row, detail, at);  // what was asked for is not done at all
   Py_RETURN_NONE;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "frame_hook/trace/machine/graph_break.h"
 #include "guards/interrupts.h"
 #include "guards/running_compile.h"
 #include "runtime/base/config.h"
@@ -179,16 +180,20 @@ void DerivedWeights::derive_now(const Due& due) {
 
 void DerivedWeights::make_runner() {
   std::shared_ptr<const runtime::BoundExecutable> bound;
-  std::string reason = "no op would gain from it";
+  Error error{Reason::not_derived, "no op would gain from it"};
   {
     const Unlocked others_run;
     auto made = graph::compiler().derive(*compiled_);
     if (made.ok()) bound = made.take();
     else if (made.error().reason == Reason::interrupted) return;  // a later call tries again
-    else reason = made.error().message;
+    else error = made.error();
   }
   if (interrupt_is_kept()) return;
-  if (!bound) return stop(reason);
+  if (!bound) {
+    stop(error.message);
+    if (error.reason != Reason::not_derived) graph_break(error.reason, error.message);
+    return;
+  }
   recipes_.emplace(bound, constants_);
   runner_.emplace(std::move(bound), std::move(constants_), std::move(opaques_));
   held_inputs_ = copied_inputs(runner_->plan());

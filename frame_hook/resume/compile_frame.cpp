@@ -8,7 +8,6 @@
 
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/resume/segment.h"
-#include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/trace/torch/weight_sources.h"
 #include "graph/compiler.h"
@@ -257,40 +256,7 @@ std::unique_ptr<Segment> plain_segment(FrameTrace& trace, Reason reason, int unt
   return segment;
 }
 
-// What the user can change and may not know of, once for each reason until reset().
-void tell_once(Reason reason, const std::string& detail, const std::string& where) {
-  if (reason != Reason::unsupported_tensor && reason != Reason::entry_limit) return;
-  const ReasonRow& row = row_of(reason);
-  if (!is_new(row.name) || !log::enabled(log::Kind::RunsPlainly)) return;
-  log::emit(log::Kind::RunsPlainly, where,
-            {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}});
-}
-
 }  // namespace
-
-Stats& stats() {
-  static Stats totals;
-  return totals;
-}
-
-void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret) {
-  const ReasonRow& row = row_of(reason);
-  stats().graph_breaks += 1;
-  stats().break_reasons[row.name] += 1;
-  tell_once(reason, detail, where);
-  if (log::enabled(log::Kind::Break))
-    log::emit(log::Kind::Break, where,
-              {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}}, caret);
-}
-
-void count_fallback(Reason reason, const std::string& where, const std::string& detail) {
-  const ReasonRow& row = row_of(reason);
-  stats().fallbacks += 1;
-  stats().fallback_reasons[row.name] += 1;
-  tell_once(reason, detail, where);
-  if (reason != Reason::entry_limit && reason != Reason::does_not_pay && log::enabled(log::Kind::Fallback))
-    log::emit(log::Kind::Fallback, where, {{"reason", row.name}, {"detail", detail.empty() ? row.what : detail}});
-}
 
 CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index,
                                const std::shared_ptr<const CompileOptions>& options, const TraceHints& hints) {
@@ -317,17 +283,21 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   } else {
     try {
       outcome.segment = build_segment(trace, frame, options);
-    } catch (const GraphBreak& b) {  // something at the exit cannot be rebuilt: the frame runs plainly up to the break
+    } catch (const GraphBreak& b) {
+      // Something at the exit cannot be rebuilt, or nothing can be made of the graph: plain Python up to the break.
       outcome.broke = true;
+      outcome.failed = is_failure(b.reason);
       outcome.reason = b.reason;
       outcome.detail = b.detail;
       if (!options->whole)
         outcome.segment = plain_segment(trace, b.reason, stopped_at ? stopped_at->index : -1, frame, options);
+      if (outcome.segment) outcome.segment->failed = outcome.failed;
     }
   }
   if (outcome.broke && (options->fullgraph || log::enabled(log::Kind::Break))) outcome.caret = caret_text(trace.place);
   if (interrupt_is_kept()) throw Interrupted{};
-  if (outcome.broke && !options->whole) count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret);
+  if (outcome.broke && !outcome.failed && !options->whole)
+    count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret);
   if (outcome.segment) {
     if (const CompiledCall* call = outcome.segment->call.get()) {
       stats().graphs += 1;

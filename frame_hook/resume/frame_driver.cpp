@@ -9,6 +9,7 @@
 #include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/global_mode.h"
 #include "frame_hook/resume/loop_hints.h"
+#include "frame_hook/resume/misses.h"
 #include "frame_hook/resume/one_compile.h"
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
@@ -19,6 +20,7 @@
 #include "runtime/base/c_stack.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
+#include "runtime/base/said_once.h"
 
 namespace framejit::frame_hook {
 
@@ -28,10 +30,6 @@ PyObject* g_graph_break_error = nullptr;
 thread_local bool t_enabled = true;
 uint64_t g_uses = 0;                      // of entries: orders their last uses
 constexpr int kMostVainTries = 3;
-
-std::string count_text(size_t entries, size_t rooms = 1) {
-  return std::to_string(entries) + "/" + std::to_string(rooms * static_cast<size_t>(config().entries));
-}
 
 // Steals the references that a slot table holds for one frame.
 struct FrameContents {
@@ -75,6 +73,8 @@ class Drive final {
   [[gnu::noinline]] Next run_plain(const Segment& segment);
   [[gnu::noinline]] Next no_result(RunStatus status, const Segment& segment);
   [[gnu::noinline]] Next plainly_because(Reason reason, const std::string& detail = "");
+  [[gnu::noinline]] void count_hit_without_graph(const Segment& segment);
+  bool count_failure(const CompileOutcome& outcome);
   std::shared_ptr<Segment> compile(const guards::FrameAccess& access, int index, Next& next);
   Next apply(const Segment& segment, SegmentRun& run);
   Next run_break();
@@ -86,11 +86,8 @@ class Drive final {
   void run_prologue();
   Next raise_interrupt(int index);
   [[gnu::noinline]] Next miss_under(Stance stance, const guards::FrameAccess& access, int index);
-  std::string failing_guards(const guards::FrameAccess& access, const Site& site) const;
-  std::string limit_error(Refusal refusal, const guards::FrameAccess& access, const Site& site) const;
   PyObject* self() const { return self_of(frame_); }
-  void explain_misses(const guards::FrameAccess& access, Site& site, const char* died);
-  void log_limit(Refusal refusal, const guards::FrameAccess& access, Site& site);
+  Misses misses(const guards::FrameAccess& access, Site& site) const { return {frame_, options_, access, site}; }
   void log_loss(Site& site);
   void log_eviction(const Segment& segment);
   void count_vain_try(const CompileOutcome& outcome);
@@ -137,6 +134,12 @@ Next Drive::plainly() {
 Next Drive::plainly_because(Reason reason, const std::string& detail) {
   count_fallback(reason, place(frame_), detail);
   return plainly();
+}
+
+void Drive::count_hit_without_graph(const Segment& segment) {
+  if (segment.failed) return count_again(segment.reason, place(frame_));
+  stats().plain_hits += 1;
+  if (segment.exit != ExitKind::returned) stats().breaks_of_plain_hits[static_cast<size_t>(segment.reason)] += 1;
 }
 
 // An entry that fitted gave no result. The error that is set is the user's, or says why plain Python has to run.
@@ -236,60 +239,6 @@ Next Drive::resume_callee(const Segment& segment, SegmentRun& run, size_t level)
   return {};
 }
 
-// The numbers of a long iterator are not a symbol each: a sum of them would be an expression without end.
-constexpr size_t kMostDynamicSources = 64;
-
-// Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from
-// those of an entry are symbols from now on. died: why entries were dropped, or null; that is the reason where no other
-// entry is left.
-void Drive::explain_misses(const guards::FrameAccess& access, Site& site, const char* died) {
-  std::vector<std::string>& dynamic = note_of(frame_.state()).hints.dynamic_sources;
-  const size_t known = dynamic.size();
-  size_t missed = 0;
-  std::optional<guards::GuardFailure> closest;
-  std::vector<std::shared_ptr<Segment>> segments;  // a log listener is Python code and may drop entries
-  for (const auto& entry : site.entries) segments.push_back(static_cast<SegmentEntry&>(*entry).segment);
-  for (const auto& segment : segments) {
-    if (segment->options != options_ || segment->why_dead() != nullptr) continue;
-    const auto failure = segment->guards->explain(access);
-    if (!failure) continue;
-    missed += 1;
-    for (const std::string& source : failure->changed)
-      if (dynamic.size() < kMostDynamicSources && std::find(dynamic.begin(), dynamic.end(), source) == dynamic.end())
-        dynamic.push_back(source);
-    if (!closest || failure->held > closest->held) closest = failure;
-  }
-  if (missed == 0 && died == nullptr) return;
-  if (dynamic.size() > known) account_of(site, options_).outgrown += 1;
-  stats().recompiles += 1;
-  if (!log::enabled(log::Kind::Recompile)) return;
-  const std::string guard = missed == 0   ? died
-                            : missed == 1 ? closest->text
-                                          : closest->text + " (the closest of " + std::to_string(missed) + " entries)";
-  log::emit(log::Kind::Recompile, place(frame_),
-            {{"count", count_text(entries_with(site, options_, self()))}, {"guard", guard}});
-}
-
-// Says once that no further entries are made here, and which guard of the newest entry fails now.
-void Drive::log_limit(Refusal refusal, const guards::FrameAccess& access, Site& site) {
-  if (std::exchange(account_of(site, options_).limit_is_said, true)) return;
-  const bool of_modules = refusal == Refusal::no_room_of_modules;
-  const size_t entries = of_modules ? site.entries.size() : entries_with(site, options_, self());
-  const std::string detail =
-      "plain Python from now on: " + std::to_string(entries) + " entries" + (of_modules ? " of all modules" : "");
-  if (log::enabled(log::Kind::Entry))
-    log::emit(log::Kind::Entry, place(frame_), {{"action", "limit"}, {"detail", detail}});
-  if (!log::enabled(of_modules ? log::Kind::LimitOfModules : log::Kind::Limit)) return;
-  const auto newest = std::find_if(site.entries.begin(), site.entries.end(),
-                                   [&](const auto& entry) { return segment_of(entry).options == options_; });
-  const auto failure = newest == site.entries.end() ? std::nullopt : segment_of(*newest).guards->explain(access);
-  const std::string guard = failure ? failure->text : "none";
-  if (!of_modules)
-    return log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries)}, {"guard", guard}});
-  log::emit(log::Kind::LimitOfModules, place(frame_),
-            {{"count", count_text(entries, kMostRooms)}, {"rooms", std::to_string(kMostRooms)}, {"guard", guard}});
-}
-
 void Drive::log_eviction(const Segment& segment) {
   if (!log::enabled(log::Kind::Entry)) return;
   const std::string detail = "least recently used, after " + std::to_string(segment.hits) + " hits";
@@ -317,32 +266,6 @@ void Drive::count_vain_try(const CompileOutcome& outcome) {
   log::emit(log::Kind::LeftAlone, place(frame_),
             {{"reason",
               std::to_string(kMostVainTries) + " tries in a row did not compile this function as a whole: " + why}});
-}
-
-std::string Drive::failing_guards(const guards::FrameAccess& access, const Site& site) const {
-  std::vector<std::string> lines;
-  for (const auto& entry : site.entries) {
-    const Segment& segment = segment_of(entry);
-    if (segment.options != options_) continue;
-    const auto failure = segment.guards->explain(access);
-    const std::string line = failure ? failure->text + (failure->because.empty() ? "" : "  # " + failure->because) : "";
-    if (failure && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
-  }
-  std::string text = "The guards that fail, newest entry first:";
-  for (const std::string& line : lines) text += "\n  " + line;
-  return text;
-}
-
-// fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which
-// guards fail.
-std::string Drive::limit_error(Refusal refusal, const guards::FrameAccess& access, const Site& site) const {
-  const bool of_modules = refusal == Refusal::no_room_of_modules;
-  const std::string count = of_modules ? count_text(site.entries.size(), kMostRooms) + " entries of all modules"
-                                       : count_text(entries_with(site, options_, self())) + " entries";
-  return place(frame_) + ": " + count + " with fullgraph=True, and none fits this call. " +
-         failing_guards(access, site) +
-         "\nhint: pass what differs as a tensor, or keep it out of the compiled function; FRAMEJIT_ENTRIES allows more "
-         "entries";
 }
 
 // Where the segment begins; before its first line a frame has no place in tracebacks.
@@ -384,23 +307,34 @@ Next Drive::raise_interrupt(int index) {
   return after(frame_.raise_and_run({nullptr, 0}));
 }
 
+// What was to be compiled was refused, by code generation above all. False: under FRAMEJIT_STRICT that is an error, as
+// with fullgraph=True, which has set one.
+bool Drive::count_failure(const CompileOutcome& outcome) {
+  count_fallback(outcome.reason, place(frame_), outcome.detail);
+  if (PyErr_Occurred()) return false;
+  if (config().strict)
+    PyErr_Format(PyExc_SystemError, "framejit: %s: %s", name_of(outcome.reason),
+                 sentence(outcome.reason, outcome.detail).c_str());
+  return !config().strict;
+}
+
 std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int index, Next& next) {
   Site& site = frame_.state().site(index);
   const char* died = nullptr;
   std::vector<std::unique_ptr<EntryBase>> evicted, dead = take_dead_entries(site, options_, died);
   if (const Refusal refusal = ask_account(site, options_, self(), evicted); refusal != Refusal::none) {
     const bool loses = refusal == Refusal::does_not_pay;
-    loses ? log_loss(site) : log_limit(refusal, access, site);
+    loses ? log_loss(site) : misses(access, site).log_limit(refusal);
     count_fallback(loses ? Reason::does_not_pay : Reason::entry_limit, place(frame_));
     if (!options_->fullgraph) return nullptr;
-    const std::string text = limit_error(refusal, access, site);
+    const std::string text = misses(access, site).limit_error(refusal);
     PyErr_SetString(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, text.c_str());
     next = leave_with_error(here());
     return nullptr;
   }
   if (!evicted.empty()) log_eviction(segment_of(evicted.front()));
   const log::CompileScope scope(next_id(note_of(frame_.state())));
-  explain_misses(access, site, died);
+  misses(access, site).explain(died);
   const Compiling compiling(options_->user_backend != nullptr);
   const KeepsInterrupts keeps;
   CompileOutcome outcome;
@@ -425,7 +359,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
                  "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
                  row_of(outcome.reason).name, sentence(outcome.reason, outcome.detail).c_str(),
                  outcome.caret.c_str(), row_of(outcome.reason).hint);
-  if (PyErr_Occurred()) {
+  if ((outcome.failed && !count_failure(outcome)) || PyErr_Occurred()) {
     next = leave_with_error(outcome.at);
     return nullptr;
   }
@@ -460,13 +394,14 @@ Next Drive::round() {
     const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
     if (status == RunStatus::missed) continue;
     if (status != RunStatus::done) return no_result(status, *segment);
-    (segment->call ? stats().hits : stats().plain_hits) += 1;
+    if (segment->call) stats().hits += 1;
+    else count_hit_without_graph(*segment);
     segment->hits += 1;
     segment->last_use = ++g_uses;
     if (run.due && !derive(std::move(run.due))) return leave_with_error(here());
     return apply(*segment, run);
   }
-  if (has_failed(*site, options_)) return plainly_because(Reason::internal_error, "as before");
+  if (has_failed(*site, options_)) return count_again(Reason::internal_error, place(frame_)), plainly();
   return miss(access, index);
 }
 
@@ -481,6 +416,9 @@ bool Drive::derive(std::unique_ptr<DueDerivation> due) {
     const log::CompileScope scope(next_id(note_of(frame_.state())));
     try {
       stays_if_python_ends([&] { due->derive(); });
+    } catch (const GraphBreak& b) {
+      count_fallback(b.reason, place(frame_), b.detail);
+      defect = sentence(b.reason, b.detail);
     } catch (const std::exception& e) { count_fallback(Reason::internal_error, place(frame_), defect = e.what()); }
   }
   if (interrupt_is_kept()) {
@@ -500,7 +438,7 @@ Next Drive::miss_under(Stance stance, const guards::FrameAccess& access, int ind
     const bool has_entries = entries_with(site, options_, self()) > 0;
     const std::string text = place(frame_) +
                              ": would compile, and torch.compiler.set_stance(\"fail_on_recompile\") forbids it. " +
-                             (has_entries ? failing_guards(access, site) : "Nothing is compiled here yet.");
+                             (has_entries ? misses(access, site).failing_guards() : "Nothing is compiled here yet.");
     PyErr_SetString(PyExc_RuntimeError, text.c_str());
     return leave_with_error(here());
   }
@@ -577,7 +515,7 @@ void FrameDriver::on_stack_end(PyCodeObject* code) {
 
 void FrameDriver::reset() {
   reset_code_states();
-  forget_what_was_said();
+  log::forget_what_was_said();
   stats() = Stats{};
 }
 

@@ -83,6 +83,7 @@ class Segment {
   std::vector<FramePlan> frames;           // when it broke
   Reason reason{};
   std::string where;                       // of the break
+  bool failed = false;  // plain because of `reason`, which nothing in the program asks for
   Told told = Told::nothing;
   std::shared_ptr<const CompileOptions> options;
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
@@ -95,6 +96,7 @@ class Segment {
 struct CompileOutcome {
   std::unique_ptr<Segment> segment;        // null with a Python error set: a user's backend raised
   bool broke = false;
+  bool failed = false;  // for a reason that nothing in the program asks for: the caller counts it
   Reason reason{};
   std::string detail, where, caret;
   int at = -1;                             // code unit (f_lasti) of the break in the traced frame; -1: none

@@ -2,21 +2,16 @@
 // is remembered.
 #include "frame_hook/resume/stance.h"
 
-#include <set>
 #include <string_view>
 
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
 #include "runtime/base/log.h"
+#include "runtime/base/said_once.h"
 
 namespace framejit::frame_hook {
 
 namespace {
-
-std::set<std::string>& said() {
-  static auto* texts = new std::set<std::string>;
-  return *texts;
-}
 
 Stance action_of(PyObject* stance) {
   static constexpr struct { std::string_view name; Stance action; } kRows[] = {
@@ -84,13 +79,9 @@ Stance stance_now() {
   return action;
 }
 
-bool is_new(const std::string& subject) { return said().insert(subject).second; }
-
 void say_once(const std::string& asked, const std::string& instead) {
-  if (is_new(asked) && log::enabled(log::Kind::Unheeded))
+  if (log::is_new(asked) && log::enabled(log::Kind::Unheeded))
     log::emit(log::Kind::Unheeded, "", {{"asked", asked}, {"instead", instead}});
 }
-
-void forget_what_was_said() { said().clear(); }
 
 }  // namespace framejit::frame_hook

@@ -18,7 +18,5 @@ void look_for_stance_in(PyObject* modules);  // sys.modules, once, before the fi
 // Says on the channel `warnings`, once until reset(), that something which was asked for is done otherwise or not at
 // all.
 void say_once(const std::string& asked, const std::string& instead);
-bool is_new(const std::string& subject);  // asked for the first time since reset()
-void forget_what_was_said();
 
 }  // namespace framejit::frame_hook

@@ -1,6 +1,8 @@
-// frame_hook/resume/stats.h — totals since import or reset, as framejit.stats() shows them. Touched with the GIL held.
+// frame_hook/resume/stats.h — totals since import or reset, as framejit.stats() shows them, and what is said of them.
+// Touched with the GIL held.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,9 +11,13 @@
 
 namespace framejit::frame_hook {
 
+// A bound on reasons, whose numbers are bytes.
+constexpr size_t kReasons = 256;
+
 struct Stats {
   uint64_t graphs = 0, graph_breaks = 0, recompiles = 0, fallbacks = 0, ops = 0, kernels = 0, frames = 0;
   uint64_t hits = 0, plain_hits = 0;  // entries that fitted when they were asked for: with a graph, without tensor work
+  std::array<uint64_t, kReasons> breaks_of_plain_hits{};  // of those that end at a break: by its reason
   uint64_t left_alone = 0;  // instructions and functions of which it was said once that they are compiled no more
   double compile_seconds = 0, trace_seconds = 0;
   uint64_t traced_instructions = 0, inlined_calls = 0;
@@ -21,10 +27,23 @@ struct Stats {
 
 Stats& stats();
 
+// By reason; those that end at no break: "no_tensor_work".
+std::map<std::string, uint64_t> plain_hit_reasons();
+
+// A defect of ours, or something that this build or machine refused: nothing in the program asks for it. Under
+// FRAMEJIT_STRICT it is an error.
+bool is_failure(Reason reason);
+
 // Counts a break and logs it. caret: source lines with carets, or "".
 void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret);
 
 // Counts a plain run and logs it. detail: "" says what the reason's row says.
 void count_fallback(Reason reason, const std::string& where, const std::string& detail = "");
+
+// The same of a failure that was counted before: logged, and not said again.
+void count_again(Reason reason, const std::string& where);
+
+// One line on the channel `warnings`, once for each reason and detail until reset().
+void say_why(Reason reason, const std::string& detail, const std::string& where);
 
 }  // namespace framejit::frame_hook

@@ -228,8 +228,10 @@ def stats() -> dict[str, Any]:
     hits                     calls, or parts of calls between breaks, that found their compiled graph (the call that
                              compiles is none)
     plain_hits               those that found an entry without a graph: code that does no tensor work
+    plain_hit_reasons        the same by what ends that code: the reason of a graph break, or "no_tensor_work"
     graph_breaks, recompiles, break_reasons    when code was compiled
-    fallbacks, fallback_reasons                calls that ran in plain Python though nothing in the program asks for it
+    fallbacks, fallback_reasons                calls that ran in plain Python though nothing in the program asks for
+                                               it, and defects of framejit; the reasons are rows of docs/reasons.md
     left_alone               functions, and places in them, that are compiled no more because it does not pay: said once
                              in the log
     frames                   calls of compiled callables that the hook took over

@@ -52,6 +52,11 @@ class Explanation:
         return self.of("Recompile")
 
     @property
+    def fallbacks(self) -> list[Event]:
+        """Where plain Python ran although nothing in the program asks for it."""
+        return self.of("Fallback")
+
+    @property
     def derived(self) -> list[Event]:
         """What is made of weights once for many calls, or why nothing is."""
         return self.of("Derived") + self.of("NotDerived")
@@ -68,6 +73,9 @@ class Explanation:
             lines += [f"  | {line}" for line in event.artefact.splitlines()]
             if event.fields.get("hint"):
                 lines.append(f"  what to do: {event.fields['hint']}")
+        for event in self.fallbacks:
+            lines += ["", f"plain run at {event.at}", f"  {event.fields['reason']}: {event.fields['detail']}",
+                      f"  what to do: {event.fields['hint']}"]
         for event in self.graphs:
             lines += ["", f"graph at {event.at}"] + [f"  | {line}" for line in event.artefact.splitlines()]
         for event in self.derived:

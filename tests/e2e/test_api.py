@@ -369,7 +369,7 @@ def test_stats_are_flat_totals_since_import_or_reset():
         for size in (2, 3, 3):
             f(torch.ones(size))
     stats = framejit.stats()
-    assert sorted(stats) == sorted([*numbers, "break_reasons", "fallback_reasons"])
+    assert sorted(stats) == sorted([*numbers, "break_reasons", "fallback_reasons", "plain_hit_reasons"])
     assert {name: stats[name] for name in ("graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels",
                                            "hits", "plain_hits", "frames", "inlined_calls")} == {
         "graphs": 4, "graph_breaks": 2, "recompiles": 2, "fallbacks": 0, "ops": 8, "kernels": 4, "hits": 2,

@@ -1,5 +1,6 @@
 """When plain Python runs in place of compiled code: counted, logged, an error under fullgraph=True, and never in place
 of the user's own errors. And what stats() counts as a hit."""
+import datetime
 import sys
 import threading
 
@@ -197,6 +198,7 @@ class TestHits:
         for expected in (0, 1, 2):
             compiled(torch.ones(2))
             assert (framejit.stats()["hits"], framejit.stats()["plain_hits"]) == (expected, 0)
+        assert framejit.stats()["plain_hit_reasons"] == {}
 
     def test_code_without_tensor_work_is_none(self):
         def f(x, n):
@@ -205,7 +207,24 @@ class TestHits:
         for _ in range(3):
             compiled(torch.ones(2), 3)
         assert (framejit.stats()["hits"], framejit.stats()["plain_hits"], framejit.stats()["graphs"]) == (0, 2, 0)
+        assert framejit.stats()["plain_hit_reasons"] == {"no_tensor_work": 2}
         framejit.compile(lambda x: x + 1)(torch.ones(2))
+
+    def test_plain_hits_are_counted_by_what_ends_them(self, capsys):
+        def prints(x):
+            print("before any tensor")
+            return x + 1
+
+        def shows(x, day):
+            text = str(day)
+            return x + len(text)
+        for _ in range(3):
+            framejit.compile(prints)(torch.ones(2))
+        for _ in range(2):
+            framejit.compile(shows)(torch.ones(2), datetime.date(2020, 1, 2))
+        stats = framejit.stats()
+        assert stats["plain_hit_reasons"] == {"outside_effect": 2, "text_formatting": 1}, stats
+        assert stats["plain_hits"] == 3 and stats["hits"] == 3
 
     def test_each_part_between_breaks_counts(self, capsys):
         def f(x):

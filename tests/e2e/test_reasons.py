@@ -27,8 +27,8 @@ def rows(*kinds):
     return re.findall(rf"^REASON\((?:{'|'.join(kinds)}), (\w+),", (ROOT / "runtime/base/reasons.def").read_text(), re.M)
 
 
-BREAKS = rows("break_", "limit") + ["kernel_refused", "recording_failed"]
-FALLBACKS = rows("fallback") + ["internal_error"]
+BREAKS = rows("break_", "limit")
+FALLBACKS = rows("fallback") + ["kernel_refused", "recording_failed", "internal_error"]
 
 # What no program of a few lines meets, and why; or where it is met.
 ELSEWHERE = {
@@ -37,11 +37,10 @@ ELSEWHERE = {
     "trace_too_long": "two million instructions: tests/unit/frame_hook/trace_exit_test.cpp sets another limit",
     "interrupted": "needs a signal at the right time: tests/e2e/test_breaks.py",
     "size_out_of_range": "an error of compiled code, which counts as run_failed: tests/unit/runtime/call_plan_test.cpp",
-    "kernel_refused": "needs a setting that this CPU cannot follow, in a process of its own: "
-                      "tests/e2e/test_failures.py",
+    "kernel_refused": "a backend that refuses: tests/e2e/test_said_by_default.py",
     "no_memory": "in a process of its own with little memory: tests/e2e/test_failures.py",
-    "recording_failed": "only a defect of framejit ends a recording without another reason",
-    "internal_error": "only a defect of framejit",
+    "recording_failed": "a planted defect: tests/e2e/test_said_by_default.py",
+    "internal_error": "a planted defect: tests/e2e/test_said_by_default.py",
     "lock_taken": "a lock that another thread holds: tests/e2e/test_locks.py",
     "stack_low": "recursion that uses up the stack, in a process of its own: tests/e2e/test_deep_recursion.py",
     "undecodable": "only bytecode made by hand, which plain Python may not survive either",

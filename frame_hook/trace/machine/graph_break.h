@@ -1,8 +1,8 @@
 // frame_hook/trace/machine/graph_break.h — why and where tracing stopped: a row of runtime/base/reasons.def.
 //
 // What unwinds as a C++ exception, and who catches it: GraphBreak and StopTracing Tracer::run_root (a GraphBreak of an
-// exit's recipe or graph compile_segment), SymbolicRaise the frame loop and protocol code where CPython clears the
-// error too, InternalError and Interrupted the driver.
+// exit's recipe or graph compile_segment, one of derived weights the driver), SymbolicRaise the frame loop and protocol
+// code where CPython clears the error too, InternalError and Interrupted the driver.
 #pragma once
 
 #include <string>

@@ -1,0 +1,96 @@
+// frame_hook/resume/stats.cpp — see stats.h.
+#include "frame_hook/resume/stats.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "runtime/base/log.h"
+#include "runtime/base/said_once.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+constexpr Reason kSaid[] = {
+#define SAID(reason) Reason::reason,
+#include "frame_hook/resume/said_reasons.def"
+#undef SAID
+};
+
+// Causes of one reason that are said; a program can have any number of them.
+constexpr int kMostCauses = 8;
+
+// Texts of code and of kernels follow the first line.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// A detail as the row's sentence about it; where the row has no place for it, beside the sentence.
+std::string told(Reason reason, const std::string& detail) {
+  const std::string text = sentence(reason, detail);
+  return detail.empty() || text != row_of(reason).what ? text : text + ": " + detail;
+}
+
+bool is_said(Reason reason) {
+  return is_failure(reason) || std::find(std::begin(kSaid), std::end(kSaid), reason) != std::end(kSaid);
+}
+
+void count_and_log(Reason reason, const std::string& where, const std::string& detail) {
+  const ReasonRow& row = row_of(reason);
+  stats().fallbacks += 1;
+  stats().fallback_reasons[row.name] += 1;
+  if (reason == Reason::entry_limit || reason == Reason::does_not_pay || !log::enabled(log::Kind::Fallback)) return;
+  log::emit(log::Kind::Fallback, where,
+            {{"reason", row.name}, {"detail", detail.empty() ? row.what : detail}, {"hint", row.hint}});
+}
+
+}  // namespace
+
+Stats& stats() {
+  static Stats totals;
+  return totals;
+}
+
+std::map<std::string, uint64_t> plain_hit_reasons() {
+  std::map<std::string, uint64_t> counts;
+  uint64_t rest = stats().plain_hits;
+  for (size_t i = 0; i < kReasons; ++i) {
+    const uint64_t count = stats().breaks_of_plain_hits[i];
+    if (count > 0) counts[name_of(static_cast<Reason>(i))] = count;
+    rest -= count;
+  }
+  if (rest > 0) counts["no_tensor_work"] = rest;
+  return counts;
+}
+
+bool is_failure(Reason reason) {
+  const ReasonKind kind = row_of(reason).kind;
+  return kind == ReasonKind::refusal || kind == ReasonKind::defect;
+}
+
+void say_why(Reason reason, const std::string& detail, const std::string& where) {
+  const ReasonRow& row = row_of(reason);
+  const std::string text = first_line(told(reason, detail)), count = std::string(row.name) + " ";
+  if (!log::enabled(log::Kind::RunsPlainly) || !log::is_new(std::string(row.name) + ": " + text)) return;
+  for (int i = 0; i < kMostCauses; ++i) {
+    if (!log::is_new(count + std::to_string(i))) continue;
+    return log::emit(log::Kind::RunsPlainly, where, {{"reason", row.name}, {"detail", text}, {"hint", row.hint}});
+  }
+}
+
+void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret) {
+  const ReasonRow& row = row_of(reason);
+  stats().graph_breaks += 1;
+  stats().break_reasons[row.name] += 1;
+  if (is_said(reason)) say_why(reason, detail, where);
+  if (log::enabled(log::Kind::Break))
+    log::emit(log::Kind::Break, where,
+              {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}}, caret);
+}
+
+void count_fallback(Reason reason, const std::string& where, const std::string& detail) {
+  if (is_said(reason)) say_why(reason, detail, where);
+  count_and_log(reason, where, detail);
+}
+
+void count_again(Reason reason, const std::string& where) { count_and_log(reason, where, "as before"); }
+
+}  // namespace framejit::frame_hook

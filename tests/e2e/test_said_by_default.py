@@ -1,0 +1,195 @@
+"""What fails, or runs plainly for a reason that the user can change, is counted as such, is one line on stderr for each
+cause though no log was asked for, and is an error under FRAMEJIT_STRICT where it is a failure of ours."""
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+import framejit
+from framejit import _framejit_planted
+
+# What the backend does, and the reason that is counted: what a backend refuses is a kernel that is refused.
+FAILURES = {
+    "code_generation": "kernel_refused",
+    "gpu": "kernel_refused",
+    "no_target": "kernel_refused",
+    "not_functional": "not_functional",
+    "not_verified": "not_verified",
+    "recording_failed": "recording_failed",
+    "internal_error": "internal_error",
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_else():
+    framejit.reset()
+    with torch.no_grad():
+        yield
+    _framejit_planted.plant("", "", "")
+    framejit.reset()
+
+
+def plain(program, **environment):
+    """What a process without FRAMEJIT_STRICT prints, and what it says on stderr."""
+    start = "import torch, framejit\nfrom framejit import _framejit_planted as planted\n"
+    done = subprocess.run([sys.executable, "-c", start + textwrap.dedent(program)], capture_output=True, text=True,
+                          timeout=300, env={**os.environ, "FRAMEJIT_STRICT": "0", "FRAMEJIT_LOGS": "", **environment})
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout, done.stderr.splitlines()
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("planted, reason", FAILURES.items())
+def test_a_failure_is_an_error_under_strict(planted, reason):
+    def f(x):
+        return x * 2 + 1
+    _framejit_planted.plant("compile", planted, "kernel k7 has no registers left\nand its text")
+    compiled = framejit.compile(f, backend="planted")
+    for count in (1, 2):  # nothing is kept
+        with pytest.raises(SystemError, match="no registers left"):
+            compiled(torch.ones(3))
+        assert framejit.stats()["fallback_reasons"] == {reason: count} and framejit.stats()["graphs"] == 0
+        assert framejit.stats()["graph_breaks"] == framejit.stats()["plain_hits"] == 0, framejit.stats()
+    _framejit_planted.plant("", "", "")
+    assert torch.equal(compiled(torch.ones(3)), f(torch.ones(3))) and framejit.stats()["graphs"] == 1
+
+
+PROGRAM = """
+    def f(x, log):
+        log.append(len(log))
+        return x * 2 + 1
+    def g(x):
+        return x * 3
+    planted.plant("compile", {planted!r}, "kernel k7 has no registers left\\nand its text")
+    both = framejit.compile(f, backend="planted"), framejit.compile(g, backend="planted")
+    log = []
+    with torch.no_grad():
+        for call in range(3):
+            assert torch.equal(both[0](torch.ones(3), log), f(torch.ones(3), []))
+        assert torch.equal(both[1](torch.ones(3)), g(torch.ones(3))) and log == [0, 1, 2]
+    stats = framejit.stats()
+    print(stats["fallbacks"], stats["fallback_reasons"], stats["plain_hits"], stats["graph_breaks"], stats["graphs"])
+"""
+
+
+@pytest.mark.parametrize("planted, reason", FAILURES.items())
+def test_a_failure_is_counted_in_each_call_and_said_once(planted, reason):
+    printed, lines = plain(PROGRAM.format(planted=planted))
+    assert printed == f"4 {{{reason!r}: 4}} 0 0 0\n", printed
+    [line] = lines  # f and g fail for the same cause
+    assert "warnings] <string>:" in line and f"runs as plain Python, {reason}: " in line, line
+    assert "kernel k7 has no registers left" in line and "and its text" not in line and "what to do: " in line, line
+    assert plain(PROGRAM.format(planted=planted), FRAMEJIT_LOGS="-warnings") == (printed, [])
+
+
+def test_two_causes_are_two_lines_and_many_are_few():
+    printed, lines = plain("""
+        def make(k):
+            names = {}
+            exec(f"def f(x): return x * {k}", names)
+            return names["f"]
+        with torch.no_grad():
+            for k in range(50):
+                planted.plant("compile", "code_generation", f"cause {k // 2}")
+                framejit.compile(make(k), backend="planted")(torch.ones(2))
+        print(framejit.stats()["fallback_reasons"])
+        framejit.reset()
+        framejit.compile(make(1), backend="planted")(torch.ones(2))
+    """)
+    assert printed == "{'kernel_refused': 50}\n"
+    causes = [line[line.index("cause "):].split(";")[0] for line in lines if "kernel_refused" in line]
+    assert causes == [f"cause {i}" for i in range(8)] + ["cause 24"], lines  # the last after reset()
+
+
+def test_a_derive_plan_that_fails_is_counted_and_the_call_goes_on():
+    program = """
+        planted.plant("derive", {planted!r}, "no room for panels")
+        model = framejit.compile(torch.nn.Linear(8, 8), backend="planted", options={{"freezing": True}})
+        with torch.no_grad():
+            for _ in range(6):
+                model(torch.ones(2, 8))
+        print(framejit.stats()["fallback_reasons"], framejit.stats()["hits"])
+    """
+    for planted in ("code_generation", "internal_error"):
+        printed, lines = plain(program.format(planted=planted))
+        assert printed == f"{{{planted!r}: 1}} 5\n" and len(lines) == 1 and "no room for panels" in lines[0], lines
+    assert plain(program.format(planted="not_derived")) == ("{} 5\n", [])  # no failure: nothing would gain
+
+
+def test_a_derive_plan_that_fails_is_an_error_under_strict():
+    model = framejit.compile(torch.nn.Linear(8, 8), backend="planted", options={"freezing": True})
+    _framejit_planted.plant("derive", "code_generation", "no room for panels")
+    with pytest.raises(SystemError, match="no room for panels"):
+        for _ in range(6):
+            model(torch.ones(2, 8))
+
+
+@pytest.mark.nothing_captured
+def test_explain_shows_what_failed():
+    _framejit_planted.plant("compile", "code_generation", "no registers left")
+    with pytest.raises(SystemError):
+        framejit.explain(lambda x: x * 2, backend="planted")(torch.ones(3))
+    printed, _ = plain("""
+        planted.plant("compile", "code_generation", "no registers left")
+        with torch.no_grad():
+            report = framejit.explain(lambda x: x * 2, backend="planted")(torch.ones(3))
+        print(report)
+        assert len(report.fallbacks) == 1 and not report.breaks
+    """)
+    assert "plain run at <string>" in printed and "kernel_refused: no registers left" in printed and (
+        "what to do: unless it names a setting, report it" in printed), printed
+
+
+@pytest.mark.nothing_captured
+def test_fullgraph_names_the_refusal():
+    _framejit_planted.plant("compile", "code_generation", "no registers left")
+    with pytest.raises(framejit.GraphBreakError, match="kernel_refused: no code can be made: no registers left"):
+        framejit.compile(lambda x: x * 2, backend="planted", fullgraph=True)(torch.ones(3))
+
+
+SAID = {
+    "a gradient": ("x, w = torch.ones(3), torch.ones(3, requires_grad=True)\n"
+                   "f = framejit.compile(lambda x: x * w + 1, backend=lambda graph, inputs: graph)\n"
+                   "[f(x) for _ in range(3)]",
+                   "unsupported_tensor", "gradient"),
+    "a sparse tensor": ("f = framejit.compile(lambda x: x * 2)\n[f(torch.ones(3).to_sparse()) for _ in range(3)]",
+                        "unsupported_tensor", "not strided"),
+    "the limit of entries": ("f = framejit.compile(lambda x, s: x * len(s))\n"
+                             "[f(torch.ones(3), 'a' * n) for n in range(12)]", "entry_limit", "FRAMEJIT_ENTRIES"),
+    "a mode": ("from torch.overrides import TorchFunctionMode\nf = framejit.compile(lambda x: x * 2)\n"
+               "class Mode(TorchFunctionMode):\n"
+               "    def __torch_function__(self, function, types, args=(), kwargs=None):\n"
+               "        return function(*args, **(kwargs or {}))\n"
+               "with Mode():\n    [f(torch.ones(3)) for _ in range(3)]",
+               "modes_unsupported", "leave the mode"),
+    "odd globals": ("class D(dict):\n    pass\nf = framejit.compile(eval('lambda x: x * 2', D()))\n"
+                    "[f(torch.ones(3)) for _ in range(3)]", "odd_globals", "define the function in a module"),
+    "a generator": ("@framejit.compile\ndef g(x):\n    yield x * 2\n[list(g(torch.ones(3))) for _ in range(3)]",
+                    "generator_frame", "compile the function that consumes it"),
+    "a coroutine": ("@framejit.compile\nasync def g(x):\n    return x * 2\n",
+                    "generator_frame", "compile the function that consumes it"),
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_what_the_user_can_change_is_said_once(what):
+    program, reason, says = SAID[what]
+    printed, lines = plain(program)
+    assert len(lines) == 1 and f"runs as plain Python, {reason}: " in lines[0] and says in lines[0], lines
+    assert plain(program, FRAMEJIT_LOGS="-warnings") == (printed, [])
+
+
+def test_two_kinds_of_tensors_are_two_lines():
+    _, lines = plain("f = framejit.compile(lambda x: x * 2, backend=lambda graph, inputs: graph)\n"
+                     "g = framejit.compile(lambda x: x * 3)\n"
+                     "for _ in range(2):\n    f(torch.ones(3, requires_grad=True)), g(torch.ones(3).to_sparse())\n")
+    assert len(lines) == 2 and "gradient" in lines[0] and "not strided" in lines[1], lines
+
+
+def test_a_program_that_is_captured_says_nothing():
+    _, lines = plain("def f(x):\n    x = x + 1\n    print(end='')\n    return x * 2\n"
+                     "with torch.no_grad():\n    [framejit.compile(f)(torch.ones(3)) for _ in range(3)]\n")
+    assert lines == []
