@@ -57,6 +57,7 @@ BENCHMARKS = {
     "updates": ([], lambda module: {name: ["--only", name] for name in module.STEPS}),
     "growth": ([], lambda module: {name: [name] for name in module.FAMILIES}),
     "neighbour": ([], lambda module: {name: ["--only", name] for name, *_ in module.cases()}),
+    "watch": ([], lambda module: {pages: ["--only", pages] for pages in module.PAGES}),
     "costs": ([], lambda module: {name: [name] for name in module.ROWS}),
 }
 

@@ -16,7 +16,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 CLASSES = {"zen_avx512": "AMD with AVX-512", "intel_amx": "Intel with AMX", "intel_avx512": "Intel with AVX-512",
            "avx2": "AVX2", "sse": "registers of 128 bits"}
 BENCHMARKS = ("models", "training", "kernels", "memory", "updates", "neighbour", "cold", "capture", "compile", "growth",
-              "calls", "guards", "breaks", "costs")
+              "calls", "guards", "breaks", "watch", "costs")
 QUIET = 0.1  # of the cores, at most, is used by others
 BUSY, MISSED = "a busy machine", "its own bound is missed"
 UNKNOWN = {"amd": "AMD, its class not recorded"}  # rows of before classes were kept

@@ -151,8 +151,11 @@ PyObject* stats(PyObject*, PyObject*) {
                                                               {"backward_runs", runtime::backward_totals().runs}};
   for (auto& [name, count] : backward_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   const runtime::DerivedTotals derived = runtime::derived_totals();
-  const std::pair<const char*, uint64_t> derived_counts[] = {
-      {"derived_values", derived.values}, {"derived_bytes", derived.bytes}, {"derived_made", derived.made}};
+  const std::pair<const char*, uint64_t> derived_counts[] = {{"derived_values", derived.values},
+                                                             {"derived_bytes", derived.bytes},
+                                                             {"derived_made", derived.made},
+                                                             {"derived_again", derived.again},
+                                                             {"derived_private_bytes", derived.private_bytes}};
   for (auto& [name, count] : derived_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   if (const auto cache = runtime::kernel_cache()) kept = cache->statistics();
   const std::pair<const char*, uint64_t> kept_counts[] = {

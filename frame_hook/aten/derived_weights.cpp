@@ -9,6 +9,7 @@
 #include "guards/running_compile.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
+#include "runtime/base/said_once.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -127,6 +128,7 @@ DerivedWeights::Use DerivedWeights::ask(const at::Tensor* const* inputs, WeightO
 }
 
 void DerivedWeights::lose(Instance& instance) {
+  instance.had_values = instance.had_values || instance.values != nullptr;
   instance.values.reset();
   instance.references.clear();
   instance.calls = 0;
@@ -162,18 +164,20 @@ void DerivedWeights::derive(const Due& due) {
 // One at a time: a compile is running. Other threads ask meanwhile.
 void DerivedWeights::derive_now(const Due& due) {
   if (weights_.empty()) return;  // another call has found that nothing can be
-  if (const std::string why = runtime::DerivedValues::refusal(due.weights, trust_); !why.empty())
+  if (const std::string why = runtime::DerivedValues::refusal(due.weights, trust_); !why.empty()) {
+    say_not_watched(why);
     return refuse(due, why);
+  }
   if (!runner_) make_runner();
   if (!runner_) return;
   std::vector<const at::Tensor*> inputs(names_.size(), nullptr);
   for (size_t k = 0; k < weights_.size(); ++k) inputs[weights_[k]] = &due.weights[k];
   Result<std::shared_ptr<const runtime::DerivedValues>> made = Error{Reason::not_derived, ""};
-  bool is_full = false;
+  auto in_the_way = runtime::InTheWay::kNone;
   do {
     const Unlocked others_run;
-    made = runtime::DerivedValues::make(*recipes_, inputs.data(), trust_, &is_full);
-  } while (!made.ok() && is_full && drop_idler_than(due.instance(), due.weights));
+    made = runtime::DerivedValues::make(*recipes_, inputs.data(), trust_, &in_the_way);
+  } while (!made.ok() && drop_idlest(due.instance(), due.weights, in_the_way));
   if (!made.ok()) return refuse(due, made.error().message);
   keep(due, made.take());
 }
@@ -200,17 +204,26 @@ void DerivedWeights::make_runner() {
   compiled_.reset();
 }
 
-// Another entry's values of the same weights that nobody has asked for since this instance began to count. Entries that
-// run in turn leave each other alone.
-bool DerivedWeights::drop_idler_than(const Instance& instance, const std::vector<at::Tensor>& weights) {
+// Of the values in the way, those that nobody has asked for for longest, and not since this instance began to count.
+// Entries that run in turn leave each other alone.
+bool DerivedWeights::drop_idlest(const Instance& instance, const std::vector<at::Tensor>& weights,
+                                 runtime::InTheWay in_the_way) {
+  if (in_the_way == runtime::InTheWay::kNone) return false;
+  const bool are_any = in_the_way == runtime::InTheWay::kOfAnyWeights;
   Instance* idlest = nullptr;
   for (DerivedWeights* one : all())
     for (auto& [owner, other] : one->instances_)
       if (other.values && other.last_use < (idlest ? idlest->last_use : instance.since) &&
-          other.values->derives_from(weights))
+          (are_any || other.values->derives_from(weights)))
         idlest = &other;
   if (idlest) lose(*idlest);
   return idlest != nullptr;
+}
+
+// Seen without a log: the user can change it.
+void DerivedWeights::say_not_watched(const std::string& why) const {
+  if (log::is_new("weights that are not watched") && log::enabled(log::Kind::NotWatched))
+    log::emit(log::Kind::NotWatched, name_, {{"reason", why}, {"setting", "options={\"freezing\": True}"}});
 }
 
 std::string DerivedWeights::sources_of(const runtime::DerivedValues& values) const {
@@ -237,6 +250,7 @@ void DerivedWeights::keep(const Due& due, std::shared_ptr<const runtime::Derived
                               {"made", std::to_string(values->made_now())},
                               {"weights", sources_of(*values)}};
   Instance& instance = due.instance();
+  if (instance.had_values) runtime::count_derived_again(values->made_now());
   instance.values = std::move(values);
   instance.references = std::move(references);
   if (log::enabled(log::Kind::Derived)) log::emit(log::Kind::Derived, name_, fields);

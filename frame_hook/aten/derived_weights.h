@@ -51,6 +51,7 @@ class DerivedWeights {
     std::vector<PyObject*> owners;  // borrowed, for their addresses alone
     int64_t calls = 0;              // since its weights changed
     uint32_t losses = 0;            // how often they have changed
+    bool had_values = false;        // that went since
     uint64_t last_use = 0, since = 0;  // by the count of all questions: the last one, and the first of `calls`
     std::shared_ptr<const runtime::DerivedValues> values;
     std::vector<PyRef> references;  // weak, to the owners, as long as there are values
@@ -65,7 +66,9 @@ class DerivedWeights {
   void derive_now(const Due& due);
   void make_runner();
   void keep(const Due& due, std::shared_ptr<const runtime::DerivedValues> values);
-  static bool drop_idler_than(const Instance& instance, const std::vector<at::Tensor>& weights);
+  static bool drop_idlest(const Instance& instance, const std::vector<at::Tensor>& weights,
+                          runtime::InTheWay in_the_way);
+  void say_not_watched(const std::string& why) const;
   static void lose(Instance& instance);
   void refuse(const Due& due, const std::string& reason);
   void stop(const std::string& reason);

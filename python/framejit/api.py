@@ -236,7 +236,11 @@ def stats() -> dict[str, Any]:
                              in the log
     frames                   calls of compiled callables that the hook took over
     derived_values, derived_bytes              copies of weights that there are, packed, folded or cast once for many
-                                               calls; derived_made: how many were made so far
+                                               calls, and their real bytes
+    derived_made, derived_again                how many were made so far, and of these, because weights had changed or
+                                               earlier ones were dropped
+    derived_private_bytes    memory of files (weights that are mapped) that became this process's own, so that writes to
+                             it are seen; it stays after reset()
     cache_hits, cache_misses, cache_stored     kernels that the kernel cache had, had not, and took (zeros without one;
     see cache())
     """

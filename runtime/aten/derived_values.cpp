@@ -30,7 +30,7 @@ uintptr_t page_bytes() {
 
 c10::OperatorHandle operator_of(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
 
-std::atomic<uint64_t> g_values{0}, g_bytes{0}, g_made{0};
+std::atomic<uint64_t> g_values{0}, g_bytes{0}, g_made{0}, g_again{0};
 
 // Elements from the first to the last, in bytes, and where they begin.
 std::pair<const char*, int64_t> memory_of(const at::Tensor& tensor) {
@@ -87,8 +87,8 @@ class KeptSource {
                page = page_bytes();
     const uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
     if (kept->bytes_ > kCompared) {
-      auto answer = WriteWatch::instance().watch(reinterpret_cast<const void*>(first), last - first, first - begin,
-                                                 end - last);
+      auto answer =
+          WriteWatch::instance().watch(reinterpret_cast<const void*>(first), last - first, first - begin, end - last);
       if (!answer.handle) return Error{Reason::not_derived, answer.why};
       kept->handle_ = std::move(answer.handle);
     }
@@ -256,8 +256,8 @@ std::string DerivedValues::refusal(const std::vector<at::Tensor>& weights, Trust
 
 Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRecipes& recipes,
                                                                  const at::Tensor* const* inputs, Trust trust,
-                                                                 bool* is_full) {
-  *is_full = false;
+                                                                 InTheWay* in_the_way) {
+  *in_the_way = InTheWay::kNone;
   auto made = std::make_shared<DerivedValues>();
   const Executable& executable = recipes.executable();
   const uint32_t input_count = executable.forward.input_count;
@@ -291,12 +291,17 @@ Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRe
   }
   if (new_bytes > source_bytes) return Error{Reason::not_derived, "it would take more memory than the weights"};
   if (new_bytes > 0 && Registry::instance().bytes_made_of(sources) + new_bytes > source_bytes) {
-    *is_full = true;
+    *in_the_way = InTheWay::kOfTheseWeights;
     return Error{Reason::not_derived, "with what other graphs derive it would take more memory than the weights"};
   }
-  if (config().derived_mb > 0 &&
-      derived_totals().bytes + static_cast<uint64_t>(new_bytes) > static_cast<uint64_t>(config().derived_mb) << 20)
-    return Error{Reason::not_derived, "FRAMEJIT_DERIVED_MB is met"};
+  const int64_t limit = config().derived_mb << 20;
+  const auto is_beyond_limit = [&](int64_t more, int64_t own) {
+    const bool is_met = limit > 0 && static_cast<int64_t>(derived_totals().bytes) + more > limit;
+    if (is_met && own <= limit) *in_the_way = InTheWay::kOfAnyWeights;
+    return is_met;
+  };
+  const Error limit_is_met{Reason::not_derived, "FRAMEJIT_DERIVED_MB is met"};
+  if (is_beyond_limit(new_bytes, new_bytes)) return limit_is_met;
 
   const c10::InferenceMode normal(false);
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -314,6 +319,7 @@ Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRe
     made->bytes_ += made->values_[i]->bytes();
     made->tensors_.push_back(made->values_[i]->tensor());
   }
+  if (made->made_now_ > 0 && is_beyond_limit(0, made->bytes_)) return limit_is_met;  // packed ones take more than asked
   if (made->changed_input(inputs) >= 0) return Error{Reason::not_derived, "a weight was written meanwhile"};
   return std::shared_ptr<const DerivedValues>(std::move(made));
 }
@@ -340,8 +346,11 @@ int64_t DerivedValues::changed_input(const at::Tensor* const* inputs) const {
   return kept_.empty() ? -1 : kept_.front().input;
 }
 
-DerivedTotals derived_totals() { return {g_values, g_bytes, g_made}; }
-void reset_derived_totals() { g_made = 0; }
+DerivedTotals derived_totals() {
+  return {g_values, g_bytes, g_made, g_again, WriteWatch::instance().bytes_made_anonymous()};
+}
+void count_derived_again(uint64_t values) { g_again += values; }
+void reset_derived_totals() { g_made = 0, g_again = 0; }
 void distrust_sources(const std::vector<at::Tensor>& weights) {
   std::set<const c10::StorageImpl*> storages;
   for (const at::Tensor& weight : weights)

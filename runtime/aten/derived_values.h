@@ -39,14 +39,22 @@ class DerivedRecipes {
   std::vector<std::string> keys_;    // per recipe: the same in all executables
 };
 
+// Whose values are in the way of new ones.
+enum class InTheWay : uint8_t {
+  kNone,
+  kOfTheseWeights,  // with theirs there would be more bytes than the weights have
+  kOfAnyWeights,    // with theirs there would be more than FRAMEJIT_DERIVED_MB
+};
+
 class DerivedValues {
  public:
   // Why nothing can be derived from such weights, whatever the recipes are; empty: no reason is known.
   static std::string refusal(const std::vector<at::Tensor>& weights, Trust trust);
   // Without the GIL. `inputs`: of the forward; those that are no sources may be null. An Error says why nothing is
-  // derived; is_full: because of other values of the same weights. What a library call throws passes through.
+  // derived, in_the_way whether it helps to drop others. What a library call throws passes through.
   static Result<std::shared_ptr<const DerivedValues>> make(const DerivedRecipes& recipes,
-                                                           const at::Tensor* const* inputs, Trust trust, bool* is_full);
+                                                           const at::Tensor* const* inputs, Trust trust,
+                                                           InTheWay* in_the_way);
 
   // The first input that is no longer what it was; -1: all are. Allocates nothing.
   int64_t changed_input(const at::Tensor* const* inputs) const;
@@ -71,10 +79,12 @@ class DerivedValues {
 
 // Of this process, as framejit.stats() shows them.
 struct DerivedTotals {
-  uint64_t values = 0, bytes = 0;  // that there are now
-  uint64_t made = 0;               // so far
+  uint64_t values = 0, bytes = 0;  // that there are now; of packed ones the bytes that the system has given
+  uint64_t made = 0, again = 0;    // so far; of these, in the place of earlier ones
+  uint64_t private_bytes = 0;      // of files: copies of this process, made so that writes to them are seen
 };
 DerivedTotals derived_totals();
+void count_derived_again(uint64_t values);
 void reset_derived_totals();  // of what was made so far
 
 // Values derived from the memory of these tensors count as old from now on.

@@ -354,7 +354,8 @@ def test_list_backends_names_what_compile_takes():
 def test_stats_are_flat_totals_since_import_or_reset():
     numbers = ["graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels", "hits", "plain_hits",
                "left_alone", "frames", "compile_seconds", "trace_seconds", "traced_instructions", "inlined_calls",
-               "cache_hits", "cache_misses", "cache_stored", "derived_values", "derived_bytes", "derived_made"]
+               "cache_hits", "cache_misses", "cache_stored", "derived_values", "derived_bytes", "derived_made",
+               "derived_again", "derived_private_bytes"]
 
     @framejit.compile
     def f(x):
