@@ -158,6 +158,12 @@ def training_fuzz_finds(*plants):
     return lambda monkeypatch: set(plants) <= set(training.PLANTS)
 
 
+def weights_that_are_trusted(monkeypatch):
+    import weights_fuzz
+    with torch.no_grad():
+        return weights_fuzz.run(0, 15, trusted=True)[0]
+
+
 # The sections of docs/finders.md by their titles.
 PLANTS = {
     "A builtin takes every item before it writes the first": fuzzer_finds(planted.TakesItemsFirst, planted.AddsUpLater,
@@ -175,6 +181,7 @@ PLANTS = {
     "Each call compiles anew": entries_whose_guards_never_hold,
     "A model needs more entries than there are": sizes_that_stay_numbers,
     "A layer is never compiled": a_layer_that_breaks,
+    "A derived value is stale": weights_that_are_trusted,
     "Ordinary programs break": programs_that_break,
     "Plain Python runs because a compile failed": a_compile_that_fails,
     "A change of a saved tensor is not seen": training_fuzz_finds("no version is checked"),
