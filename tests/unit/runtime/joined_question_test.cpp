@@ -60,7 +60,8 @@ TEST_F(JoinedQuestionTest, WhateverBecomesOfASourceIsAWrite) {
   } changes[] = {
       {"dropped", [](void* at) { return madvise(at, kPage, MADV_DONTNEED); }},
       {"unmapped", [](void* at) { return munmap(at, kPage); }},
-      {"mapped anew", [](void* at) {
+      {"mapped anew",
+       [](void* at) {
          return mmap(at, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at ? 0 : 1;
        }},
       {"written in part", [](void* at) { return std::memset(at, 7, 1) == at ? 0 : 1; }},
@@ -116,8 +117,8 @@ TEST_F(JoinedQuestionTest, MemoryIsLeftAsItWas) {
   EXPECT_EQ(theirs.add(all), 0) << "nobody watches it";
 }
 
-// Weights as large as those of BERT-base's linear layers, mapped side by side as torch's allocator gets them: each begins
-// after the allocator's own words.
+// Weights as large as those of BERT-base's linear layers, mapped side by side as torch's allocator gets them: each
+// begins after the allocator's own words.
 TEST_F(JoinedQuestionTest, WhatAQuestionAboutAModelCosts) {
   constexpr size_t kWords = 64;
   std::vector<size_t> sizes;
@@ -144,8 +145,8 @@ TEST_F(JoinedQuestionTest, WhatAQuestionAboutAModelCosts) {
   for (int i = 0; i < 50; ++i) {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_FALSE(question.written());
-    least = std::min(
-        least, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    least =
+        std::min(least, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
   }
   std::printf("%zu weights, %zu MiB: %zu calls, %.1f us\n", sizes.size(), bytes >> 20, question.calls(), least);
 }

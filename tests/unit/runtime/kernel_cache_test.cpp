@@ -164,8 +164,7 @@ TEST_F(KernelCacheTest, FilesThatOthersCanWriteAreRefused) {
   const std::string file = folder_ + "/kernels.new";
   for (const mode_t mode : {0620, 0602, 0666}) {
     std::vector<std::string> said;
-    const uint64_t listener =
-        log::add_listener([&](const log::Event& event) { said.push_back(log::to_text(event)); });
+    const uint64_t listener = log::add_listener([&](const log::Event& event) { said.push_back(log::to_text(event)); });
     const auto cache = open();
     cache->store(code_of(1));
     ASSERT_TRUE(finds(*cache, code_of(1)));
