@@ -168,7 +168,7 @@ fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000; the standard library's ow
 	@$(TRACE_ALL) --table trace_stdlib.txt
 
 lint: $(STAMP)  ## layering, limits of files and classes, names, reasons of rows, numbers of machines, paths in the documentation
-	@for check in layering limits classes names reasons targets docs_paths; do $(RUN) tests/lint/$$check.py; done
+	@for check in layering limits classes names reasons recognition targets docs_paths; do $(RUN) tests/lint/$$check.py; done
 
 format: $(STAMP)  ## clang-format over the C++ lines that differ from the last commit
 	@git diff -U0 --no-color HEAD -- '*.cpp' '*.h' | clang-format-diff-22 -p1 -i -binary clang-format-22

@@ -303,7 +303,9 @@ bool initialise(PyObject* module) {
       "framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));
   if (!error || PyModule_AddObjectRef(module, "GraphBreakError", error.get()) < 0) return false;
   frame_hook::set_graph_break_error(error.get());
-  return graph::register_recorder_bindings(module);
+  auto* const armed_call = reinterpret_cast<PyObject*>(frame_hook::armed_call_type());
+  if (!armed_call || PyModule_AddObjectRef(module, "ArmedCall", armed_call) < 0) return false;
+  return true;
 }
 
 }  // namespace

@@ -67,15 +67,6 @@ const TorchCallables& TorchCallables::get() {
   return *callables;
 }
 
-bool TorchCallables::answers_true_while_compiling(PyObject* callable) const {
-  if (compiling_.count(callable) != 0) return true;
-  // torch._dynamo may be loaded after us; its function is known by its module.
-  if (!PyFunction_Check(callable)) return false;
-  if (PyUnicode_CompareWithASCIIString(reinterpret_cast<PyFunctionObject*>(callable)->func_name, "is_compiling") != 0)
-    return false;
-  PyObject* module = PyFunction_GetModule(callable);
-  return module != nullptr && PyUnicode_Check(module) &&
-         PyUnicode_CompareWithASCIIString(module, "torch._dynamo.external_utils") == 0;
-}
+bool TorchCallables::answers_true_while_compiling(PyObject* callable) const { return compiling_.count(callable) != 0; }
 
 }  // namespace framejit::frame_hook

@@ -9,6 +9,7 @@
 #include "frame_hook/resume/recipe.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -193,15 +194,14 @@ bool is_exception(PyTypeObject* type) {
 
 // C classes whose tp_new, given the payload, makes an object that filling and attributes complete.
 bool is_rebuildable(PyTypeObject* base, const Value* payload) {
-  const std::string_view name = base->tp_name;
-  if (base == &PyBaseObject_Type || is_exception(base) || name == "types.SimpleNamespace" ||
-      name == "functools.partial")
+  if (base == &PyBaseObject_Type || is_exception(base) || is_known(base, KnownType::name_space) ||
+      is_known(base, KnownType::partial))
     return true;
   if (!payload) return false;
   if (base == &PyDictProxy_Type || base == &PyList_Type || base == &PySet_Type || base == &PyFrozenSet_Type)
     return true;
-  if (name == "collections.deque") return payload->kind == ValueKind::list;
-  if (base == &PyDict_Type || name == "collections.OrderedDict" || name == "collections.defaultdict") return true;
+  if (is_known(base, KnownType::deque)) return payload->kind == ValueKind::list;
+  if (base == &PyDict_Type || base == &PyODict_Type || is_known(base, KnownType::default_dict)) return true;
   if (PyType_IsSubtype(base, &PyTuple_Type)) return payload->kind == ValueKind::tuple;
   return (payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int) && payload->type == base;
 }
@@ -268,8 +268,8 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
   if (!is_rebuildable(base, payload))
     graph_break(Reason::escaped_traced, std::string("an object of type ") + value->type->tp_name);
   if (base == &PyDictProxy_Type) return step(RecipeOp::call, {slot(payload)}, 0, reinterpret_cast<PyObject*>(base));
-  if (std::string_view(base->tp_name) == "functools.partial") return build_partial(value);
-  if (std::string_view(base->tp_name) == "collections.deque") return build_deque(value);
+  if (is_known(base, KnownType::partial)) return build_partial(value);
+  if (is_known(base, KnownType::deque)) return build_deque(value);
   std::vector<SlotId> arguments;
   if (payload && payload->kind == ValueKind::tuple && PyType_IsSubtype(base, &PyTuple_Type)) {
     arguments.push_back(build_tuple(as<TupleValue>(payload)));
@@ -428,7 +428,7 @@ void RecipeBuilder::fill_items(SlotId target, Value* container) {
 }
 
 void RecipeBuilder::fill_instance(SlotId target, InstanceValue* value) {
-  if (std::string_view(builtin_base(value->type)->tp_name) == "functools.partial") return fill_partial(target, value);
+  if (is_known(builtin_base(value->type), KnownType::partial)) return fill_partial(target, value);
   if (value->payload) fill_items(target, value->payload);
   attribute_effects(target, value);
 }

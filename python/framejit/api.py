@@ -115,8 +115,7 @@ def _compile(model: Any, options: Options, disabled: bool) -> Any:
 
 GraphBreakError = _framejit.GraphBreakError
 
-# The extension's type of compiled callables.
-ArmedCall = type(_framejit.arm(lambda: None, None))
+ArmedCall = _framejit.ArmedCall  # the type of compiled callables
 # Pickle and deepcopy know a compiled function by its qualified name, as they know a function.
 copyreg.pickle(ArmedCall, lambda compiled: compiled.__qualname__)
 

@@ -11,6 +11,7 @@ FOREIGN = re.compile(r"(?:import|from)\s+torch\.(?:_dynamo|_inductor|_functorch|
                      r"|\"torch\._(?:dynamo|inductor|functorch)")
 FOREIGN_ALLOWED = re.compile(r"^(?:benchmarks|tests|docs)/|^README\.md$"
                              r"|^frame_hook/aten/torch_callables\.cpp$|^frame_hook/trace/torch/special\.(?:def|cpp)$"
+                             r"|^frame_hook/trace/torch/special_functions\.def$"
                              r"|^frame_hook/resume/stance\.cpp$"
                              r"|^python/framejit/torch_settings\.py$")
 # the package starts none

@@ -12,6 +12,7 @@ import layering  # noqa: E402
 import limits  # noqa: E402
 import names  # noqa: E402
 import reasons  # noqa: E402
+import recognition  # noqa: E402
 import targets  # noqa: E402
 
 
@@ -38,6 +39,30 @@ import targets  # noqa: E402
 ])
 def test_layering(path, line, finds):
     assert bool(layering.check(path, line)) is finds
+
+
+@pytest.mark.parametrize("path, line, finds", [
+    ("frame_hook/trace/protocol/calls.cpp", 'if (std::string_view(type->tp_name) == "functools.partial") x();', True),
+    ("frame_hook/trace/protocol/calls.cpp", "if (is_known(type, KnownType::partial)) x();", False),
+    ("frame_hook/trace/protocol/calls.cpp", 'if (c_name_of(type).substr(0, 5) == "torch") x();', False),
+    ("frame_hook/trace/values/object_kinds.cpp", 'return strcmp(type->tp_name, "torch.Size") == 0;', False),
+    ("frame_hook/trace/values/heap.cpp", 'return strcmp(type->tp_name, "torch.Size") == 0;', True),
+    ("frame_hook/trace/values/heap.cpp", "const std::string_view name = type->tp_name;", True),
+    ("frame_hook/trace/values/heap.cpp", 'return std::string(type->tp_name) + "()";', False),
+    ("frame_hook/trace/torch/special.cpp", 'if (module_name(f) == "torch._compile") x();', True),
+    ("guards/checks.cpp", 'if (type->tp_name == std::string_view("x")) x();', True),
+    ("python/module.cpp", 'if (type->tp_name == std::string_view("x")) x();', False),
+])
+def test_recognition(path, line, finds):
+    assert bool(recognition.check(path, line)) is finds
+
+
+def test_recognition_of_rows():
+    assert not recognition.check_table("a/known_types.def", '// text\nKNOWN_TYPE(a, "m.n", "C", "why it is needed")\n')
+    assert recognition.check_table("a/known_types.def", 'KNOWN_TYPE(a, "m.n", "C", "")\n')
+    assert not recognition.check_table("a/special_functions.def",
+                                       'SPECIAL_FUNCTION(a, "m.n", "f",\n    "why it is needed")\n')
+    assert recognition.check_table("a/special_functions.def", 'SPECIAL_FUNCTION(a, "m.n", "f", "why")\n')
 
 
 def body(lines):

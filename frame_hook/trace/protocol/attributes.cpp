@@ -7,6 +7,7 @@
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/interrupts.h"
 
@@ -264,7 +265,7 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
   if (kind == &PyClassMethodDescr_Type) return make_method(t.heap, found_value(t.heap, d), owner());
   if (kind == &PyMemberDescr_Type) return self ? bind_member(t, d, self) : found_value(t.heap, d);
   if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t.heap, d);
-  if (std::string_view(kind->tp_name).ends_with("collections._tuplegetter") && self)  // "_collections." until 3.11
+  if (is_known(kind, KnownType::tuple_getter) && self)
     if (Value* field = tuple_field(t, d, self)) return field;
   if (PyObject* get = _PyType_Lookup(kind, interned("__get__"))) {
     if (PyFunction_Check(get)) {
@@ -275,8 +276,7 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
     if (kind->tp_descr_get == PyProperty_Type.tp_descr_get)
       return self ? bind_property(t, d, self) : found_value(t.heap, d);
     // C descriptors that bind as functions do: functools.lru_cache wrappers, compiled functions.
-    const std::string_view name = kind->tp_name;
-    if (name == "framejit.ArmedCall" || name == "functools._lru_cache_wrapper")
+    if (is_known(kind, KnownType::armed_call) || is_known(kind, KnownType::lru_cache))
       return self ? make_method(t.heap, found_value(t.heap, d), self) : found_value(t.heap, d);
     graph_break(Reason::unknown_attribute, std::string(type->tp_name) + " descriptor of type " + kind->tp_name);
   }

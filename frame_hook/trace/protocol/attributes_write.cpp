@@ -2,6 +2,7 @@
 // descriptors, instance dicts. Nothing real is touched: writes land in the value's shadow and are replayed at the exit.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/class_state.h"
 #include "guards/interrupts.h"
@@ -80,8 +81,8 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
     to ? t.call(setter, {v, to}) : t.call(setter, {v});
     return;
   }
-  const bool context = kind == &PyGetSetDescr_Type && !v->object &&
-                       std::string_view(builtin_base(v->type)->tp_name) == "torch._C._FunctionBase";
+  const bool context =
+      kind == &PyGetSetDescr_Type && !v->object && is_known(builtin_base(v->type), KnownType::autograd_context);
   const bool member = kind == &PyMemberDescr_Type;
   if (context) return write_overlay(t, as<InstanceValue>(v), name, to);
   if (v->kind == ValueKind::instance && (member || is_exception_slot(v->type, text_of(name)))) {

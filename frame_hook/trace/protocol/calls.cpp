@@ -8,6 +8,7 @@
 #include "frame_hook/trace/torch/special.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -33,6 +34,9 @@ bool any_tensor(Tracer& t, const Arguments& args) {
   return false;
 }
 
+// Of a class that C code made; a program may give any name to its own.
+std::string_view c_name_of(PyTypeObject* type) { return is_made_by_c(type) ? type->tp_name : ""; }
+
 std::string_view module_of(PyObject* callable) {
   PyObject* module = nullptr;
   PyRef owned;
@@ -45,15 +49,15 @@ std::string_view module_of(PyObject* callable) {
     }
     if (!module) {
       PyObject* self = PyCFunction_GET_SELF(callable);
-      if (self && PyType_Check(self)) return reinterpret_cast<PyTypeObject*>(self)->tp_name;
+      if (self && PyType_Check(self)) return c_name_of(reinterpret_cast<PyTypeObject*>(self));
     }
   } else if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type ||
              Py_TYPE(callable) == &PyClassMethodDescr_Type) {
-    return reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name;
+    return c_name_of(reinterpret_cast<PyDescrObject*>(callable)->d_type);
   } else if (PyType_Check(callable)) {
-    return reinterpret_cast<PyTypeObject*>(callable)->tp_name;
+    return c_name_of(reinterpret_cast<PyTypeObject*>(callable));
   } else {
-    return Py_TYPE(callable)->tp_name;
+    return c_name_of(Py_TYPE(callable));
   }
   return module && PyUnicode_Check(module) ? text_of(module) : "";
 }
@@ -282,13 +286,10 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
   const Nested nested("__call__()");
   PyTypeObject* type = t.facts.type_of(v);
   if (Value* method = python_special(t, v, "__call__")) return t.call(method, args);
-  const std::string_view name = type->tp_name;
   if (v->object && PyWeakref_CheckRef(v->object.get())) return call_weak_reference(t, v, args);
-  if (name == "functools.partial" ||
-      (builtin_base(type)->tp_call && std::string_view(builtin_base(type)->tp_name) == "functools.partial"))
-    return call_partial(t, as<InstanceValue>(v), args);
-  if (name == "functools._lru_cache_wrapper" && v->object) return call_lru_cache(t, v, args);
-  if (name == "framejit.ArmedCall")
+  if (is_known(builtin_base(type), KnownType::partial)) return call_partial(t, as<InstanceValue>(v), args);
+  if (is_known(type, KnownType::lru_cache) && v->object) return call_lru_cache(t, v, args);
+  if (is_known(type, KnownType::armed_call))
     return t.call(t.get_attribute(v, interned("function")), args);  // compiled by itself, inlined here
   guard_keyword_order(t.facts, args);
   if (v->object && type->tp_call) {
@@ -300,7 +301,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
       t.facts.guard_identity(v);
       return call_numpy(t, v->object.get(), args);
     }
-    if (std::string_view(type->tp_name).substr(0, 5) == "torch" && any_tensor(t, args)) {
+    if (c_name_of(type).substr(0, 5) == "torch" && any_tensor(t, args)) {
       t.facts.guard_identity(v);
       return t.call_recorded(v->object.get(), args);
     }
@@ -330,9 +331,9 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
   if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyClassMethodDescr_Type ||
       PyCFunction_Check(callable))
     return call_c_function(t, v, callable, args);
-  if (std::string_view(type->tp_name) == "functools._lru_cache_wrapper") return call_lru_cache(t, v, args);
+  if (is_known(type, KnownType::lru_cache)) return call_lru_cache(t, v, args);
   if (PyWeakref_CheckRefExact(callable)) return call_weak_reference(t, v, args);
-  if (std::string_view(type->tp_name) == "method-wrapper") {
+  if (type == method_wrapper_type()) {
     PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__name__")),
           real = PyRef::steal(PyObject_GetAttrString(callable, "__self__"));
     t.facts.guard_identity(v);
@@ -365,9 +366,8 @@ bool is_torch_c_function(PyObject* callable) {
   // pybind11 functions name their module in m_module or carry a function record.
   if (!PyCFunction_Check(callable)) return false;
   PyObject* self = PyCFunction_GET_SELF(callable);
-  if (self && PyType_Check(self))
-    return std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name).substr(0, 6) == "torch.";
-  return self && module.empty() && std::string_view(Py_TYPE(self)->tp_name).find("pybind11") != std::string_view::npos;
+  if (self && PyType_Check(self)) return c_name_of(reinterpret_cast<PyTypeObject*>(self)).substr(0, 6) == "torch.";
+  return self && module.empty() && c_name_of(Py_TYPE(self)).find("pybind11") != std::string_view::npos;
 }
 
 void guard_keyword_order(Facts& facts, const Arguments& args) {

@@ -6,6 +6,7 @@
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 
 namespace framejit::frame_hook {
@@ -42,7 +43,7 @@ InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args)
   Value* function = args.positional[0];
   std::vector<Value*> bound(args.positional.begin() + 1, args.positional.end());
   DictValue* keywords = t.heap.dict();
-  if (function->kind == ValueKind::instance && std::string_view(function->type->tp_name) == "functools.partial") {
+  if (function->kind == ValueKind::instance && is_known(function->type, KnownType::partial)) {
     std::vector<Value*> inner = t.unpack(t.get_attribute(function, interned("args")));
     bound.insert(bound.begin(), inner.begin(), inner.end());
     dict_update(t, keywords, t.get_attribute(function, interned("keywords")));
@@ -99,8 +100,7 @@ bool is_class(PyTypeObject* type, PyObject* of) { return PyType_IsSubtype(type, 
 void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
   if ((is_class(type, PyExc_OSError) && given > 1) || (is_class(type, PyExc_SyntaxError) && given > 1) ||
       is_class(type, PyExc_UnicodeEncodeError) || is_class(type, PyExc_UnicodeDecodeError) ||
-      is_class(type, PyExc_UnicodeTranslateError) ||
-      std::string_view(builtin_base(type)->tp_name).ends_with("ExceptionGroup"))
+      is_class(type, PyExc_UnicodeTranslateError) || is_class(type, PyExc_BaseExceptionGroup))
     graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
 }
 
@@ -124,7 +124,6 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   PyTypeObject* base = builtin_base(type);
   if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
     graph_break(Reason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
-  const std::string_view name = base->tp_name;
   check_arguments(t.errors, type, base, args);
   if (base == &PyBaseObject_Type) return make_instance(t.heap, type);
   if (is_class(base, PyExc_BaseException)) {
@@ -136,8 +135,8 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
     v->payload = t.heap.tuple(by_init ? std::vector<Value*>() : args.positional);
     return v;
   }
-  if (name == "functools.partial") return new_partial(t, type, args);
-  if (name == "types.SimpleNamespace") return new_namespace(t.heap, type, args);
+  if (is_known(base, KnownType::partial)) return new_partial(t, type, args);
+  if (is_known(base, KnownType::name_space)) return new_namespace(t.heap, type, args);
   Value* payload = nullptr;
   if (PyType_IsSubtype(base, &PyDict_Type)) payload = t.heap.dict();
   else if (base == &PyList_Type) payload = t.heap.list({});

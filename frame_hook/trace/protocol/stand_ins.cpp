@@ -1,5 +1,6 @@
 // frame_hook/trace/protocol/stand_ins.cpp — stand-ins for traced values, and errors told as CPython tells them.
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/values/known_types.h"
 
 #include <algorithm>
 
@@ -221,7 +222,7 @@ PyRef StandIns::make_object(Value* v) {
     return class_like(type, builtin_base(type));
   }
   if (t_.heap.is_constant(v) && !is_program_class(Py_TYPE(object))) return PyRef::borrow(t_.constant(v));
-  if (v->type->tp_name == std::string_view("collections.deque")) {
+  if (is_known(v->type, KnownType::deque)) {
     const PyRef nothing = PyRef::steal(PyTuple_New(0));
     return call_tp_new(v->type, reinterpret_cast<PyObject*>(v->type), nothing.get());
   }
@@ -234,7 +235,7 @@ PyRef StandIns::make_instance(InstanceValue* v) {
   const bool of_exception = is_exception(base);
   if (of_exception && (!payload || payload->kind != ValueKind::tuple)) return {};
   const PyRef nothing = PyRef::steal(PyTuple_New(0));
-  if (!payload && base == v->type && std::string_view(base->tp_name) == "collections.deque")
+  if (!payload && base == v->type && is_known(base, KnownType::deque))
     return call_tp_new(base, reinterpret_cast<PyObject*>(base), nothing.get());
   if (!payload) return base == &PyBaseObject_Type || base == v->type ? named(v->type) : PyRef();
   const PyRef type = base == v->type ? PyRef::borrow(reinterpret_cast<PyObject*>(base)) : class_like(v->type, base);

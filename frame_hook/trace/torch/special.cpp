@@ -7,6 +7,7 @@
 
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/interrupts.h"
 #include "runtime/base/log.h"
@@ -22,15 +23,35 @@ std::string_view module_name(PyFunctionObject* f) {
   return name && PyUnicode_Check(name) ? text_of(name) : "";
 }
 
+bool within(std::string_view module, std::string_view package) {
+  return module.substr(0, package.size()) == package &&
+         (module.size() == package.size() || module[package.size()] == '.');
+}
+
+// Not by its name alone, which any function may have.
+bool is_of_package(PyFunctionObject* f, std::string_view package) {
+  const std::string name(module_name(f));
+  return within(name, package) && f->func_globals == dict_of_module(name.c_str());
+}
+
+struct SpecialRow {
+  SpecialFunction special;
+  const char* module;
+  PyObject* name;  // interned, as the names of code objects are
+};
+const std::vector<SpecialRow>& special_rows() {
+  static const auto* const rows = new std::vector<SpecialRow>{
+#define SPECIAL_FUNCTION(special, module, name, why) {SpecialFunction::special, module, interned(name)},
+#include "frame_hook/trace/torch/special_functions.def"
+#undef SPECIAL_FUNCTION
+  };
+  return *rows;
+}
+
 bool is_true_mark(PyObject* dict, const char* name) {
   PyObject* mark = dict ? PyDict_GetItemWithError(dict, interned(name)) : nullptr;
   if (!mark) drop_error();
   return mark && mark != Py_False && mark != Py_None;
-}
-
-bool within(std::string_view module, std::string_view package) {
-  return module.substr(0, package.size()) == package &&
-         (module.size() == package.size() || module[package.size()] == '.');
 }
 
 // The function that a disable wrapper carries in its closure ("fn"), or in _torchdynamo_orig_callable.
@@ -48,27 +69,17 @@ Value* wrapped_function(Tracer& t, FunctionValue* function) {
 }  // namespace
 
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f) {
-  static PyObject* const graph_break_name = interned("graph_break");
-  static PyObject* const tag_name = interned("tag");
-  static PyObject* const wrapper_name = interned("compile_wrapper");
-  static PyObject* const inner_name = interned("inner");
   auto* code = reinterpret_cast<PyCodeObject*>(f->func_code);
   if (f->func_dict &&
       (is_true_mark(f->func_dict, "_torchdynamo_disable") || is_true_mark(f->func_dict, "_framejit_disable"))) {
     PyObject* original = PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable"));
-    const bool torchs_own = original && PyFunction_Check(original) &&
-                            within(module_name(reinterpret_cast<PyFunctionObject*>(original)), "torch");
+    const bool torchs_own =
+        original && PyFunction_Check(original) && is_of_package(reinterpret_cast<PyFunctionObject*>(original), "torch");
     return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap
                                                                           : SpecialFunction::disabled;
   }
-  // What torch.compile and its like wrap: traced as what it wraps, without their own compiler.
-  if (f->func_dict && code->co_name == wrapper_name && module_name(f) == "torch._dynamo.eval_frame")
-    return SpecialFunction::unwrap;
-  if (code->co_name == graph_break_name && within(module_name(f), "torch._dynamo")) return SpecialFunction::graph_break;
-  if (code->co_name == tag_name && module_name(f) == "torch._dynamo.mutation_guard") return SpecialFunction::tag_module;
-  if (code->co_name == inner_name && module_name(f) == "torch._compile" &&
-      std::string_view(text_of(code->co_qualname)) == "_disable_dynamo.<locals>.inner")
-    return SpecialFunction::unwrap;
+  for (const SpecialRow& row : special_rows())
+    if (row.name == code->co_name && f->func_globals == dict_of_module(row.module)) return row.special;
   if (f->func_dict && PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable")))
     return SpecialFunction::unwrap;
   if (f->func_dict && is_true_mark(f->func_dict, "_dynamo_marked_constant")) return SpecialFunction::constant;
@@ -172,7 +183,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     t.load(function);
     return row(t, args);
   }
-  if (runs_concretely(function->object.get()) && is_numpy_module(module_name(f))) {
+  if (runs_concretely(function->object.get()) && is_of_package(f, "numpy")) {
     t.load(function);
     return call_numpy(t, function->object.get(), args);
   }

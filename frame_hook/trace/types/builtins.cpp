@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "guards/interrupts.h"
 
 #include <cstring>
@@ -79,7 +80,7 @@ bool overrides_class_attribute(PyTypeObject* type) {
 }
 
 Value* union_members(Tracer& t, Value* cls) {
-  if (std::string_view(t.facts.type_of(cls)->tp_name) != "types.UnionType") return nullptr;
+  if (!is_known(t.facts.type_of(cls), KnownType::union_type)) return nullptr;
   PyRef args = PyRef::steal(PyObject_GetAttrString(t.constant(cls), "__args__"));
   return args ? t.heap.constant_value(args.get()) : nullptr;
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/interrupts.h"
 
@@ -13,11 +14,10 @@ namespace framejit::frame_hook {
 bool is_numpy_module(std::string_view name) { return name == "numpy" || name.starts_with("numpy."); }
 
 bool is_of_numpy(PyObject* callable) {
-  const auto of_numpy = [](const char* name) { return std::strncmp(name, "numpy.", 6) == 0; };
-  if (of_numpy(Py_TYPE(callable)->tp_name)) return true;
+  const auto of_numpy = [](PyTypeObject* type) { return is_made_by_c(type) && is_numpy_module(type->tp_name); };
+  if (of_numpy(Py_TYPE(callable))) return true;
   if (PyType_Check(callable)) return is_numpy_scalar_type(reinterpret_cast<PyTypeObject*>(callable));
-  if (Py_IS_TYPE(callable, &PyMethodDescr_Type))
-    return of_numpy(reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name);
+  if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) return of_numpy(reinterpret_cast<PyDescrObject*>(callable)->d_type);
   PyObject* module = PyCFunction_Check(callable) ? reinterpret_cast<PyCFunctionObject*>(callable)->m_module : nullptr;
   return module && PyUnicode_Check(module) && is_numpy_module(text_of(module));
 }
@@ -62,13 +62,14 @@ PyRef known_contents(Tracer& t, Value* tensor) {
   return PyRef::steal(t.recording().known_contents(traced.get()));
 }
 
-bool is_array_type(PyTypeObject* type) {
-  return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::strcmp(type->tp_name, "numpy.ndarray") == 0;
-}
+bool is_array_type(PyTypeObject* type) { return is_known(type, KnownType::numpy_array); }
 
 bool is_true(PyObject* object, const char* name) { return object && attribute_of(object, name).get() == Py_True; }
 
-bool is_dtype(PyObject* object) { return std::strncmp(Py_TYPE(object)->tp_name, "numpy.dtype", 11) == 0; }
+bool is_dtype(PyObject* object) {
+  PyTypeObject* const dtype = known_type(KnownType::numpy_dtype);
+  return dtype && PyObject_TypeCheck(object, dtype);
+}
 
 // What the callable gets, and which arrays are among it.
 class Operands {

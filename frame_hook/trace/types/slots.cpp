@@ -2,6 +2,7 @@
 // dict.__getitem__(self, key), function.__get__(...). They act on the shadow and never look at overrides.
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/known_types.h"
 
 namespace framejit::frame_hook {
 
@@ -69,7 +70,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
     return init_exception(t, owner, self, rest), t.heap.none();
   if (owner == &PyBaseObject_Type) return init_object(t.errors, t.facts.type_of(self), rest), t.heap.none();
-  if (std::string_view(owner->tp_name) == "collections.defaultdict") {
+  if (is_known(owner, KnownType::default_dict)) {
     if (!rest.positional.empty()) {
       if (!is_none(t, rest.positional[0]) && !t.facts.type_of(rest.positional[0])->tp_call)
         t.errors.raise_new(PyExc_TypeError, "first argument must be callable or None");

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "frame_hook/bytecode/code.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "guards/checks.h"
 #include "guards/interrupts.h"
 
@@ -40,24 +41,34 @@ bool is_own_file(PyObject* filename) {
   return is_file_of("framejit", *folder, filename);
 }
 
+// Of the registry of an abstract class, which C code alone reads.
+PyTypeObject* abc_data_type() {
+  static PyTypeObject* known = nullptr;  // never freed
+  PyObject* const members = known ? nullptr : dict_of_module("_collections_abc");
+  PyObject* const sized = members ? PyDict_GetItemString(members, "Sized") : nullptr;
+  const PyRef data = PyRef::steal(sized ? PyObject_GetAttrString(sized, "_abc_impl") : nullptr);
+  if (data && is_made_by_c(Py_TYPE(data.get())))
+    known = reinterpret_cast<PyTypeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(data.get()))));
+  drop_error();
+  return known;
+}
+
 // Classes of C extensions whose instances are immutable and, for all practical purposes, unique.
 bool is_identity_class(PyTypeObject* type) {
-  static const char* const names[] = {
-      "torch.dtype",        "torch.layout",    "torch.memory_format",        "torch.qscheme",
-      "types.GenericAlias", "types.UnionType", "builtin_function_or_method", "_abc._abc_data"};
-  for (const char* name : names)
-    if (std::strcmp(type->tp_name, name) == 0) return true;
-  return type == &PyCFunction_Type || type == &PyCMethod_Type || type == &PyMethodDescr_Type ||
-         type == &PyWrapperDescr_Type || type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type ||
-         type == &PyClassMethodDescr_Type || type == &PyCode_Type || type == &PyProperty_Type ||
-         type == &PyStaticMethod_Type || type == &PyClassMethod_Type;
+  for (const KnownType known : {KnownType::torch_dtype, KnownType::torch_layout, KnownType::torch_memory_format,
+                                KnownType::torch_qscheme, KnownType::union_type})
+    if (is_known(type, known)) return true;
+  return type == abc_data_type() || type == &Py_GenericAliasType || type == &PyCFunction_Type ||
+         type == &PyCMethod_Type || type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
+         type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type || type == &PyClassMethodDescr_Type ||
+         type == &PyCode_Type || type == &PyProperty_Type || type == &PyStaticMethod_Type ||
+         type == &PyClassMethod_Type;
 }
 
 // Classes of C extensions whose instances are immutable and made anew wherever one is asked for.
 bool is_value_class(PyTypeObject* type) {
-  static const char* const names[] = {"torch.device", "torch.finfo", "torch.iinfo"};
-  for (const char* name : names)
-    if (std::strcmp(type->tp_name, name) == 0) return guards::compare_by_value(type), true;
+  for (const KnownType known : {KnownType::torch_device, KnownType::torch_finfo, KnownType::torch_iinfo})
+    if (is_known(type, known)) return guards::compare_by_value(type), true;
   if (is_numpy_scalar_type(type)) return guards::compare_by_value(type), true;
   return type == &PyRange_Type;
 }
@@ -114,7 +125,8 @@ bool is_typing_form(PyObject* object) {
       auto* made = reinterpret_cast<PyTypeObject*>(item);
       const bool is_final = final_class && PyType_Check(final_class) &&
                             PyType_IsSubtype(made, reinterpret_cast<PyTypeObject*>(final_class));
-      if (is_final || std::strncmp(made->tp_name, "typing.", 7) == 0) classes->push_back(Py_NewRef(item));
+      if (is_final || (is_made_by_c(made) && std::strncmp(made->tp_name, "typing.", 7) == 0))
+        classes->push_back(Py_NewRef(item));
     }
     if (PyObject* callable_alias = PyDict_GetItemString(PyModule_GetDict(abc), "_CallableGenericAlias"))
       classes->push_back(Py_NewRef(callable_alias));
@@ -145,18 +157,15 @@ bool has_own_equality(PyObject* object) {
 bool has_identity_constant(PyObject* object) {
   if (PyType_Check(object) || PyModule_Check(object) || has_own_equality(object)) return true;
   PyTypeObject* type = Py_TYPE(object);
-  if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
-    const bool has_dotted_name =
-        std::strchr(type->tp_name, '.') != nullptr;  // made by C code: a class statement names no module
-    return (has_dotted_name && is_identity_class(type)) || is_enum_member(object);
-  }
+  if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) return is_identity_class(type) || is_enum_member(object);
   return remembered(is_identity_class, type);
 }
 
 bool is_plain_object(PyObject* object) { return has_identity_constant(object) && !is_enum_member(object); }
 
 bool may_be_half_way(PyTypeObject* type) {
-  return type == &PyGen_Type || (type->tp_iternext && std::strncmp(type->tp_name, "itertools.", 10) == 0);
+  return type == &PyGen_Type ||
+         (type->tp_iternext && is_made_by_c(type) && std::strncmp(type->tp_name, "itertools.", 10) == 0);
 }
 
 bool holds_half_way(PyObject* object) {
@@ -211,9 +220,7 @@ std::vector<PyObject*> items_of_set(PyObject* set) {
   return items;
 }
 
-bool is_size_type(const PyTypeObject* type) {
-  return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::strcmp(type->tp_name, "torch.Size") == 0;
-}
+bool is_size_type(const PyTypeObject* type) { return is_known(type, KnownType::torch_size); }
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/interrupts.h"
 
@@ -222,13 +223,8 @@ std::string plain_text(Tracer& t, Value* v, const char* what) {
   t.errors.raise_new(PyExc_TypeError, std::string(what) + " must be string");
 }
 
-// Classes made by class statements share one deallocator; C extensions make heap types too.
 PyTypeObject* builtin_base(PyTypeObject* type) {
-  static const destructor made_by_class_statement = [] {
-    PyRef sample = PyRef::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "sample"));
-    return reinterpret_cast<PyTypeObject*>(sample.get())->tp_dealloc;
-  }();
-  while (type->tp_dealloc == made_by_class_statement) type = type->tp_base;
+  while (!is_made_by_c(type)) type = type->tp_base;
   return type;
 }
 

@@ -1,0 +1,144 @@
+"""Objects are recognised by identity: what the program names as torch, NumPy or the standard library name theirs is the
+program's own all the same."""
+import collections
+import functools
+import sys
+import types
+
+import pytest
+import torch
+
+import framejit
+from check import check, fresh  # noqa: F401
+
+
+def made(name, *bases, **members):
+    return type(name, bases, members)
+
+
+def keep(self, *args):
+    self.func, self.args, self.keywords = len, (), {}
+    self.given = args
+
+
+def double(self, x):
+    return x * 2 + len(self.given)
+
+
+CALLED = [made(name, __init__=keep, __call__=double) for name in (
+    "functools.partial", "functools._lru_cache_wrapper", "framejit.ArmedCall", "method-wrapper", "torch.Size",
+    "torch.nn.Linear", "numpy.ufunc", "numpy.ndarray", "itertools.count", "pybind11_builtins.pybind11_object")]
+
+
+@pytest.mark.parametrize("cls", CALLED, ids=lambda cls: cls.__name__)
+def test_a_class_that_is_called(cls):
+    def f(x):
+        return cls(1, 2, 3)(x) + 1
+    check(f, torch.ones(3))
+    outer = cls(1)
+    check(lambda x: outer(x) + 1, torch.ones(3))
+
+
+class OfMethods:
+    def __init__(self):
+        self.n = 3
+
+
+@pytest.mark.parametrize("name", ["functools._lru_cache_wrapper", "framejit.ArmedCall", "collections._tuplegetter",
+                                  "_collections._tuplegetter"])
+def test_a_descriptor(name):
+    cls = made(name, __get__=lambda self, owner, kind: (lambda x: x * owner.n))
+
+    class Owner(OfMethods):
+        times = cls()
+    check(lambda o, x: o.times(x) + 1, Owner(), torch.ones(3))
+
+
+@pytest.mark.parametrize("name, base, items", [
+    ("collections.deque", list, [1, 2]),
+    ("collections.defaultdict", dict, {1: 2}),
+    ("collections.OrderedDict", dict, {2: 1, 1: 2}),
+    ("torch.Size", tuple, (4, 5)),
+])
+def test_a_container(name, base, items):
+    cls = made(name, base, __len__=lambda self: 40)
+
+    def f(x, c):
+        return x * len(c) + len(cls(items)), sum(c)
+    check(f, torch.ones(3), cls(items))
+
+    def g(x):
+        return cls(items), x + 1
+    check(g, torch.ones(3))
+
+
+def test_attributes_of_a_namespace_that_is_none():
+    class Refusing:
+        def __init__(self, **given):
+            self.seen = sorted(given)
+    cls = made("types.SimpleNamespace", Refusing)
+    check(lambda x: (cls(b=1, a=2).seen, x + 1), torch.ones(3))
+
+
+@pytest.mark.parametrize("name", ["torch.device", "torch.dtype", "torch.finfo", "torch.layout", "types.UnionType",
+                                  "types.GenericAlias", "_abc._abc_data", "numpy.float64", "numpy.dtype"])
+def test_state_of_an_object_is_read_anew(name):
+    """Immutable ones are constants of a trace."""
+    o = made(name)()
+    o.n = 1
+    compiled = framejit.compile(lambda x: x * o.n)
+    for n in (1, 2, 3):
+        o.n = n
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), float(n)))
+
+
+def test_equality_of_an_object_is_the_programs():
+    cls = made("torch.device", __eq__=lambda self, other: self.n == other, __hash__=lambda self: 1)
+    o = cls()
+    compiled = framejit.compile(lambda x: x + 1 if o == 1 else x - 1)
+    for n in (1, 2, 1):
+        o.n = n
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0 if n == 1 else 0.0))
+
+
+def module(name, source):
+    found = types.ModuleType(name)
+    exec(source, found.__dict__)
+    return found
+
+
+MODULES = {
+    "torch._compile": "def _disable_dynamo(fn):\n    def inner(x):\n        return fn(x) + 100\n    return inner\n"
+                      "inner = _disable_dynamo(lambda x: x * 2)\ninner.fn = None",
+    "torch._dynamo.eval_frame": "def compile_wrapper(x):\n    return x * 3 + 100\ncompile_wrapper.mark = 1\n"
+                                "inner = compile_wrapper",
+    "torch._dynamo.decorators": "def graph_break(x):\n    return x + 100\ninner = graph_break",
+    "torch._dynamo.mutation_guard": "def tag(x):\n    return x + 100\ninner = tag",
+    "torch._dynamo.external_utils": "def is_compiling():\n    return 7\n"
+                                    "def inner(x):\n    return x + 100 * is_compiling()",
+    "numpy": "def inner(x):\n    return x + 100",
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_of_the_program(name):
+    inner = module(name, MODULES[name]).inner
+    check(lambda x: inner(x) - 1, torch.ones(3))
+
+
+def test_the_real_ones_are_known():
+    def f(x, items):
+        queue = collections.deque(items)
+        queue.append(3)
+        counts = collections.defaultdict(int)
+        counts["a"] += len(queue)
+        space = types.SimpleNamespace(n=2)
+        return functools.partial(torch.mul, other=space.n)(x) + counts["a"], isinstance(3, int | str)
+    check(f, torch.ones(3), [1, 2])
+
+
+def test_torchs_own_disable_is_unwrapped():
+    """torch._compile._disable_dynamo: imports torch's compiler where it runs."""
+    inner = torch._compile._disable_dynamo(lambda x: x * 2)
+    assert framejit.compile(lambda x: inner(x) + 1, fullgraph=True)(torch.ones(2)).tolist() == [3.0, 3.0]
+    assert sys.modules["torch._compile"].__dict__ is inner.__globals__
