@@ -3,6 +3,8 @@
 
 #include <alloca.h>
 
+#include <new>
+
 #include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -63,11 +65,25 @@ class HeldLocks {
   size_t taken_ = 0;
 };
 
-template <class T> T* stack_array(void* memory, size_t count) {
-  T* array = static_cast<T*>(memory);
-  for (size_t i = 0; i < count; ++i) array[i] = T{};
-  return array;
-}
+// More than that is taken from the heap: a segment with many guards must not use up a stack that deep recursions share.
+constexpr size_t kMostWordsOnStack = 2048;
+
+// Hands out parts of one block of words, all zero.
+class Words {
+ public:
+  explicit Words(uint64_t* block) : free_(block) {}
+  template <class T>
+  T* take(size_t count) {
+    static_assert(sizeof(T) == sizeof(uint64_t));
+    T* const array = reinterpret_cast<T*>(free_);
+    for (size_t i = 0; i < count; ++i) array[i] = T{};
+    free_ += count;
+    return array;
+  }
+
+ private:
+  uint64_t* free_;
+};
 
 // The graph has run and effects may have been applied: plain Python would do them a second time.
 RunStatus replay_failed() {
@@ -94,28 +110,32 @@ const char* Segment::why_dead() const {
 
 RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
   const size_t registers_needed = guards->register_count(), symbols_needed = guards->symbol_count();
-  auto* registers = stack_array<PyObject*>(alloca((registers_needed + 1) * sizeof(PyObject*)), registers_needed + 1);
-  auto* symbols = stack_array<int64_t>(alloca((symbols_needed + 1) * sizeof(int64_t)), symbols_needed + 1);
+  const size_t output_count = call ? call->output_count : 0;
+  const size_t needed = registers_needed + symbols_needed + memory_registers.size() + output_count +
+                        input_registers.size() + owner_registers.size() + 1;
+  const std::unique_ptr<uint64_t[]> on_heap(needed > kMostWordsOnStack ? new (std::nothrow) uint64_t[needed] : nullptr);
+  if (needed > kMostWordsOnStack && !on_heap) return PyErr_NoMemory(), RunStatus::failed;
+  Words words(on_heap ? on_heap.get() : static_cast<uint64_t*>(alloca(needed * sizeof(uint64_t))));
+  auto* registers = words.take<PyObject*>(registers_needed);
+  auto* symbols = words.take<int64_t>(symbols_needed);
   if ((call && call->is_wrong) || !guards->run(frame, registers, symbols)) return RunStatus::missed;
   if (written_count > 0) {
-    auto** tensors = static_cast<PyObject**>(alloca(memory_registers.size() * sizeof(PyObject*)));
+    auto** tensors = words.take<PyObject*>(memory_registers.size());
     for (size_t i = 0; i < memory_registers.size(); ++i) tensors[i] = registers[memory_registers[i]];
     if (tensor_frontend()->may_overlap(tensors, written_count, memory_registers.size()) != overlapping)
       return RunStatus::missed;
   }
 
   const Kept kept(registers, kept_registers);
-  const size_t output_count = call ? call->output_count : 0;
-  Outputs outputs{stack_array<PyObject*>(alloca((output_count + 1) * sizeof(PyObject*)), output_count + 1),
-                  output_count};
+  Outputs outputs{words.take<PyObject*>(output_count), output_count};
   const HeldLocks locks(registers, lock_registers);  // given back before what is dropped here may run code
   if (!locks.all()) return RunStatus::busy;
   if (call) {
     const size_t n = input_registers.size();
-    auto** inputs = static_cast<PyObject**>(alloca((n + 1) * sizeof(PyObject*)));
+    auto** inputs = words.take<PyObject*>(n);
     for (size_t i = 0; i < n; ++i) inputs[i] = registers[input_registers[i]];
     const size_t held = owner_registers.size();
-    auto** objects = static_cast<PyObject**>(alloca((held + 1) * sizeof(PyObject*)));
+    auto** objects = words.take<PyObject*>(held);
     for (size_t i = 0; i < held; ++i) objects[i] = registers[owner_registers[i]];
     WeightOwners owners{objects, held, nullptr};
     if (!call->run(inputs, symbols, outputs.objects, owners))
