@@ -18,7 +18,6 @@
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/resume/trace_all.h"
-#include "graph/aten/bind_recorder.h"
 #include "graph/compiler.h"
 #include "python/events.h"
 #include "guards/running_compile.h"

@@ -2,7 +2,7 @@
 inputs."""
 import torch
 
-from framejit._framejit import Recorder
+from framejit._framejit_recorder import Recorder
 
 
 def clone_like(t):

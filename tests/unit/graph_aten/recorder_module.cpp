@@ -1,7 +1,5 @@
-// graph/aten/bind_recorder.cpp — Recorder for Python tests: record a call, look at the graph, replay it, run the
-// passes.
-#include "graph/aten/bind_recorder.h"
-
+// tests/unit/graph_aten/recorder_module.cpp — the extension _framejit_recorder: the recorder as a Python class. Record
+// a call, look at the graph, replay it, run the passes. It shares the recorder of the package's extension.
 #include <torch/csrc/utils/pybind.h>
 
 #include "graph/aten/joint.h"
@@ -127,34 +125,28 @@ std::string text_of_op(const std::string& name) {
 
 }  // namespace
 
-bool register_recorder_bindings(PyObject* module) {
-  try {
-    auto m = py::reinterpret_borrow<py::module_>(module);
-    py::class_<RecorderForTests>(m, "Recorder")
-        .def(py::init<>())
-        .def("input", &RecorderForTests::input, py::arg("tensor"), py::arg("source"),
-             py::arg("dynamic") = std::vector<bool>())
-        .def("call", &RecorderForTests::call)
-        .def("finish", &RecorderForTests::finish)
-        .def("joint_input", &RecorderForTests::joint_input, py::arg("tensor"), py::arg("source"),
-             py::arg("dynamic") = std::vector<bool>())
-        .def("joint_call", &RecorderForTests::joint_call)
-        .def("joint_finish", &RecorderForTests::joint_finish)
-        .def("run_passes", &RecorderForTests::run_passes, py::arg("decompose") = true)
-        .def("run", &RecorderForTests::run, py::arg("inputs"), py::arg("functional") = false)
-        .def("counts", &RecorderForTests::counts)
-        .def("python_ops", [](const RecorderForTests& r) { return r.recorder->counts().python_ops; })
-        .def("facts", &RecorderForTests::facts)
-        .def("ops", &RecorderForTests::ops, py::arg("functional") = false)
-        .def("text", [](const RecorderForTests& r) { return print(r.recorder->graph()); })
-        .def("functional_text", [](const RecorderForTests& r) { return print(r.functional); })
-        .def("constants", [](const RecorderForTests& r) { return r.recorder->constants().size(); })
-        .def_static("op", &text_of_op);
-    return true;
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_ImportError, e.what());
-    return false;
-  }
-}
-
 }  // namespace framejit::graph
+
+PYBIND11_MODULE(_framejit_recorder, m) {
+  using namespace framejit::graph;
+  py::class_<RecorderForTests>(m, "Recorder")
+      .def(py::init<>())
+      .def("input", &RecorderForTests::input, py::arg("tensor"), py::arg("source"),
+           py::arg("dynamic") = std::vector<bool>())
+      .def("call", &RecorderForTests::call)
+      .def("finish", &RecorderForTests::finish)
+      .def("joint_input", &RecorderForTests::joint_input, py::arg("tensor"), py::arg("source"),
+           py::arg("dynamic") = std::vector<bool>())
+      .def("joint_call", &RecorderForTests::joint_call)
+      .def("joint_finish", &RecorderForTests::joint_finish)
+      .def("run_passes", &RecorderForTests::run_passes, py::arg("decompose") = true)
+      .def("run", &RecorderForTests::run, py::arg("inputs"), py::arg("functional") = false)
+      .def("counts", &RecorderForTests::counts)
+      .def("python_ops", [](const RecorderForTests& r) { return r.recorder->counts().python_ops; })
+      .def("facts", &RecorderForTests::facts)
+      .def("ops", &RecorderForTests::ops, py::arg("functional") = false)
+      .def("text", [](const RecorderForTests& r) { return print(r.recorder->graph()); })
+      .def("functional_text", [](const RecorderForTests& r) { return print(r.functional); })
+      .def("constants", [](const RecorderForTests& r) { return r.recorder->constants().size(); })
+      .def_static("op", &text_of_op);
+}
