@@ -174,13 +174,14 @@ class Steps:
         """moved: a seed by which each number that comes in, inputs and weights of outputs, moves by an ulp or not."""
         import torch
         self.program, self.numbers, self.facts = program, [], []
+        self.hooked = []  # what hooks are given: of one tensor in order, of several in any
         self.generator = None if moved is None else torch.Generator().manual_seed(moved)
         leaves = program.tensors(dtype)
         with torch.no_grad():
             for t in leaves:
                 self.move(t)
         for p in leaves[3:]:
-            p.register_hook(lambda g: self.number("hook on w", g))
+            p.register_hook(lambda g: self.hooked.append(("hook on w", g)))
         torch.manual_seed(program.seed)
         for step in range(2):
             self.step(f, leaves)
@@ -197,15 +198,17 @@ class Steps:
         import torch
         if not isinstance(t, torch.Tensor):
             return self.facts.append((name, t))
+        kept = name.startswith(("output", "gradient"))  # of what passes, strides are not compared
         self.facts.append((name, list(t.shape), str(t.dtype), t.requires_grad if name.startswith("output") else None,
-                           [s for s, n in zip(t.stride(), t.shape) if n > 1]))
+                           [s for s, n in zip(t.stride(), t.shape) if n > 1 and kept]))
         self.numbers.append((name, t.detach().clone()))
 
     def attempt(self, name, call):
         try:
             return call()
         except Exception as e:
-            self.facts.append((name, type(e).__name__, str(e).split("\n")[0][:300]))
+            from steps import told
+            self.facts.append((name, type(e).__name__, told(e)["text"].split("\n")[0][:300]))
             return None
 
     def step(self, f, leaves):
@@ -222,6 +225,9 @@ class Steps:
             self.number(f"output {i}", t)
         for what, which in self.program.events:
             self.event(what, which, given, leaves, results)
+        for name, g in sorted(self.hooked, key=lambda pair: pair[0]):
+            self.number(name, g)
+        self.hooked.clear()
         for name, t in zip(INPUTS, leaves):
             self.number(f"gradient of {name}", t.grad)
             self.number(f"{name} afterwards", t)
@@ -233,7 +239,10 @@ class Steps:
         from steps import cotangent
         if what.endswith("hook on output"):
             if results[which].requires_grad:
-                results[which].register_hook(lambda g: self.number("hook", g) or (g * 2 if what[0] == "s" else None))
+                def hook(g):
+                    self.hooked.append((f"hook on output {which}", g))
+                    return g * 2 if what[0] == "s" else None
+                results[which].register_hook(hook)
         elif what.startswith("write to"):
             with torch.no_grad():
                 self.attempt(what, lambda: (given if what.endswith("input") else results)[which].add_(1))
@@ -295,8 +304,8 @@ def run(program, seed, backend):
 
 
 def shrink(program, seed, backend):
-    """Drops lines and events while the failure stays."""
-    changed = True
+    """Drops lines and events while the failure stays: another one that comes up does not count."""
+    changed, first = True, str(run(program, seed, backend))[:24]
     while changed:
         changed = False
         for parts in (program.lines, program.events):
@@ -306,7 +315,7 @@ def shrink(program, seed, backend):
                     why = run(program, seed, backend)
                 except Exception:
                     why = None
-                if why and "NameError" not in why:
+                if why and why.startswith(first):
                     changed = True
                 else:
                     parts.insert(k, dropped)

@@ -1,10 +1,13 @@
 """Small configurations of models that people train: name -> make(dropout), (module, keyword arguments), whose result
 has a loss. Those of transformers, and our own for what it lacks."""
-import types
+import typing
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+
+CLASSES = "single_label_classification"  # else the first call of a model writes it into its configuration
 
 
 def ids(*shape, below=50):
@@ -57,21 +60,23 @@ def t5(dropout):
 def vit(dropout):
     from transformers import ViTConfig, ViTForImageClassification
     config = ViTConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, image_size=16,
-                       patch_size=8, num_labels=4, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+                       patch_size=8, num_labels=4, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+                       problem_type=CLASSES)
     return ViTForImageClassification(config), dict(pixel_values=torch.randn(3, 3, 16, 16),
                                                    labels=torch.tensor([0, 3, 1]))
 
 
 def resnet(dropout):
     from transformers import ResNetConfig, ResNetForImageClassification
-    config = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 2], num_labels=4)
+    config = ResNetConfig(problem_type=CLASSES, embedding_size=8, hidden_sizes=[8, 16], depths=[1, 2], num_labels=4)
     return ResNetForImageClassification(config), dict(pixel_values=torch.randn(4, 3, 32, 32),
                                                       labels=torch.tensor([0, 3, 1, 1]))
 
 
 def convnext(dropout):
     from transformers import ConvNextConfig, ConvNextForImageClassification
-    config = ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 2], num_stages=2, num_labels=4, drop_path_rate=dropout)
+    config = ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 2], num_stages=2, num_labels=4, drop_path_rate=dropout,
+                            problem_type=CLASSES)
     return ConvNextForImageClassification(config), dict(pixel_values=torch.randn(3, 3, 32, 32),
                                                         labels=torch.tensor([0, 3, 1]))
 
@@ -98,11 +103,15 @@ def clip(dropout):
 # ---- our own
 
 
+class Result(typing.NamedTuple):
+    loss: torch.Tensor
+
+
 class WithLoss(nn.Module):
-    """The result is a namespace, as those of transformers are."""
+    """The result has a loss, as those of transformers have."""
 
     def forward(self, **inputs):
-        return types.SimpleNamespace(loss=self.loss(**inputs))
+        return Result(self.loss(**inputs))
 
 
 class CharacterLstm(WithLoss):

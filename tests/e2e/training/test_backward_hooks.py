@@ -168,7 +168,7 @@ def test_an_exception_in_a_hook():
                 handle.remove()
             run(x).pow(2).sum().backward()
         return Program(model, x, step=step)
-    check_step(make, steps=4, backward=None)
+    check_step(make, steps=4, backward=None, partial=True)
 
 
 def test_retain_grad():

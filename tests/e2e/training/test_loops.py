@@ -207,8 +207,7 @@ def test_a_scaler_around():
 
         def step(run, args, k):
             optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16):
-                loss = F.mse_loss(run(x), y)
+            loss = F.mse_loss(run(x).float(), y)
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -216,7 +215,7 @@ def test_a_scaler_around():
             scaler.update()
             return loss, scaler.get_scale()
         return Program(model, step=step, watch=[optimizer], zero=False)
-    check_step(make, graphs=1, backward_graphs=1)
+    check_step(make, graphs=1, backward_graphs=1, autocast=True)
 
 
 def test_an_average_of_the_weights():
@@ -383,7 +382,7 @@ def test_memory_stays_flat(dropout):
             optimizer.step()
     run()
     assert_flat(run, 2500)
-    assert_counts(framejit.stats(), 600, graphs=1, backward_graphs=1, breaks=0)
+    assert_counts(framejit.stats(), 500, graphs=1, backward_graphs=1, breaks=0)
 
 
 def test_memory_of_models_that_are_made_and_dropped():
