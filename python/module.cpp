@@ -25,6 +25,7 @@
 #include "runtime/aten/backward.h"
 #include "runtime/aten/derived_values.h"
 #include "runtime/aten/ask_eager.h"
+#include "runtime/aten/recorded_graph.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 #include "runtime/eager_kernels.h"
@@ -156,6 +157,11 @@ PyObject* stats(PyObject*, PyObject*) {
                                                              {"derived_again", derived.again},
                                                              {"derived_private_bytes", derived.private_bytes}};
   for (auto& [name, count] : derived_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
+  const runtime::ReplayTotals& replays = runtime::replay_totals();
+  const std::pair<const char*, uint64_t> replay_counts[] = {{"recordings", replays.recorded},
+                                                            {"replays", replays.replays},
+                                                            {"recording_bytes", replays.bytes}};
+  for (auto& [name, count] : replay_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   if (const auto cache = runtime::kernel_cache()) kept = cache->statistics();
   const std::pair<const char*, uint64_t> kept_counts[] = {
       {"cache_hits", kept.hits}, {"cache_misses", kept.misses}, {"cache_stored", kept.stored}};
@@ -180,6 +186,7 @@ PyObject* reset(PyObject*, PyObject*) {
   frame_hook::FrameDriver::reset();
   runtime::reset_derived_totals();
   runtime::backward_totals().graphs = runtime::backward_totals().runs = 0;
+  runtime::reset_replay_totals();
   Py_RETURN_NONE;
 }
 

@@ -250,6 +250,27 @@ int GpuDriver::launch(void* function, uint32_t blocks, uint32_t threads, void* s
   return entries_->launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
 }
 
+int GpuDriver::launch_graph(void* graph, void* stream) const { return entries_->launch_graph(graph, stream); }
+
+int GpuDriver::copy(void* to, const void* from, size_t bytes, void* stream) const {
+  return bytes == 0 ? 0 : entries_->copy(to, from, bytes, stream);
+}
+
+bool GpuDriver::is_capturing(void* stream) const {
+  int status = 0;
+  return entries_->is_capturing(stream, &status) != 0 || status != 0;
+}
+
+Result<void*> GpuDriver::make_stream(int device) const {
+  constexpr unsigned kNonBlocking = 1;
+  const InContext in_context(*entries_, device);
+  if (!in_context.ok) return Error{Reason::gpu, "the GPU has no context"};
+  void* stream = nullptr;
+  if (const int failed = entries_->create_stream(&stream, kNonBlocking); failed != 0)
+    return Error{Reason::gpu, "the driver makes no stream: " + std::to_string(failed)};
+  return stream;
+}
+
 Result<void> find_gpu() {
   FJ_TRY(const GpuDriver* driver, GpuDriver::find());
   FJ_TRY([[maybe_unused]] const GpuCompiler* compiler, GpuCompiler::find(driver->vendor()));

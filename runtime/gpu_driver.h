@@ -45,6 +45,11 @@ class GpuDriver {
   Result<Function> load(const std::string& code, const char* kernel, int device) const;
   // Enqueues blocks x threads on a stream of the current device; 0, or the driver's error.
   int launch(void* function, uint32_t blocks, uint32_t threads, void* stream, void** arguments) const;
+  // The driver's graph, as torch has made it. 0, or the driver's error; so is copy, within a device.
+  int launch_graph(void* graph, void* stream) const;
+  int copy(void* to, const void* from, size_t bytes, void* stream) const;
+  bool is_capturing(void* stream) const;          // or cannot say, because another stream is in its way
+  Result<void*> make_stream(int device) const;    // does not wait for the default stream; lives as long as the process
   struct Entries;
 
  private:

@@ -11,9 +11,11 @@
 #include <optional>
 
 #include "frame_hook/aten/derived_weights.h"
+#include "frame_hook/aten/torch_graphs.h"
 #include "frame_hook/aten/training.h"
 #include "guards/running_compile.h"
 #include "runtime/arena.h"
+#include "runtime/aten/graph_replay.h"
 #include "runtime/aten/plan_runner.h"
 #include "runtime/aten/shape_functions.h"
 
@@ -54,6 +56,8 @@ class PlannedCall final : public CompiledCall {
     op_count = compiled.functional.nodes.size();
     kernel_count = compiled.executable->executable().kernels.size();
     if (!is_short_) held_inputs_ = copied_inputs(runner_.plan());
+    if (deriving.replays && !backward_) replays_.emplace(compiled.functional.name, input_names(compiled), compiled.weights,
+                                           torch_graphs());
   }
 
   bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
@@ -69,14 +73,19 @@ class PlannedCall final : public CompiledCall {
     }
     c10::SmallVector<at::Tensor, 8> results(output_count), held;
     const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data(), owners) : DerivedWeights::Use{};
-    for (uint32_t i : derived.runner != nullptr ? *derived.held_inputs : held_inputs_) held.push_back(*tensors[i]);
     if (backward_ && runtime::changes_history_of_view(*backward_, tensors.data())) {
       PyErr_SetString(PyExc_RuntimeError, "framejit: a view that needs a gradient is written");
       return false;
     }
     runtime::ValuesBetweenPlans between;
     at::Tensor generator = backward_ ? runtime::generator_state(*backward_) : at::Tensor();
-    if (!run_plan(derived, tensors.data(), symbols, results.data(), between)) return false;
+    if (!replayed(derived, tensors.data(), symbols, results.data())) {
+      if (PyErr_Occurred() != nullptr) return false;
+      for (uint32_t i : derived.runner != nullptr ? *derived.held_inputs : held_inputs_) held.push_back(*tensors[i]);
+      if (!recorded(derived, inputs, tensors.data(), symbols, results.data()) &&
+          (PyErr_Occurred() != nullptr || !run_plan(derived, tensors.data(), symbols, results.data(), between)))
+        return false;
+    }
     if (backward_)
       runtime::record_backward(backward_, tensors.data(), symbols, results.data(), std::move(between.saved),
                                std::move(generator));
@@ -88,6 +97,34 @@ class PlannedCall final : public CompiledCall {
   }
 
  private:
+  static std::vector<std::string> input_names(const graph::CompiledGraph& compiled) {
+    return compiled.functional.input_names;
+  }
+
+  // What `ask` does with the call as a graph of the GPU's driver. False with a Python error set where that failed.
+  template <class Ask>
+  bool as_graph(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
+                at::Tensor* results, Ask ask) {
+    if (!replays_) return false;
+    runtime::ValuesBetweenPlans between{derived.values ? &derived.values->tensors() : nullptr};
+    const bool derives = derived.runner != nullptr;
+    const Result<bool> done = ask({derives ? *derived.runner : runner_, derives ? &between : nullptr, derived.values,
+                                   inputs, symbols, results});
+    if (!done.ok()) PyErr_SetString(PyExc_RuntimeError, done.error().message.c_str());
+    return done.ok() && done.value();
+  }
+  bool replayed(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
+                at::Tensor* results) {
+    return as_graph(derived, inputs, symbols, results,
+                    [&](const runtime::ReplayCall& call) { return replays_->replay(call); });
+  }
+  bool recorded(const DerivedWeights::Use& derived, PyObject* const* objects, const at::Tensor* const* inputs,
+                const int64_t* symbols, at::Tensor* results) {
+    return as_graph(derived, inputs, symbols, results, [&](const runtime::ReplayCall& call) {
+      return replays_->record(call, inputs_marked_as_fixed(objects, runner_.plan().input_count));
+    });
+  }
+
   bool run_plan(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
                 at::Tensor* results, runtime::ValuesBetweenPlans& between) {
     Result<void> done;
@@ -117,6 +154,7 @@ class PlannedCall final : public CompiledCall {
   const bool is_short_;
   const std::shared_ptr<runtime::BackwardPlans> backward_;  // null: no output gets a history
   const std::shared_ptr<DerivedWeights> derived_;  // null: none can be
+  std::optional<runtime::GraphReplay> replays_;  // none: not asked for
   std::vector<uint32_t> held_inputs_;  // held by a second handle while the plan runs without the GIL
 };
 

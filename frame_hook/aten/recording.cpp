@@ -354,7 +354,10 @@ void TorchRecording::add_hidden_writes(const graph::Graph& functional) {
 // Called once: the call takes over what is known of the outputs.
 std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled, PyObject* user_backend,
                                                    Deriving deriving) {
-  if (user_backend != nullptr) deriving.freezing = Freezing::kNever;
+  if (user_backend != nullptr) {
+    deriving.freezing = Freezing::kNever;
+    deriving.replays = false;
+  }
   add_hidden_writes(compiled.functional);
   std::vector<int64_t> versions;
   for (const OutputFacts& facts : outputs_.facts) versions.push_back(facts.version);

@@ -24,12 +24,12 @@ std::shared_ptr<CompileOptions> read_settings(PyObject* settings) {
   auto attribute = [&](const char* name) { return PyRef::steal(PyObject_GetAttrString(settings, name)); };
   const PyRef fullgraph = attribute("fullgraph"), dynamic = attribute("dynamic"), backend = attribute("backend"),
               autotune = attribute("autotune"), freezing = attribute("freezing"),
-              at_once = attribute("derives_at_once");
-  if (!fullgraph || !dynamic || !backend || !autotune || !freezing || !at_once) return nullptr;
+              at_once = attribute("derives_at_once"), replays = attribute("replays");
+  if (!fullgraph || !dynamic || !backend || !autotune || !freezing || !at_once || !replays) return nullptr;
   made->fullgraph = PyObject_IsTrue(fullgraph.get()) == 1;
   made->dynamic = dynamic.get() == Py_None ? -1 : PyObject_IsTrue(dynamic.get());
   made->autotune = PyObject_IsTrue(autotune.get()) == 1;
-  made->deriving = {freezing_of(freezing.get()), at_once.get() == Py_True};
+  made->deriving = {freezing_of(freezing.get()), at_once.get() == Py_True, replays.get() == Py_True};
   if (PyUnicode_Check(backend.get())) {
     made->backend = PyUnicode_AsUTF8(backend.get());
   } else {

@@ -23,8 +23,10 @@ from framejit.api import (  # noqa: E402
     disable,
     is_compiling,
     list_backends,
+    list_mode_options,
     mark_dynamic,
     mark_static,
+    mark_static_address,
     refresh,
     reset,
     stats,
@@ -34,7 +36,7 @@ from framejit.explain import Explanation, explain  # noqa: E402
 __version__ = "0.1.0"
 __all__ = [
     "Explanation", "GraphBreakError", "cache", "compile", "disable", "explain", "is_compiling", "list_backends",
-    "mark_dynamic", "mark_static", "refresh", "reset", "stats",
+    "list_mode_options", "mark_dynamic", "mark_static", "mark_static_address", "refresh", "reset", "stats",
 ]
 
 

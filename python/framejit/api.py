@@ -1,5 +1,5 @@
-"""The public functions: cache, compile, disable, is_compiling, reset, list_backends, mark_dynamic, mark_static,
-stats."""
+"""The public functions: cache, compile, disable, is_compiling, reset, list_backends, list_mode_options, mark_dynamic,
+mark_static, mark_static_address, stats."""
 from __future__ import annotations
 
 import copyreg
@@ -15,7 +15,7 @@ import torch
 
 from framejit import _framejit
 from framejit.compiled_module import call_of, compile_module, original_of, wrap_module
-from framejit.options import Backend, Options, check_flag, make_options
+from framejit.options import MODE_OPTIONS, Backend, Options, check_flag, make_options
 from framejit.torch_settings import say_what_is_not_followed
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,6 +24,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # dims, read when the tensor is traced (frame_hook/trace/torch/size_marks.cpp).
 DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
 STATIC_ATTRIBUTE = "_framejit_static"
+# Where mark_static_address leaves its mark (frame_hook/aten/torch_graphs.cpp reads it).
+STATIC_ADDRESS_ATTRIBUTE = "_framejit_static_address"
 SETTINGS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
 # Arguments of torch.compile that this one lacks, and what a program can do about it.
 TORCH_SETTINGS = {"name": "framejit has no names for compiled functions",
@@ -53,9 +55,10 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     backend    "framejit", "eager" (the graph replayed op by op), another name of list_backends(), or a callable that is
                given the graph and example inputs and returns a callable. In place of "inductor" and "cudagraphs",
                "framejit" is used; in place of "aot_eager", "eager".
-    mode       one of torch's modes. "max-autotune" times alternatives on the inputs of the call that compiles, for up
-               to FRAMEJIT_AUTOTUNE_MS for each graph, and keeps the fastest.
-    options    a dict of backend options; not with a mode.
+    mode       one of torch's modes. "reduce-overhead" records what runs on a GPU once and replays it as a graph of the
+               driver (docs/gpu.md). "max-autotune-no-cudagraphs" times alternatives on the inputs of the call that
+               compiles, for up to FRAMEJIT_AUTOTUNE_MS for each graph, and keeps the fastest. "max-autotune" does both.
+    options    a dict of backend options: those of list_mode_options(), and freezing; not with a mode.
     disable    True returns the model as it is.
 
     The result of a function is called, bound, inspected and pickled like the function. The result of a module is a
@@ -219,6 +222,20 @@ def list_backends() -> list[str]:
     return sorted(_framejit.backends())
 
 
+def list_mode_options(mode: Optional[str] = None, dynamic: Optional[bool] = None) -> dict[str, Any]:
+    """The options that each mode of compile() stands for; of one mode, if it is named.
+
+    autotune   alternatives are timed, and the fastest is kept
+    graphs     what runs on a GPU is recorded once and replayed as a graph of its driver
+    """
+    check_flag("dynamic", dynamic, none_allowed=True)
+    if mode is None:
+        return {name: dict(options) for name, options in MODE_OPTIONS.items()}
+    if mode not in MODE_OPTIONS:
+        raise ValueError(f"unknown mode {mode!r}; known: {', '.join(map(repr, MODE_OPTIONS))}")
+    return dict(MODE_OPTIONS[mode])
+
+
 def stats() -> dict[str, Any]:
     """Totals since import or reset.
 
@@ -234,6 +251,8 @@ def stats() -> dict[str, Any]:
     left_alone               functions, and places in them, that are compiled no more because it does not pay: said once
                              in the log
     frames                   calls of compiled callables that the hook took over
+    recordings, replays      graphs of the GPU's driver that were recorded, and calls that they stood for;
+                             recording_bytes: of their inputs and outputs that there are now
     derived_values, derived_bytes              copies of weights that there are, packed, folded or cast once for many
                                                calls, and their real bytes
     derived_made, derived_again                how many were made so far, and of these, because weights had changed or
@@ -295,6 +314,17 @@ def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | N
     setattr(tensor, STATIC_ATTRIBUTE, getattr(tensor, STATIC_ATTRIBUTE, frozenset()) | dims)
     marked = getattr(tensor, DYNAMIC_ATTRIBUTE, frozenset())
     setattr(tensor, DYNAMIC_ATTRIBUTE, frozenset(mark for mark in marked if mark[0] not in dims))
+
+
+def mark_static_address(tensor: torch.Tensor) -> None:
+    """Says that `tensor` stays where it is in memory, whatever is written to it: a replayed graph reads it there.
+
+    Without it, an input whose address has changed is copied into the graph from then on. A parameter or buffer of a
+    module needs no mark. Calls with another marked tensor, or with this one moved, record a graph of their own.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"mark_static_address takes a tensor, not {type(tensor).__name__} {tensor!r}")
+    setattr(tensor, STATIC_ADDRESS_ATTRIBUTE, True)
 
 
 def _dims_of(function: str, tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None) -> frozenset[int]:

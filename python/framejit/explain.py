@@ -61,6 +61,11 @@ class Explanation:
         """What is made of weights once for many calls, or why nothing is."""
         return self.of("Derived") + self.of("NotDerived")
 
+    @property
+    def replays(self) -> list[Event]:
+        """What was recorded to be replayed, or why it is not. The first call of each size records nothing."""
+        return self.of("Recorded") + self.of("NotReplayed")
+
     def __str__(self) -> str:
         totals = self.stats
         lines = [f"graphs {totals.get('graphs', 0)}, breaks {totals.get('graph_breaks', 0)}, recompiles "
@@ -83,6 +88,7 @@ class Explanation:
             made = (f"nothing: {fields['reason']}" if event.event == "NotDerived" else
                     f"{fields['values']} values, {fields['bytes']} bytes, of {fields['weights']}")
             lines += ["", f"derived from weights: {made}"]
+        lines += [line for event in self.replays for line in ("", event.text)]
         for event in self.recompiles:
             lines += ["", f"recompile at {event.at}: {event.fields.get('guard', '')}"]
         if self.guards:

@@ -9,9 +9,12 @@ from framejit import _framejit
 Backend = Union[str, Callable[..., Any]]
 Freezing = Union[bool, Literal["auto"]]
 
-# Torch's four modes, and those of them that decide by time.
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-TIMED_MODES = MODES[2:]
+# Torch's four modes, and the options that each stands for: autotune decides by time, graphs replays what runs on a GPU.
+MODE_OPTIONS: dict[str, dict[str, bool]] = {
+    "default": {}, "reduce-overhead": {"graphs": True}, "max-autotune": {"autotune": True, "graphs": True},
+    "max-autotune-no-cudagraphs": {"autotune": True}}
+MODES = tuple(MODE_OPTIONS)
+OPTIONS = ("autotune", "freezing", "graphs")
 
 
 # Backends of torch that programs name, and the backend that framejit uses instead.
@@ -26,6 +29,7 @@ class Options:
     backend: Backend
     autotune: bool
     freezing: Freezing
+    replays: bool = False  # graphs of the GPU's driver stand for calls
     derives_at_once: bool = False  # by the first call, for explain()
 
 
@@ -58,10 +62,11 @@ def _check(fullgraph: object, dynamic: object, backend: object, mode: object,
     if not (options is None or isinstance(options, dict)):
         raise TypeError(f"options must be a dict or None, not {options!r}")
     for name, value in (options or {}).items():
-        if name != "freezing":
-            raise _known("option", name, ("freezing",))
-        if not (isinstance(value, bool) or value == "auto"):
-            raise ValueError(f"option 'freezing' must be True, False or 'auto', not {value!r}")
+        if name not in OPTIONS:
+            raise _known("option", name, OPTIONS)
+        if not (isinstance(value, bool) or (name == "freezing" and value == "auto")):
+            words = "True, False or 'auto'" if name == "freezing" else "True or False"
+            raise ValueError(f"option {name!r} must be {words}, not {value!r}")
 
 
 def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mode: Optional[str],
@@ -71,7 +76,9 @@ def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mod
     if isinstance(backend, str) and backend in ALIASES:
         _framejit.say_once(f"backend {backend!r}", f"framejit has no such backend; using {ALIASES[backend]!r} instead")
         backend = ALIASES[backend]
-    settings = (fullgraph, dynamic, backend, mode in TIMED_MODES, (options or {}).get("freezing", "auto"))
+    chosen = options or MODE_OPTIONS[mode or "default"]
+    settings = (fullgraph, dynamic, backend, chosen.get("autotune", False), chosen.get("freezing", "auto"),
+                chosen.get("graphs", False))
     if callable(backend):  # interning it would keep the user's object alive
         return Options(*settings)
     return _interned.setdefault(settings, Options(*settings))

@@ -54,12 +54,13 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   class Lease;
 
   Result<void> run(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols,
-                   at::Tensor* outputs, ValuesBetweenPlans* between) {
+                   at::Tensor* outputs, ValuesBetweenPlans* between, bool is_recorded = false) {
     const CallPlan& plan = start(program, inputs);
     between_ = between;
     const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
     FJ_TRY_VOID(own_written_inputs());
-    RandomState random(program.generators);
+    static const std::vector<at::Generator> none;
+    RandomState random(is_recorded ? none : program.generators);
     FJ_TRY_VOID(run_steps(program.bound, symbols, *this));
     random.keep();
     if (between != nullptr && !plan.saves.empty()) {
@@ -147,9 +148,11 @@ class PlanRunner::Call final : public PlanHost, public Operands {
       prefer_huge_pages(const_cast<void*>(tensors_[buffer].const_data_ptr()),
                         static_cast<int64_t>(tensors_[buffer].storage().nbytes()));
     } else {
-      tensors_[buffer] =
-          at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), shape.dtype,
-                                        c10::kStrided, shape.device, false);
+      // What empty_strided comes to, without the way through the dispatcher.
+      const c10::DeviceGuard guard(shape.device);
+      tensors_[buffer] = at::Tensor(at::detail::empty_strided_generic(
+          sizes, strides, c10::GetAllocator(shape.device.type()),
+          c10::DispatchKeySet(c10::computeDispatchKey(shape.dtype, std::nullopt, shape.device)), shape.dtype));
     }
   }
 
@@ -391,6 +394,12 @@ Result<void> PlanRunner::run_under_autograd(const at::Tensor* const* inputs, con
                                             at::Tensor* outputs) const {
   Call::Lease call;
   return (*call).run_under_autograd(*program_, inputs, symbols, outputs);
+}
+
+Result<void> PlanRunner::record(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs,
+                                ValuesBetweenPlans* between) const {
+  Call::Lease call;
+  return (*call).run(*program_, inputs, symbols, outputs, between, /*is_recorded=*/true);
 }
 
 Result<double> PlanRunner::seconds(const at::Tensor* const* inputs, const int64_t* symbols, double most) const {

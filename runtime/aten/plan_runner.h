@@ -46,7 +46,11 @@ class PlanRunner {
                    ValuesBetweenPlans* between = nullptr) const;
   // The same for a plan of operators alone, which autograd records.
   Result<void> run_under_autograd(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) const;
+  // Enqueues the same under a capture of a GPU's stream: nothing runs, and generators are whoever captures' business.
+  Result<void> record(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs,
+                      ValuesBetweenPlans* between) const;
   const CallPlan& plan() const;
+  const PlanProgram& program() const { return *program_; }
   // Runs the steps and drops their results: nothing is written to an input. Seconds that it took; infinity when it was
   // given up before an operator that would have begun later than `most` seconds behind the start.
   Result<double> seconds(const at::Tensor* const* inputs, const int64_t* symbols, double most) const;

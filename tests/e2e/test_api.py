@@ -110,7 +110,8 @@ def test_module_copies_and_pickles(net):
 @pytest.mark.parametrize("settings, error, listed", [
     ({"backend": "nope"}, ValueError, "'framejit'"),
     ({"mode": "fast"}, ValueError, "'max-autotune'"),
-    ({"options": {"nope": 1}}, ValueError, "option 'nope'; known: 'freezing'"),
+    ({"options": {"nope": 1}}, ValueError, "option 'nope'; known: 'autotune', 'freezing', 'graphs'"),
+    ({"options": {"graphs": "auto"}}, ValueError, "option 'graphs' must be True or False, not 'auto'"),
     ({"backend": 3}, TypeError, "callable"),
     ({"fullgraph": "yes"}, TypeError, "True"),
     ({"disable": "no"}, TypeError, "disable must be True or False"),
@@ -131,8 +132,24 @@ def test_a_mode_that_decides_as_the_default_shares_what_is_compiled():
         return x + 1
     graphs = framejit.stats()["graphs"]
     framejit.compile(f)(torch.ones(2))
-    framejit.compile(f, mode="reduce-overhead")(torch.ones(2))
+    framejit.compile(f, mode="default")(torch.ones(2))
     assert framejit.stats()["graphs"] == graphs + 1
+    framejit.compile(f, mode="reduce-overhead")(torch.ones(2))
+    framejit.compile(f, options=framejit.list_mode_options("reduce-overhead"))(torch.ones(2))
+    assert framejit.stats()["graphs"] == graphs + 2
+
+
+def test_modes_are_options():
+    listed = framejit.list_mode_options()
+    assert list(listed) == ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
+    assert listed["default"] == {} and listed["max-autotune"] == {"autotune": True, "graphs": True}
+    assert framejit.list_mode_options("reduce-overhead", dynamic=True) == {"graphs": True}
+    listed["default"]["graphs"] = True
+    assert framejit.list_mode_options("default") == {}
+    with pytest.raises(ValueError, match="unknown mode 'fast'; known: 'default'"):
+        framejit.list_mode_options("fast")
+    for options in framejit.list_mode_options().values():
+        assert torch.equal(framejit.compile(lambda x: x + 1, options=options)(torch.ones(2)), torch.full((2,), 2.0))
 
 
 def test_what_cannot_be_compiled():
@@ -355,7 +372,8 @@ def test_stats_are_flat_totals_since_import_or_reset():
     numbers = ["graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels", "hits", "plain_hits",
                "left_alone", "frames", "compile_seconds", "trace_seconds", "traced_instructions", "inlined_calls",
                "cache_hits", "cache_misses", "cache_stored", "derived_values", "derived_bytes", "derived_made",
-               "derived_again", "derived_private_bytes"]
+               "derived_again", "derived_private_bytes", "recordings", "replays", "recording_bytes", "backward_graphs",
+               "backward_runs"]
 
     @framejit.compile
     def f(x):

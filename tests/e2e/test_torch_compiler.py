@@ -337,11 +337,18 @@ class TestMarks:
         with pytest.raises(TypeError, match="mark_static takes a tensor"):
             framejit.mark_static([1, 2])
 
-    def test_marks_of_addresses_change_nothing(self):
-        import torch._dynamo
+    @pytest.mark.parametrize("mark", [framejit.mark_static_address, "torch"], ids=["framejit", "torch"])
+    def test_marks_of_addresses_change_nothing(self, mark):
+        if mark == "torch":
+            import torch._dynamo
+            mark = torch._dynamo.mark_static_address
         x = torch.randn(3)
-        torch._dynamo.mark_static_address(x)
+        mark(x)
         check(lambda x: x + 1, x, breaks=0, compiles=1)
+
+    def test_only_tensors_have_addresses_that_stay(self):
+        with pytest.raises(TypeError, match="mark_static_address takes a tensor, not list"):
+            framejit.mark_static_address([1])
 
     def test_marks_of_addresses_that_the_function_leaves(self):
         import torch._dynamo

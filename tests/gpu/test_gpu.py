@@ -1,19 +1,23 @@
 """On a machine with a GPU: functions on CUDA tensors run through generated kernels and equal eager.
 
     make test-gpu                       builds and runs this file
-    python tests/gpu/test_gpu.py        as a program: the same tests without pytest, then kernel_times.py
+    python tests/gpu/test_gpu.py        as a program: the same tests and those of test_graphs.py without pytest, then
+                                        host_times.py and kernel_times.py
 
 Elsewhere every test is skipped.
 """
 import datetime
 import subprocess
 import sys
+import traceback
 
 import torch
 import torch.nn.functional as F
 
 import framejit
+import host_times
 import kernel_times
+import test_graphs
 
 try:
     import pytest
@@ -215,8 +219,8 @@ def main():
     print(f"{datetime.date.today()}, make test-gpu, {torch.cuda.get_device_name()}, driver {driver}, "
           f"CUDA {torch.version.cuda}, torch {torch.__version__}, Python {sys.version.split()[0]}")
     failed = 0
-    for name, test in list(globals().items()):
-        if not name.startswith("test_"):
+    for name, test in [*globals().items(), *vars(test_graphs).items()]:
+        if not name.startswith("test_") or name == "test_graphs":
             continue
         torch.manual_seed(0)  # the bound is a multiple of what eager was off by: it hangs on the numbers
         try:
@@ -224,8 +228,10 @@ def main():
             print("passed", name)
         except Exception as error:  # each test is reported
             failed += 1
-            print("FAILED", name, type(error).__name__, str(error)[:3000])
+            place = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+            print("FAILED", name, ", ".join(place[1:4]), type(error).__name__, str(error)[:3000])
     if failed == 0:
+        host_times.main()
         kernel_times.run()
     print("failed" if failed else "all passed")
     return failed

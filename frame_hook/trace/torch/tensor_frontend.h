@@ -38,6 +38,7 @@ enum class Freezing : uint8_t {
 struct Deriving {
   Freezing freezing = Freezing::kProven;
   bool is_at_once = false;  // by the first call, for whoever wants to see it
+  bool replays = false;     // plans of a GPU are replayed as graphs of its driver
 };
 
 // What a call leaves to be done: weights have stayed for so many calls that values are derived from them. The one who

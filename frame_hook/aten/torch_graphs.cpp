@@ -1,0 +1,249 @@
+// frame_hook/aten/torch_graphs.cpp — see torch_graphs.h.
+#include "frame_hook/aten/torch_graphs.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "guards/interrupts.h"
+#include "guards/py_ref.h"
+#include "guards/running_compile.h"
+#include "runtime/gpu_driver.h"
+
+namespace framejit::frame_hook {
+namespace {
+
+using runtime::GpuDriver;
+using runtime::GraphMachinery;
+
+Error refused(const char* what, int code) {
+  return {Reason::launch_failed, std::string("the driver refused to ") + what + ": error " + std::to_string(code)};
+}
+
+class TorchGraph final : public GraphMachinery::Graph {
+ public:
+  // `launched`: what the driver may launch; null: torch's replay must run, which sets the states of generators.
+  TorchGraph(std::shared_ptr<void> pool_use, py::object graph, void* launched, const GpuDriver& driver)
+      : pool_use_(std::move(pool_use)),
+        graph_(std::move(graph)),
+        replay_(graph_.attr("replay")),
+        launched_(launched),
+        driver_(driver) {}
+  ~TorchGraph() override {
+    if (!Py_IsInitialized()) {
+      replay_.release();
+      graph_.release();
+      return;
+    }
+    const py::gil_scoped_acquire gil;
+    replay_ = py::object();
+    graph_ = py::object();
+  }
+
+  Result<void> replay(void* stream) override {
+    if (launched_ != nullptr) {
+      if (const int code = driver_.launch_graph(launched_, stream); code != 0) return refused("launch a graph", code);
+      return {};
+    }
+    replay_();
+    return {};
+  }
+
+ private:
+  const std::shared_ptr<void> pool_use_;
+  py::object graph_, replay_;
+  void* const launched_;
+  const GpuDriver& driver_;
+};
+
+// The stream of this thread, for a while.
+class OnStream {
+ public:
+  OnStream(c10::Device device, int64_t id)
+      : device_guard_(device),
+        guard_(device.type()),
+        before_(guard_.exchangeStream(c10::Stream(c10::Stream::UNSAFE, device, id))) {}
+  ~OnStream() { guard_.exchangeStream(before_); }
+  OnStream(const OnStream&) = delete;
+
+ private:
+  const c10::DeviceGuard device_guard_;
+  const c10::impl::VirtualGuardImpl guard_;
+  const c10::Stream before_;
+};
+
+class Flagged {
+ public:
+  explicit Flagged(bool& flag) : flag_(flag) { flag_ = true; }
+  ~Flagged() { flag_ = false; }
+  Flagged(const Flagged&) = delete;
+
+ private:
+  bool& flag_;
+};
+
+class TorchGraphs final : public GraphMachinery {
+ public:
+  bool takes(c10::Device device) const override { return device.is_cuda() && driver() != nullptr; }
+
+  void* stream_of(c10::Device device) override {
+    return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+  }
+  bool is_capturing(void* stream) override { return driver()->is_capturing(stream); }
+
+  bool is_busy(c10::Device device, void* stream) override {
+    const auto lane = lanes_.find({device.index(), stream});
+    return lane != lanes_.end() && lane->second && lane->second->is_capturing;
+  }
+
+  Result<void> copy(void* to, const void* from, size_t bytes, void* stream) override {
+    if (const int code = driver()->copy(to, from, bytes, stream); code != 0) return refused("copy", code);
+    return {};
+  }
+
+  Result<Captured> capture(c10::Device device, void* stream, const std::vector<at::Generator>& generators,
+                           const Work& work) override {
+    try {
+      FJ_TRY(Lane* lane, lane_of(device, stream));
+      const Flagged capturing(lane->is_capturing);
+      const std::shared_ptr<void> pool_use = use_pool(*lane);
+      py::object graph = torch_().attr("CUDAGraph")();
+      bool draws = false;
+      for (const at::Generator& generator : generators) {
+        if (generator.device() != device) continue;
+        draws = true;
+        graph.attr("register_generator_state")(py::cast(generator));
+      }
+      FJ_TRY(std::vector<at::Tensor> outputs, captured(device, *lane, graph, work));
+      return Captured{std::make_shared<TorchGraph>(pool_use, graph, draws ? nullptr : launched(graph), *driver()),
+                      std::move(outputs)};
+    } catch (py::error_already_set& e) {
+      return Error{Reason::gpu, e.what()};
+    }
+  }
+
+ private:
+  struct Lane {  // for the captures of what runs on one of the program's streams
+    py::object stream;
+    int64_t stream_id;
+    py::object pool;
+    std::weak_ptr<void> pool_use = {};  // by the graphs that there are
+    bool is_capturing = false;
+  };
+
+  static const GpuDriver* driver() {
+    static const Result<const GpuDriver*> found = GpuDriver::find();
+    return found.ok() ? found.value() : nullptr;
+  }
+  static py::module_ torch_() { return py::module_::import("torch.cuda"); }
+
+  Result<Lane*> lane_of(c10::Device device, void* stream) {
+    std::optional<Lane>& lane = lanes_[{device.index(), stream}];
+    if (!lane) {
+      FJ_TRY(void* own, driver()->make_stream(device.index()));
+      py::object made = torch_().attr("ExternalStream")(reinterpret_cast<uintptr_t>(own), device.index());
+      const auto id = made.attr("stream_id").cast<int64_t>();
+      lane.emplace(Lane{std::move(made), id, py::none()});
+    }
+    return &*lane;
+  }
+
+  // Torch takes a pool no more once its last graph is gone.
+  static std::shared_ptr<void> use_pool(Lane& lane) {
+    std::shared_ptr<void> use = lane.pool_use.lock();
+    if (use) return use;
+    lane.pool = torch_().attr("graph_pool_handle")();
+    lane.pool_use = use = std::make_shared<char>();
+    return use;
+  }
+
+  // A capture that fails must end all the same; what torch says then is about the failure that is known already.
+  static Result<std::vector<at::Tensor>> captured(c10::Device device, const Lane& lane, const py::object& graph,
+                                                  const Work& work) {
+    const OnStream on_stream(device, lane.stream_id);
+    try {
+      begin(graph, lane.pool);
+      auto outputs = [&] {
+        const WithoutGil others_run;
+        return work();
+      }();
+      graph.attr("capture_end")();
+      return outputs;
+    } catch (...) {
+      const std::exception_ptr failure = std::current_exception();
+      end_failed(device, lane, graph);
+      std::rethrow_exception(failure);
+    }
+  }
+
+  static void begin(const py::object& graph, const py::object& pool) {
+    graph.attr("capture_begin")(py::arg("pool") = pool, py::arg("capture_error_mode") = "thread_local");
+  }
+
+  static void end_failed(c10::Device device, const Lane& lane, const py::object& graph) {
+    for (const auto& end : {+[](c10::Device, const Lane&, const py::object& g) { g.attr("capture_end")(); },
+                            // torch leaves this out where the stream's capture has become invalid
+                            +[](c10::Device d, const Lane& l, const py::object&) {
+                              py::module_::import("torch._C").attr("_cuda_endAllocateToPool")(d.index(), l.pool);
+                            }}) {
+      try {
+        end(device, lane, graph);
+        break;
+      } catch (py::error_already_set&) {
+      }
+    }
+    free_generator(device);
+  }
+
+  // Up to torch 2.11 a capture that failed leaves the device's generator as if it went on, and nothing can be drawn any
+  // more. The end of the next one frees it.
+  static void free_generator(c10::Device device) {
+    try {
+      const py::object graph = torch_().attr("CUDAGraph")();
+      begin(graph, torch_().attr("graph_pool_handle")());
+      py::module_::import("torch").attr("zeros")(1, py::arg("device") = py::cast(device));
+      graph.attr("capture_end")();
+    } catch (py::error_already_set&) {
+    }
+  }
+
+  // Null where torch does not hand out what the driver launches.
+  static void* launched(const py::object& graph) {
+    try {
+      if (!py::hasattr(graph, "raw_cuda_graph_exec")) return nullptr;
+      return reinterpret_cast<void*>(graph.attr("raw_cuda_graph_exec")().cast<uintptr_t>());
+    } catch (py::error_already_set&) {
+      return nullptr;
+    }
+  }
+
+  std::map<std::pair<int, void*>, std::optional<Lane>> lanes_;
+};
+
+}  // namespace
+
+GraphMachinery& torch_graphs() {
+  static auto* const graphs = new TorchGraphs;  // its Python objects outlive the interpreter
+  return *graphs;
+}
+
+std::vector<bool> inputs_marked_as_fixed(PyObject* const* inputs, size_t count) {
+  std::vector<bool> marked;
+  for (size_t i = 0; i < count; ++i)
+    for (const char* name : {"_framejit_static_address", "_dynamo_static_input_type"}) {
+      PyRef value = PyRef::steal(PyObject_GetAttrString(inputs[i], name));
+      drop_error();
+      if (!value || value.get() == Py_None) continue;
+      marked.resize(count, false);
+      marked[i] = true;
+    }
+  return marked;
+}
+
+}  // namespace framejit::frame_hook

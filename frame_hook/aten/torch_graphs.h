@@ -1,0 +1,23 @@
+// frame_hook/aten/torch_graphs.h — torch's own CUDA graphs (HIP's, in a torch for AMD), found at run time.
+//
+// Captures are of this thread alone: others allocate and launch meanwhile. Each of the program's streams has a stream
+// for captures and a memory pool of its own, since graphs that share memory must not run at the same time.
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/aten/graph_machinery.h"
+
+namespace framejit::frame_hook {
+
+// Of this process; with the GIL. It takes no device where there is no GPU.
+runtime::GraphMachinery& torch_graphs();
+
+// Per input, whether the program said that it stays where it is: framejit.mark_static_address, or torch's function of
+// that name. Empty: of none.
+std::vector<bool> inputs_marked_as_fixed(PyObject* const* inputs, size_t count);
+
+}  // namespace framejit::frame_hook

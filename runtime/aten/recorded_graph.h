@@ -1,0 +1,126 @@
+// runtime/aten/recorded_graph.h — one graph of a GPU's driver that stands for the steps of a plan.
+//
+// A graph reads and writes fixed addresses. An input is read where it is (then its address is checked in each call), or
+// copied into a slot of the graph. An output is the graph's own memory, handed out as a new tensor: the next replay
+// would overwrite it, so is_free() says whether all that was handed out is gone. A graph that copies out hands out
+// fresh memory and is always free. Views of inputs are views of the call's own inputs.
+// Written inputs: one that is read where it is has been written when the graph has run, a slot is copied back. Both get
+// a new version.
+// Used with the GIL held; a thread that lets it go inside of a replay leaves the graph marked as busy.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/aten/graph_machinery.h"
+#include "runtime/aten/plan_runner.h"
+
+namespace framejit::runtime {
+
+enum class GraphRefusal : uint8_t {
+#define GRAPH_REFUSAL(name, what, hint) name,
+#include "runtime/aten/graph_refusals.def"
+#undef GRAPH_REFUSAL
+};
+struct GraphRefusalRow {
+  const char* name;
+  const char* what;
+  const char* hint;
+};
+const GraphRefusalRow& row_of(GraphRefusal refusal);
+
+struct Refused {
+  GraphRefusal refusal;
+  std::string detail;
+};
+
+// Of one call of a plan. `values`: what `between->derived` belongs to, if anything.
+struct ReplayCall {
+  const PlanRunner& runner;
+  ValuesBetweenPlans* between;
+  std::shared_ptr<const void> values;
+  const at::Tensor* const* inputs;
+  const int64_t* symbols;
+  at::Tensor* outputs;
+};
+
+class RecordedGraph {
+ public:
+  struct Place {
+    c10::Device device;
+    void* stream;
+  };
+  // Null: `refused` says why. is_copied: per input.
+  static std::shared_ptr<RecordedGraph> make(GraphMachinery& machinery, Place place, const ReplayCall& call,
+                                             const std::vector<bool>& is_copied, bool copies_out, Refused& refused);
+  ~RecordedGraph();
+  RecordedGraph(const RecordedGraph&) = delete;
+
+  bool fits(const at::Tensor* const* inputs) const;           // those that are read where they are lie there
+  bool has_moved(uint32_t input, const at::Tensor& tensor) const;
+  bool is_busy() const { return is_busy_; }
+  bool is_free() const;
+  bool copies_out() const { return copies_out_; }
+  Result<void> replay(GraphMachinery& machinery, const ReplayCall& call);
+
+  size_t fixed_count() const { return fixed_.size(); }
+  int64_t bytes() const { return bytes_; }  // of slots and outputs
+
+ private:
+  struct Fixed {
+    uint32_t input;
+    bool is_written;
+    const void* data;
+  };
+  struct Slot {
+    uint32_t input;
+    at::Tensor tensor;
+  };
+  struct Memory;  // of outputs that share a storage
+  struct Output {
+    int64_t of_input = -1;  // a view of that input; else of memory_[memory]
+    size_t memory = 0;
+    bool is_defined = false;
+    caffe2::TypeMeta dtype;
+    c10::DispatchKeySet keys;
+    std::vector<int64_t> sizes, strides;
+    int64_t offset = 0;     // of_input: from where the input begins
+  };
+
+  RecordedGraph(Place place, bool copies_out) : place_(place), copies_out_(copies_out) {}
+  std::vector<at::Tensor> place_inputs(const ReplayCall& call, const std::vector<bool>& is_copied);
+  bool note_outputs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& given, Refused& refused);
+  Result<void> copy_in(GraphMachinery& machinery, const at::Tensor* const* inputs) const;
+  void commit_writes(const ReplayCall& call) const;
+  static void give_back(void* lease);
+  c10::Storage lease(const std::shared_ptr<Memory>& memory) const;
+  c10::Storage fresh(const Memory& memory) const;
+
+  const Place place_;
+  const bool copies_out_;
+  bool is_busy_ = false;
+  std::shared_ptr<GraphMachinery::Graph> graph_;
+  std::shared_ptr<const void> values_;                    // the graph reads them
+  std::vector<Fixed> fixed_;
+  std::vector<Slot> slots_;
+  std::vector<std::pair<uint32_t, int64_t>> writes_;      // input, its slot or -1
+  std::vector<std::shared_ptr<Memory>> memory_;
+  std::vector<Output> outputs_;
+  int64_t bytes_ = 0;
+};
+
+// Of this process, as framejit.stats() shows them.
+struct ReplayTotals {
+  std::atomic<uint64_t> recorded{0}, replays{0};
+  std::atomic<int64_t> bytes{0};  // of slots and outputs that there are now
+};
+ReplayTotals& replay_totals();
+void reset_replay_totals();  // but for the bytes
+
+}  // namespace framejit::runtime
