@@ -73,7 +73,7 @@ PyObject* arm(PyObject*, PyObject* args) {
   return frame_hook::make_armed_call(function, options);
 }
 
-// A module is compiled: all of its class share an armed call.
+// Counts a compiled module: all modules of a class share one armed call.
 PyObject* count_request(PyObject*, PyObject*) {
   frame_hook::FrameDriver::on_request();
   Py_RETURN_NONE;
@@ -92,7 +92,7 @@ PyObject* set_kernel_cache(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// For benchmarks/costs.py: other numbers for rows of inductor/target/costs.def, in what is compiled from now on.
+// For benchmarks/costs.py: replaces rows of inductor/target/costs.def for later compiles.
 PyObject* replace_costs(PyObject*, PyObject* rows) {
   const char* text = PyUnicode_AsUTF8(rows);
   if (text == nullptr) return nullptr;

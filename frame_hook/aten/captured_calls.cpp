@@ -25,7 +25,7 @@ namespace {
 
 using Words = CapturedCalls::Words;
 
-// Where the C functions of torch lie, and under which name users know them. The prefix is part of each function's own
+// The modules of torch's C functions, and the names that users know them by. The prefix is part of each function's own
 // name.
 struct PublicModule { const char *module, *prefix, *name; };
 constexpr PublicModule kPublicModules[] = {
@@ -72,7 +72,7 @@ void say_slice(Words& words, PySliceObject* slice, int depth) {
   say(words, ")");
 }
 
-// Only torch's own C types and exact builtin ones are asked for their text.
+// Only torch's own C types and exact builtin types are printed.
 void say_object(Words& words, PyObject* object, int depth) {
   if (is_tensor(object)) {
     const at::Tensor& tensor = THPVariable_Unpack(object);

@@ -1,5 +1,5 @@
 // frame_hook/aten/captured_calls.h — the captured graph: the torch-level calls of a recording, each with its user line
-// and the ATen nodes that it made. It is what users read (log channel graph); nothing is compiled from it.
+// and the ATen nodes that it made. Users read it (log channel graph); nothing is compiled from it.
 #pragma once
 
 #include <Python.h>
@@ -14,16 +14,16 @@ namespace framejit::frame_hook {
 
 class CapturedCalls {
  public:
-  // Text with values in it, whose names are known when the graph is finished.
+  // Text with values in it. Their names are known only when the graph is finished.
   using Words = std::vector<std::variant<std::string, graph::ValueId>>;
 
-  // Notes a call that has returned `result`, when the log wants it and it made nodes from number `first_node` on.
+  // Records a call that has returned `result`, if the log wants it and it made nodes from number `first_node` on.
   void add_call(const graph::Graph& graph, size_t first_node, PyObject* callable, PyObject* const* args,
                 size_t positional, PyObject* kwnames, PyObject* result);
   void add_attribute(const graph::Graph& graph, size_t first_node, PyObject* traced, PyObject* name, PyObject* result);
 
   size_t size() const { return calls_.size(); }
-  // One line an input, a call and the returned values; values are named as graph::print(graph) names them.
+  // One line per input and per call, and one for the returned values; values have the names of graph::print(graph).
   std::string text(const graph::Graph& graph) const;
 
  private:

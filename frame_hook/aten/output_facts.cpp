@@ -1,4 +1,4 @@
-// frame_hook/aten/output_facts.cpp — facts read off the traced tensors, and a call whose outputs are given them.
+// frame_hook/aten/output_facts.cpp — reads facts off the traced tensors, and gives them to the outputs of a call.
 #include "frame_hook/aten/output_facts.h"
 
 #include <ATen/ops/_conj_ops.h>
@@ -38,7 +38,7 @@ void set_version(const at::Tensor& tensor, int64_t version) {
   counter.set_version(version);
 }
 
-// Counters have no identity that can be asked for: one is moved to see whether the other follows.
+// A version counter has no identity to ask for: advance one and see whether the other follows.
 bool share_counter(const at::Tensor& a, const at::Tensor& b) {
   if (!counter_of(a).enabled() || !counter_of(b).enabled()) return false;
   const int64_t a_version = counter_of(a).current_version(), b_version = counter_of(b).current_version();
@@ -108,7 +108,7 @@ class Collector {
     facts.shares_output = relate(tensor, set_.tensors, OutputFacts::Of::kOutput, facts);
   }
 
-  // Whether one of `others` has the tensor's memory; notes the one that it belongs to.
+  // Whether the tensor shares memory with one of `others`; stores the one that it belongs to.
   static bool relate(const at::Tensor& tensor, const std::vector<at::Tensor>& others, OutputFacts::Of of,
                      OutputFacts& facts) {
     bool shares = false;
@@ -133,7 +133,7 @@ at::Tensor strided(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRe
   return at::_ops::as_strided::call(base, c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), offset);
 }
 
-// Where autograd could not find the view again by its strides alone, it is made by ops, from which autograd learns how.
+// Where strides alone would not let autograd regenerate the view, it is made by ops, from which autograd learns how.
 at::Tensor view_by_ops(const at::Tensor& base, const at::Tensor& tensor) {
   at::Tensor view = base;
   if (base.is_complex() && !tensor.is_complex())
@@ -198,7 +198,7 @@ class MarkedCall final : public CompiledCall {
  private:
   void settle(PyObject* const* inputs, PyObject** made, size_t i) const {
     const OutputFacts& facts = set_.facts[i];
-    // What a user's backend returned may be anything.
+    // A user's backend may return anything.
     if (facts.is_input || !THPVariable_Check(made[i]) || THPVariable_Unpack(made[i]).layout() != at::kStrided ||
         !THPVariable_Unpack(made[i]).has_storage())
       return;
@@ -217,7 +217,7 @@ class MarkedCall final : public CompiledCall {
     if (!tensor.is_same(THPVariable_Unpack(made[i]))) Py_SETREF(made[i], THPVariable_Wrap(std::move(tensor)));
   }
 
-  // The object is that of an input or of an output before it.
+  // Whether the object is already that of an input or of an earlier output.
   bool is_taken(PyObject* const* inputs, PyObject* const* made, size_t i) const {
     const OutputFacts& facts = set_.facts[i];
     return (facts.shares_input && std::find(inputs, inputs + input_count_, made[i]) != inputs + input_count_) ||

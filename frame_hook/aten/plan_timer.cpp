@@ -11,7 +11,7 @@
 namespace framejit::frame_hook {
 namespace {
 
-// Warnings that are given once are not used up.
+// Warnings that torch gives only once stay unused.
 class Unwarned {
  public:
   Unwarned() : always_(true), guard_(&handler_) {}

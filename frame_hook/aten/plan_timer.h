@@ -1,7 +1,7 @@
 // frame_hook/aten/plan_timer.h — times executables of a recorded graph on the tensors that it was recorded with.
 //
 // Runs like the call itself: without the GIL, on torch's threads, under the modes of this thread. Results are dropped,
-// inputs only read. What an operator warns of is dropped as well: it warns again when the program runs.
+// inputs are only read. Warnings of operators are dropped too: they come again when the program runs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,14 +17,14 @@ namespace framejit::frame_hook {
 
 class CallTimer final : public graph::PlanTimer {
  public:
-  // `loader` is that of the executables. The symbols' hints are this call's sizes.
+  // `loader` must be the one that loads these executables. The hints of the symbols are the sizes of this call.
   CallTimer(const RecordedValues& values, const graph::ShapeEnv& shapes, runtime::KernelLoader& loader);
 
   Result<double> seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) override;
 
  private:
   struct Input {
-    at::Tensor alias;  // its sizes and strides cannot be changed by other threads
+    at::Tensor alias;  // other threads cannot change its sizes and strides
     const void* data;
     size_t bytes;
   };

@@ -1,4 +1,4 @@
-// frame_hook/aten/shared_memory.cpp — pairs of a few tensors; of many, neighbours in the order of their memory.
+// frame_hook/aten/shared_memory.cpp — compares all pairs of a few tensors, but only neighbours in memory order of many.
 #include "frame_hook/aten/shared_memory.h"
 
 #include <algorithm>
@@ -22,14 +22,14 @@ const void* storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-// Whether two neighbours, of which one is written, are of one storage.
+// Whether two neighbours have the same storage, and one of them is written.
 bool share_storage(std::vector<std::pair<const void*, bool>> storages) {
   const std::less<> before;
   std::sort(storages.begin(), storages.end(), [&](const auto& a, const auto& b) {
     return a.first == b.first ? a.second > b.second : before(a.first, b.first);
   });
   for (size_t i = 1; i < storages.size(); ++i)
-    // what is written comes first
+    // written ones come first
     if (storages[i - 1].first == storages[i].first && storages[i - 1].second) return true;
   return false;
 }
@@ -42,7 +42,7 @@ struct Bytes {
 bool overlap(std::vector<Bytes> parts) {
   const std::less<> before;
   std::sort(parts.begin(), parts.end(), [&](const Bytes& a, const Bytes& b) { return before(a.begin, b.begin); });
-  const char *end = nullptr, *written_end = nullptr;  // of those so far
+  const char *end = nullptr, *written_end = nullptr;  // of the tensors so far
   for (const Bytes& part : parts) {
     if (before(part.begin, part.is_written ? end : written_end)) return true;
     end = std::max(end, part.end, before);

@@ -17,19 +17,20 @@ namespace {
 constexpr const char* kPure[] = {"torch.Size",  "torch.device", "torch.dtype",        "torch.finfo",
                                  "torch.iinfo", "torch.layout", "torch.memory_format"};
 
-// Python functions that say whether a compiler is at work. Modules that are not loaded are not loaded for this.
+// Python functions that say whether a compiler is at work. This never loads a module.
 constexpr const char* kCompiling[] = {
     "torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling",
     "torch._utils.is_compiling", "torch.compiler._is_compiling",
 };
 
-// An attribute of a module is read from its dict: torch's module-level __getattr__ imports what it is asked for.
+// An attribute of a module is read from its dict, because torch's module-level __getattr__ would import what is asked
+// for.
 PyRef attribute_of(PyObject* object, const std::string& name) {
   if (PyModule_Check(object)) return PyRef::borrow(PyDict_GetItemString(PyModule_GetDict(object), name.c_str()));
   return PyRef::steal(PyObject_GetAttrString(object, name.c_str()));
 }
 
-// The object behind a dotted path of loaded modules and attributes: new reference or null, no error set.
+// The object at a dotted path of loaded modules and attributes: new reference or null, no error set.
 PyRef find_path(std::string_view path) {
   PyObject* const modules = PyImport_GetModuleDict();
   for (size_t end = path.rfind('.'); end != std::string_view::npos && end > 0; end = path.rfind('.', end - 1)) {

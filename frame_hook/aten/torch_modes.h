@@ -1,7 +1,7 @@
 // frame_hook/aten/torch_modes.h — the modes of torch that traced code may change, as a value.
 //
-// Grad and inference mode, autocast (on, dtypes, cache, nesting), default dtype. Thread-local but for the default
-// dtype.
+// Grad and inference mode, autocast (on, dtypes, cache, nesting), default dtype. All are thread-local except the
+// default dtype.
 #pragma once
 
 #include <c10/core/AutogradState.h>
@@ -30,7 +30,8 @@ class TorchModes {
   c10::ScalarType default_dtype_ = c10::ScalarType::Float;
 };
 
-// A mode under which nothing can be recorded (torch-function or dispatch modes, functorch transforms): its name.
+// The name of an active mode under which nothing can be recorded (torch-function or dispatch modes, functorch
+// transforms).
 std::optional<std::string> unsupported_mode();
 
 }  // namespace framejit::frame_hook

@@ -1,4 +1,4 @@
-// frame_hook/aten/user_backend.cpp — the graph as a Python object, and calls of what a user's backend made of it.
+// frame_hook/aten/user_backend.cpp — the graph as a Python object, and calls of what a user's backend returned for it.
 #include "frame_hook/aten/user_backend.h"
 
 #include <torch/csrc/autograd/python_variable.h>
@@ -49,8 +49,8 @@ py::object wrap_graph(graph::Graph graph, std::unique_ptr<CompiledCall> runner) 
   return py::cast(std::make_shared<GraphObject>(GraphObject{std::move(graph), std::move(runner)}));
 }
 
-// What a backend's function returned as a list or tuple of `count` tensors; null with an error set that says what is
-// wrong with it.
+// The `count` tensors of the list or tuple that a backend's function returned; null, with an error set that says what
+// is wrong.
 PyRef tensors_of(PyObject* result, size_t count) {
   if (!PyList_Check(result) && !PyTuple_Check(result)) {
     PyErr_Format(PyExc_TypeError, "a backend's function must return a list or tuple of tensors, not %.100s",
@@ -81,7 +81,7 @@ class UserCall final : public CompiledCall {
   }
 
   bool run(PyObject* const* inputs, const int64_t*, PyObject** outputs, WeightOwners&) override {
-    std::vector<PyRef> tensors;  // keeps those that stand for floats
+    std::vector<PyRef> tensors;  // keeps those that stand for floats alive
     std::vector<PyObject*> args(inputs, inputs + inputs_);
     for (PyObject*& arg : args)
       if (PyFloat_CheckExact(arg)) arg = tensors.emplace_back(PyRef::steal(THPVariable_Wrap(input_tensor(arg)))).get();
@@ -119,7 +119,7 @@ std::unique_ptr<CompiledCall> make_user_call(PyObject* backend, graph::Graph fun
   PyRef callable = PyRef::steal(PyObject_CallFunctionObjArgs(backend, graph.ptr(), examples.get(), nullptr));
   if (!callable) return nullptr;
   if (callable.get() == graph.ptr())
-    return std::move(graph.cast<GraphObject&>().runner);  // the graph as it is: its errors are the program's
+    return std::move(graph.cast<GraphObject&>().runner);  // the graph itself was returned; its errors are the program's
   if (!PyCallable_Check(callable.get())) {
     PyErr_Format(PyExc_TypeError, "a backend must return a callable, not %.100s", Py_TYPE(callable.get())->tp_name);
     return nullptr;

@@ -4,16 +4,15 @@
 // exception table, liveness.
 // Positions are indices into Code::instructions; indices ("code units") are CPython's, f_lasti / 2, what a frame is
 // resumed at.
-// What does not decode one to one:
+// Where raw and neutral instructions differ in number:
 //   EXTENDED_ARG        belongs to the instruction after it: `index` is its first unit, `opcode_index` the opcode's own
 //                       (f_lasti)
 //   KW_NAMES PRECALL CALL   are one `call`: `index` is the first unit of the three, `opcode_index` that of CALL
-//   LOAD_FAST_LOAD_FAST, STORE_FAST_LOAD_FAST, STORE_FAST_STORE_FAST   are two instructions of one index; kSecondHalf
-//   on the second,
-//                       which cannot be resumed at
+//   LOAD_FAST_LOAD_FAST, STORE_FAST_LOAD_FAST, STORE_FAST_STORE_FAST   are two instructions of one index; the second
+//                       has kSecondHalf: a frame cannot be resumed at it
 //   CALL_INTRINSIC_1/2  become the neutral opcode of the intrinsic; CACHE units vanish
-// A Code borrows from its code object, which must outlive it. Immutable but for the lazily computed liveness (the GIL
-// is held).
+// A Code borrows from its code object, which must outlive it. Immutable, except that liveness is computed lazily (under
+// the GIL).
 #pragma once
 
 #include <Python.h>
@@ -38,7 +37,7 @@ struct Instruction {
   enum Flag : uint16_t {
     kMethod = 1,             // load_attr, load_super_attr: for a call that follows
     kPushNull = 2,           // load_global: a NULL goes with the value
-    kNullAbove = 4,          // that NULL, and the one of kMethod, is pushed above the value
+    kNullAbove = 4,          // that NULL, or the one of kMethod, is pushed above the value
     kNamesOnStack = 8,       // call: tuple of keyword names on top
     kHasKwargs = 16,         // call_function_ex
     kHasSpec = 32,           // format_value
@@ -88,7 +87,7 @@ class Code {
   std::vector<Instruction> instructions;
   std::vector<ExceptionRange> exception_table;
   int unit_count = 0;
-  int local_count = 0;       // co_nlocalsplus: locals, then cells that are no argument, then free variables
+  int local_count = 0;       // co_nlocalsplus: locals, then cells that are not arguments, then free variables
   int free_count = 0;
   int stack_size = 0;
 
@@ -97,7 +96,7 @@ class Code {
   PyObject* local_name(int slot) const { return PyTuple_GET_ITEM(code->co_localsplusnames, slot); }  // borrowed
   uint8_t local_kind(int slot) const;                       // SlotKind bits
 
-  // The instruction that starts at this code unit; -1 when none does (cache units, second units of a merged call).
+  // The instruction that starts at this code unit; -1 if none does (cache units, second units of a merged call).
   int position_at(int unit) const { return unit >= 0 && unit < unit_count ? position_of_unit_[unit] : -1; }
   const ExceptionRange* find_handler(int opcode_index) const;
   SourceSpan span(const Instruction& instruction) const;    // slow: for messages
@@ -118,9 +117,9 @@ const char* effect_of(Op op);                  // the row's stack effect
 ArgKind arg_kind_of(Op op);
 bool runs_natively(Op op);                     // hook/evaluator has it
 std::string_view raw_name_of(uint8_t opcode);  // "LOAD_FAST" on the running version; empty: no row
-bool ends_flow(Op op);                         // nothing falls through: jump, returns, raises
+bool ends_flow(Op op);                         // the next instruction is not reached: jump, returns, raises
 
-std::string file_name(PyCodeObject* code);            // without its folder; "logging/__init__.py" keeps one
+std::string file_name(PyCodeObject* code);            // without its folder, except "logging/__init__.py"
 std::string place_of(PyCodeObject* code, int line);   // "model.py:31 Net.forward"
 
 // "  12 LOAD_FAST 0 (x)" lines, one per instruction, for the bytecode log.

@@ -3,7 +3,7 @@
 // In: co_code as PyCode_GetCode gives it (specialisation and instrumentation undone, caches zero), the line and
 // exception tables.
 // One walk makes the instructions; a second resolves jump targets to positions. Version differences that a row cannot
-// carry are the conditions on kPythonVersion below, each with the release it came with.
+// carry are the conditions on kPythonVersion below, each with the release that introduced it.
 #include <opcode.h>
 
 #include <string>
@@ -15,7 +15,7 @@ namespace framejit::frame_hook {
 namespace {
 
 struct Intrinsic { int number; Op op; };
-// Include/internal/pycore_intrinsics.h; what is not listed concerns type parameters.
+// Include/internal/pycore_intrinsics.h; the ones not listed concern type parameters.
 constexpr Intrinsic kUnaryIntrinsics[] = {{1, Op::print_expr},          {2, Op::import_star},
                                           {3, Op::stopiteration_error}, {4, Op::async_gen_wrap},
                                           {5, Op::unary_positive},      {6, Op::list_to_tuple}};
@@ -38,7 +38,8 @@ void set_flag(Instruction& instruction, Instruction::Flag flag, bool on) {
   if (on) instruction.flags |= flag;
 }
 
-// Reads varints of the two tables; the exception table has the most significant chunk first, the line table the least.
+// Reads varints of the two tables. The exception table has the most significant chunk first, the line table the least
+// significant one.
 struct TableReader {
   const uint8_t* at;
   const uint8_t* end;
@@ -62,7 +63,7 @@ struct TableReader {
   }
 };
 
-// Objects/locations.md: a byte 1kkkklll per entry (kind, length - 1), then what the kind needs.
+// Objects/locations.md: a byte 1kkkklll per entry (kind, length - 1), then the data of the kind.
 std::vector<int> lines_of_units(PyCodeObject* code, int unit_count) {
   std::vector<int> lines(unit_count, 0);
   TableReader table(code->co_linetable);
@@ -262,7 +263,7 @@ class Decoder {
 
   int target_of(const Instruction& i) const {
     const int target = i.next_index + (i.has(Instruction::kBackward) ? -i.arg : i.arg);
-    // An exhausted loop skips END_FOR (3.12), and the POP_TOP behind it (3.13).
+    // An exhausted loop skips END_FOR (3.12), and the POP_TOP after it (3.13).
     return i.op == Op::for_iter ? target + (kPythonVersion - 311) : target;
   }
 

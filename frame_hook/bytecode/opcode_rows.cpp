@@ -9,7 +9,7 @@
 namespace framejit::frame_hook {
 namespace {
 
-// opcode.h defines a macro per opcode that the running version has: the argument of OPCODE becomes its digits, or stays
+// opcode.h defines a macro for each opcode of the running version: the argument of OPCODE becomes its digits, or stays
 // a word.
 #define FJ_AS_TEXT(x) #x
 #define FJ_EXPANDED(x) FJ_AS_TEXT(x)

@@ -1,4 +1,4 @@
-// frame_hook/bytecode/opcode_rows.h — rows of opcodes.def that hold for the CPython we are built for.
+// frame_hook/bytecode/opcode_rows.h — rows of opcodes.def that hold for the CPython version of this build.
 #pragma once
 
 #include "frame_hook/bytecode/code.h"

@@ -35,7 +35,7 @@ int armed_traverse(PyObject* self, visitproc visit, void* arg) {
 int armed_clear(PyObject* self) {
   Py_CLEAR(as_armed(self)->attributes);
   Py_CLEAR(as_armed(self)->options);
-  return 0;  // the function stays: a call may be running
+  return 0;  // the function is kept: a call may be running
 }
 
 void armed_dealloc(PyObject* self) {

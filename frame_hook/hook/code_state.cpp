@@ -31,7 +31,7 @@ void retire_entry(std::unique_ptr<EntryBase> entry) {
 
 void EntryUse::free_retired() {
   has_retired_ = false;
-  auto entries = std::move(retired_entries());  // destructors may run Python code, which may retire more
+  auto entries = std::move(retired_entries());  // destructors may run Python code, which may retire more entries
   retired_entries().clear();
   entries.clear();
 }
@@ -76,7 +76,7 @@ Site& CodeState::site(int unit) {
 
 void CodeState::clear() {
   skip = false;
-  auto sites = std::exchange(sites_, {});  // the destructors of entries may run Python code, which sees none of them
+  auto sites = std::exchange(sites_, {});  // the destructors of entries may run Python code, which must not see them
   for (auto& site : sites) retire_entry(std::move(site));
   retire_entry(std::move(note));
 }
@@ -100,7 +100,7 @@ void for_each_code_state(const std::function<void(CodeState&)>& visit) {
 }
 
 void reset_code_states() {
-  // Dropping entries may free code objects, and with them states: hold all codes meanwhile.
+  // Dropping entries may free code objects and so CodeStates: hold all code objects meanwhile.
   std::vector<PyRef> codes;
   for_each_code_state(
       [&](CodeState& state) { codes.push_back(PyRef::borrow(reinterpret_cast<PyObject*>(state.code()))); });

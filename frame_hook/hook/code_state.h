@@ -1,8 +1,7 @@
 // frame_hook/hook/code_state.h — what framejit keeps per code object: its decoded form, and the driver's entries per
 // instruction.
 //
-// A CodeState lives in the code object's co_extra slot and dies with it; entries therefore never prolong the life of
-// their code.
+// A CodeState lives in the code object's co_extra slot and dies with it; so entries never keep their code alive.
 // The driver owns what it derives from EntryBase. reset() drops all sites of all codes; sites and entries that a
 // running call may still use are kept until no LiveFrame exists (retired), so reset() during a call is safe. The GIL
 // guards everything here.
@@ -44,7 +43,7 @@ class CodeState {
   Site* find_site(int unit) const;                  // null: nothing known there
   Site& site(int unit);
   void clear();                                     // drops sites and notes
-  // Moves the entries that `which` names out of all sites; freeing them may run Python code.
+  // Moves the entries for which `which` is true out of all sites. Freeing them may run Python code.
   void take_entries(const std::function<bool(const EntryBase&)>& which, std::vector<std::unique_ptr<EntryBase>>& taken);
 
   CodeState(const CodeState&) = delete;
@@ -53,7 +52,7 @@ class CodeState {
 
  private:
   explicit CodeState(PyCodeObject* code);
-  PyCodeObject* code_;                              // borrowed: it owns us
+  PyCodeObject* code_;                              // borrowed: the code object owns this state
   std::shared_ptr<const Code> decoded_;
   std::vector<std::unique_ptr<Site>> sites_;        // by code unit, empty until the first site
   CodeState *previous_ = nullptr, *next_ = nullptr; // of all live states
@@ -79,7 +78,8 @@ class EntryUse {
   static inline bool has_retired_ = false;
 };
 
-// Claims the co_extra slot and checks that it reads back; false: refuse to work. Called by the hook's initialise().
+// Claims the co_extra slot and checks that it reads back what was stored. If it returns false, framejit must not run.
+// Called by the hook's initialise().
 bool initialise_code_states();
 
 }  // namespace framejit::frame_hook

@@ -81,8 +81,8 @@ EvalResult Evaluator::loop(int position, const EvalLimits& limits, bool may_stop
   return result;
 }
 
-// The frame's current index says where the error came from. A re-raise adds no traceback entry, and may have set the
-// current index to where the error came from first; its handler is still looked up at the RERAISE itself.
+// The frame's current index says where the error was raised. A re-raise adds no traceback entry. It may already have
+// set the current index back to where the error was raised; its handler is still looked up at the RERAISE itself.
 int Evaluator::unwind(bool is_reraise) {
   hook_stats().unwinds++;
   sync();

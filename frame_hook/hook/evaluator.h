@@ -1,11 +1,12 @@
-// frame_hook/hook/evaluator.h — executes neutral instructions natively on a live, linked frame. Internal to hook/: the
-// face is LiveFrame.
+// frame_hook/hook/evaluator.h — executes neutral instructions natively on a live, linked frame. Internal to hook/:
+// other folders use LiveFrame.
 //
-// In: a linked frame and its Code; the next instruction is the frame's. Out: how it stopped; the frame then stands at
-// `index`, consistent.
-// Invariants: before anything that can run other code, the frame's current instruction and stack top are what the
-// interpreter would show, and old values are dropped only once the frame is consistent again. An instruction either
-// completes or raises; one that is not executed natively (or whose rare case is not) is left before it has any effect.
+// In: a linked frame and its Code; it starts at the frame's next instruction. Out: how it stopped; the frame is then
+// consistent, at `index`.
+// Invariants: whenever other code can run, the frame's current instruction and stack top are what the interpreter would
+// show. Old values are dropped only when the frame is consistent again. An instruction either completes or raises. If
+// it, or a rare case of it, is not executed natively, the evaluator leaves the frame before the instruction has any
+// effect.
 //
 // Handlers are members named after the neutral opcode, by family: evaluator_{data,operator,call,control,exception}.cpp.
 #pragma once
@@ -78,8 +79,8 @@ class Evaluator {
   PyObject* result_ = nullptr;   // of return and yield
 };
 
-// A Python function `lambda: None`; its RESUME does pending work where CPython exports nothing that does. Never run
-// natively.
+// A Python function `lambda: None`, never run natively. Its RESUME does pending work where CPython exports no function
+// for that.
 PyObject* trivial_function();
 bool make_trivial_function();
 

@@ -21,13 +21,13 @@ Flow Evaluator::call(const Instruction& i) {
   if (!callable) callable = base[1];
   else if (base[1]) arguments--, count++;
   if (names) count -= static_cast<size_t>(PyTuple_GET_SIZE(names));
-  // The callee may write the slot below the arguments for a moment; a collector that looks at a generator's stack must
-  // not see that.
+  // The callee may briefly write the slot below the arguments. A collector that looks at a generator's stack must not
+  // see that.
   if (!pyver::is_generator_frame(frame_)) count |= PY_VECTORCALL_ARGUMENTS_OFFSET;
   return finish_call(operand_count, PyObject_Vectorcall(callable, arguments, count, names));
 }
 
-// Arguments that are not iterable and keywords that are no dict have error texts of the interpreter's own.
+// If the arguments are not iterable or the keywords are not a dict, the interpreter has its own error texts.
 Flow Evaluator::call_function_ex(const Instruction& i) {
   const bool has_kwargs = i.has(Instruction::kHasKwargs);
   PyObject* kwargs = has_kwargs ? peek(1) : nullptr;
@@ -61,7 +61,7 @@ Flow Evaluator::set_function_attribute(const Instruction& i) {
   return Flow::next;
 }
 
-// What the builtin __import__ and a replaced one have in common: a call with five arguments.
+// What the builtin __import__ and a replacement of it have in common: a call with five arguments.
 Flow Evaluator::import_name(const Instruction& i) {
   PyObject* builtins = pyver::builtins(frame_);
   PyObject* import = PyDict_CheckExact(builtins) ? PyDict_GetItemString(builtins, "__import__") : nullptr;
@@ -72,7 +72,7 @@ Flow Evaluator::import_name(const Instruction& i) {
   return consume(2, PyObject_Vectorcall(import, arguments, 5, nullptr));
 }
 
-// A submodule that is no attribute of its package yet (circular imports) is looked up in sys.modules.
+// A submodule that is not yet an attribute of its package (circular imports) is looked up in sys.modules.
 Flow Evaluator::import_from(const Instruction& i) {
   PyObject* module = peek(1);
   if (PyObject* value = PyObject_GetAttr(module, i.object)) return push_new(value);
@@ -84,7 +84,7 @@ Flow Evaluator::import_from(const Instruction& i) {
   PyObject* value = full ? PyImport_GetModule(full.get()) : nullptr;
   if (value) return push_new(value);
   PyErr_Clear();
-  return Flow::leave;  // the ImportError, with all it says, is the interpreter's
+  return Flow::leave;  // the interpreter raises the ImportError with all its details
 }
 
 }  // namespace framejit::frame_hook

@@ -224,7 +224,7 @@ Flow Evaluator::map_add(const Instruction& i) {
   return consume_status(2, PyDict_SetItem(peek(i.arg + 2), peek(2), peek(1)));
 }
 
-// What is not iterable gets an error text of the interpreter's own.
+// If it is not iterable, the interpreter has its own error text.
 Flow Evaluator::list_extend(const Instruction& i) {
   PyObject* iterable = peek(1);
   if (!Py_TYPE(iterable)->tp_iter && !PySequence_Check(iterable)) return Flow::leave;
@@ -238,7 +238,7 @@ Flow Evaluator::dict_update(const Instruction& i) {
   if (!PyDict_Check(mapping)) return Flow::leave;
   return consume_status(1, PyDict_Update(peek(i.arg + 1), mapping));
 }
-// A duplicate key is a TypeError that names the callee: left to the interpreter before anything is merged.
+// A duplicate key is a TypeError that names the callee: the interpreter raises it, before anything is merged.
 Flow Evaluator::dict_merge(const Instruction& i) {
   PyObject *dict = peek(i.arg + 1), *mapping = peek(1);
   if (!PyDict_CheckExact(mapping)) return Flow::leave;
@@ -275,7 +275,7 @@ PyObject* not_iterable(PyObject* object) {
   return nullptr;
 }
 
-// At most `limit` items (negative: all) of an iterable as a list; the texts are those of Python/ceval.c,
+// At most `limit` items (negative: all) of an iterable, as a list. The texts are those of Python/ceval.c,
 // unpack_iterable.
 PyObject* items_of(PyObject* iterable, int before, int after) {
   PyObject* iterator = PyObject_GetIter(iterable);

@@ -8,7 +8,7 @@ using Flow = Evaluator::Flow;
 
 namespace {
 
-// type(manager).name bound to manager; null without an error when the type has none.
+// type(manager).name bound to manager; null without an error if the type has no such attribute.
 PyObject* bound_special(PyObject* manager, const char* name) {
   PyRef text = PyRef::steal(PyUnicode_InternFromString(name));
   if (!text) return nullptr;
@@ -36,7 +36,7 @@ PyObject* exception_object(PyObject* raised, const char* otherwise) {
 
 }  // namespace
 
-// Nothing has happened when an operation below fails but the look-ups: the interpreter repeats them for its error text.
+// When an operation below fails, only look-ups have happened: the interpreter repeats them for its error text.
 Flow Evaluator::before_with(const Instruction&) {
   PyObject* manager = peek(1);
   PyRef enter = PyRef::steal(bound_special(manager, "__enter__"));

@@ -11,7 +11,8 @@
 namespace framejit::frame_hook {
 namespace {
 
-// One armed call that waits for its frame, on the C stack of the caller. A thread's innermost is nearest to the head.
+// One armed call that waits for its frame; it lies on the C stack of the caller. The list has a thread's innermost call
+// first.
 struct Arming {
   PyThreadState* thread;
   PyObject* code;
@@ -63,7 +64,7 @@ Arming* find_arming(PyThreadState* thread, Frame* frame) {
     if (arming->thread != thread) continue;
     const bool fits = arming->code == reinterpret_cast<PyObject*>(pyver::code(frame)) &&
                       (!arming->function || arming->function == pyver::function(frame));
-    return fits ? arming : nullptr;  // else binding the arguments runs other Python code first: stay armed
+    return fits ? arming : nullptr;  // otherwise binding the arguments first runs other Python code: stay armed
   }
   return nullptr;
 }
@@ -84,7 +85,7 @@ PyObject* give_to_handler(PyThreadState* thread, Frame* frame, EvalFunction belo
 PyObject* one_shot_hook(PyThreadState* thread, Frame* frame, int throwing) {
   Arming* arming = throwing || pyver::is_generator_frame(frame) ? nullptr : find_arming(thread, frame);
   if (!arming) {
-    // Another hook had saved us while we were armed, and wrote us back.
+    // Another hook saved ours while we were armed, and has now written it back.
     if (!armings && pyver::hook_slot(thread) == one_shot_hook) pyver::hook_slot(thread) = found_in_slot;
     return evaluate(found_in_slot, thread, frame, throwing);
   }
@@ -99,7 +100,7 @@ PyObject* one_shot_hook(PyThreadState* thread, Frame* frame, int throwing) {
 
 PyObject* standing_hook(PyThreadState* thread, Frame* frame, int throwing);
 
-// A hook that was installed above ours and had saved ours may be below us now: it would call us for the same frame for
+// A hook that was installed above ours and had saved ours may now be below it: it would call us for the same frame for
 // ever.
 PyObject* pass_below(PyThreadState* thread, Frame* frame, int throwing) {
   static thread_local Frame* passing = nullptr;
@@ -113,7 +114,7 @@ PyObject* pass_below(PyThreadState* thread, Frame* frame, int throwing) {
 
 bool stack_is_low(PyThreadState* thread) { return c_stack_is_low() || pyver::stack_is_low(thread); }
 
-// Deep in the stack calls are inlined again: the slot is emptied until the depth unwinds.
+// Deep in the stack, calls are inlined again: the slot is empty until the depth unwinds.
 PyObject* pass_without_hook(PyThreadState* thread, Frame* frame, int throwing) {
   EvalFunction& slot = pyver::hook_slot(thread);
   const bool is_ours = slot == standing_hook;
@@ -176,8 +177,7 @@ void set_frame_handler(FrameHandler* handler) { armed_handler = handler; }
 
 namespace {
 
-// The calls below that find little stack left are kept out of the frames of those that do not: each level of a
-// recursion counts.
+// Kept out of line: the frame of the common path must stay small, because each level of a recursion has one.
 [[gnu::noinline]] PyObject* call_near_stack_end(PyObject* function, PyObject* const* arguments, size_t count_and_flag,
                                                 PyObject* keyword_names) {
   if (c_stack_is_over()) {

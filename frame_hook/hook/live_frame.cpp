@@ -65,7 +65,7 @@ void LiveFrame::replace(std::span<PyObject*> locals, std::span<PyObject*> stack,
   const size_t shared = old_size < stack.size() ? old_size : stack.size();
   for (size_t i = 0; i < shared; i++) std::swap(base[i], stack[i]);
   for (size_t i = shared; i < stack.size(); i++) base[i] = std::exchange(stack[i], nullptr);
-  // Entries above the new top are no longer the frame's: nothing writes there until they are dropped below.
+  // The frame no longer owns entries above the new top. Nothing writes there until they are dropped below.
   pyver::set_stack_top(frame_, base + stack.size());
   pyver::set_next(frame_, next_index);
   for (size_t i = shared; i < old_size; i++) Py_XDECREF(base[i]);

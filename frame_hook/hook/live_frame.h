@@ -1,12 +1,12 @@
 // frame_hook/hook/live_frame.h — a frame that the hook owns: read it, write it, run it natively, and leave it in one of
 // the legal ways.
 //
-// A handler gets a LiveFrame that is not entered: CPython does not count it, the thread does not show it. The order of
-// use is
+// A handler gets a LiveFrame that is not entered: CPython does not count it, and the thread does not show it. The order
+// of use is
 //   pass_through(), or: enter(), then reads, writes and run() in any order, then exactly one of the leaving functions,
 //   whose result the handler returns at once. return_value() and hand_over() may be called without enter() when nothing
 //   ran in between.
-// After a leaving function the frame may be gone: touch nothing of it. "Index" is a code unit (Instruction::index).
+// After a leaving function the frame may be gone: do not touch it. "Index" is a code unit (Instruction::index).
 #pragma once
 
 #include <Python.h>
@@ -23,10 +23,10 @@ namespace framejit::frame_hook {
 
 enum class EvalStop : uint8_t {
   returned,  // value: the result; the stack is empty
-  raised,    // an error is set, no handler in this frame; the stack is empty
-  yielded,   // value: what is yielded; index: of the yield's opcode; yield_arg: its argument
-  reached,   // a stop unit, or the budget: index is the next instruction
-  left,      // the evaluator lacks the instruction at index: hand over (or treat it otherwise)
+  raised,    // an error is set and this frame has no handler; the stack is empty
+  yielded,   // value: the yielded value; index: of the yield's opcode; yield_arg: its argument
+  reached,   // a stop unit, or the budget; index is the next instruction
+  left,      // the evaluator lacks the instruction at index: hand over, or treat it otherwise
   observed,  // tracing was switched on meanwhile: hand over
 };
 
@@ -39,7 +39,7 @@ struct EvalResult {
 
 struct EvalLimits {
   const uint8_t* stop_units =
-      nullptr;  // a byte per code unit: nonzero stops before it; not at the instruction run() starts with
+      nullptr;  // a byte per code unit; nonzero stops before it, except at the instruction that run() starts with
   int64_t budget = -1;                  // instructions; negative: no limit
 };
 
@@ -66,7 +66,8 @@ class LiveFrame {
   }  // null with a Python error set: out of memory
   bool is_generator() const;                 // a generator's or coroutine's own frame: may yield
   bool is_fresh() const;                     // nothing of it has run
-  PyCodeObject* caller_code() const;         // before enter(): of the frame that calls it, borrowed; null: none does
+  PyCodeObject* caller_code() const;         // before enter(): code of the frame that calls it, borrowed; null if none
+                                             // does
   bool is_observed() const;                  // tracing, profiling or monitoring is on: pass through
 
   // ---- state
@@ -79,27 +80,27 @@ class LiveFrame {
   std::span<PyObject*> stack() const;        // entries themselves, bottom first
   void push(PyObject* value);                // steals
   // Swaps in all locals (co_nlocalsplus of them, null: unbound) and a whole stack, sets the next instruction, and only
-  // then drops the old values. Steals what `locals` and `stack` hold and leaves them holding nothing that is owned.
+  // then drops the old values. Steals the contents of `locals` and `stack`, and leaves nothing in them that is owned.
   void replace(std::span<PyObject*> locals, std::span<PyObject*> stack, int next_index);
   PyObject* handled() const;                 // exception being handled, borrowed; null or None: none
   void set_handled(PyObject* exception);     // steals; null: none
 
   // ---- running
-  bool enter();                              // false: RecursionError is set and the frame is gone: return null
+  bool enter();                              // false: RecursionError is set and the frame is gone; return null
   bool is_entered() const { return entered_; }
   EvalResult run(const EvalLimits& limits = {});       // from next_index()
   EvalResult run_one() { return run({nullptr, 1}); }   // one instruction: a graph break
   // An error is set, raised on behalf of the instruction at current_index(): adds the traceback entry, goes to the
-  // handler and on.
+  // handler and continues there.
   EvalResult raise_and_run(const EvalLimits& limits = {});
   bool poll();                               // signals and the like; false: an error is set (raise_and_run it)
 
   // ---- leaving
-  PyObject* pass_through(int throwing = 0);  // untouched frame: the hook below, or the interpreter
+  PyObject* pass_through(int throwing = 0);  // untouched frame: to the hook below, or to the interpreter
   PyObject* return_value(PyObject* value);   // steals
   PyObject* raise();                         // the error that is set leaves the frame (EvalStop::raised)
-  PyObject* hand_over();                     // the interpreter goes on at next_index()
-  PyObject* conclude(const EvalResult& result);  // the leaving that fits: return, raise, yield, or hand over
+  PyObject* hand_over();                     // the interpreter continues at next_index()
+  PyObject* conclude(const EvalResult& result);  // the leaving function that fits: return, raise, yield, or hand over
 
  private:
   void leave();
@@ -110,7 +111,7 @@ class LiveFrame {
   EvalFunction below_;
   EntryUse use_;
   bool entered_ = false;
-  // A pyver::Link, built in place by enter(): its type is a CPython-internal matter.
+  // A pyver::Link, built in place by enter(). Only the version layer knows its type.
   alignas(8) unsigned char link_[64];
 };
 

@@ -7,12 +7,12 @@ namespace framejit::frame_hook::pyver {
 
 inline PyObject* function(Frame* frame) { return reinterpret_cast<PyObject*>(frame->f_func); }
 
-// The thread's current frame sits in a C structure of each running interpreter; native code brings one too.
+// The thread's current frame is stored in a C structure of each running interpreter; native code brings its own.
 struct FrameStack {
   _PyCFrame own{};
   void push(PyThreadState* thread, Frame* frame) {
     _PyCFrame* up = thread->cframe;
-    own = *up;  // use_tracing goes in with it, and out again below
+    own = *up;  // use_tracing is copied in here, and out again below
     own.previous = up;
     own.current_frame = frame;
     frame->previous = up->current_frame;

@@ -1,5 +1,5 @@
-// frame_hook/hook/pyver_312.h — CPython 3.12. The evaluator clears and pops its own frame, and nothing exported does
-// that: own code.
+// frame_hook/hook/pyver_312.h — CPython 3.12. The evaluator clears and pops its own frame. CPython exports no function
+// for that, so this file has its own.
 #pragma once
 
 #include "frame_hook/hook/pyver_since_312.h"
@@ -20,13 +20,13 @@ struct FrameStack {
   void pop(PyThreadState* thread, Frame*) { thread->cframe = own.previous; }
 };
 
-// A frame object that somebody else holds takes the frame over. The frame is unlinked: the thread's top frame is its
+// A frame object that somebody else holds takes over the frame. The frame is unlinked: the thread's top frame is its
 // caller.
 inline void move_into_frame_object(PyThreadState* thread, PyFrameObject* object, Frame* frame) {
   auto* copy = reinterpret_cast<Frame*>(object->_f_frame_data);
   const size_t bytes = offsetof(Frame, localsplus) + sizeof(PyObject*) * static_cast<size_t>(frame->stacktop);
   memcpy(static_cast<void*>(copy), static_cast<void*>(frame), bytes);
-  Py_INCREF(copy->f_code);  // the dying frame's reference is dropped by the caller
+  Py_INCREF(copy->f_code);  // the caller drops the dying frame's reference
   object->f_frame = copy;
   copy->owner = FRAME_OWNED_BY_FRAME_OBJECT;
   copy->previous = nullptr;

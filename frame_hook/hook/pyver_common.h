@@ -1,4 +1,4 @@
-// frame_hook/hook/pyver_common.h — what the three versions share: the internal headers made C++, co_extra, tracebacks.
+// frame_hook/hook/pyver_common.h — what the three versions share: the internal headers as C++, co_extra, tracebacks.
 #pragma once
 
 #include <Python.h>
@@ -68,8 +68,8 @@ inline void* extra_get(PyCodeObject* code, Py_ssize_t index) {
   return slots && index < slots->count ? slots->values[index] : nullptr;
 }
 
-// make_function bits: 1 defaults, 2 keyword-only defaults, 4 annotations, 8 closure. A fresh function: nobody has seen
-// it.
+// make_function bits: 1 defaults, 2 keyword-only defaults, 4 annotations, 8 closure. The function is fresh: nobody has
+// seen it yet.
 inline void new_function_attribute(PyObject* function, int bit, PyObject* attribute) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function);
   PyObject*& field = bit == 1   ? f->func_defaults

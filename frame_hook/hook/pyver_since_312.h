@@ -6,7 +6,7 @@
 
 namespace framejit::frame_hook::pyver {
 
-inline PyCodeObject* code(Frame* frame);       // each version's own
+inline PyCodeObject* code(Frame* frame);       // each version defines it
 inline int current_index(Frame* frame);
 inline void end_frame(PyThreadState* thread, Frame* frame);
 
@@ -35,7 +35,7 @@ inline void end_unentered_frame(PyThreadState* thread, Frame* frame) {
   end_frame(thread, frame);
 }
 
-// A generator's frame leaves the thread: its exc_info goes with it.
+// A generator's frame leaves the thread, and its exc_info leaves with it.
 inline void leave_generator(PyThreadState* thread, PyGenObject* generator, Frame* frame) {
   thread->exc_info = generator->gi_exc_state.previous_item;
   generator->gi_exc_state.previous_item = nullptr;

@@ -1,5 +1,5 @@
-// frame_hook/hook/pyver_until_312.h — what CPython 3.11 and 3.12 share: prev_instr is the unit before the next; nothing
-// exported polls.
+// frame_hook/hook/pyver_until_312.h — what CPython 3.11 and 3.12 share: prev_instr is the unit before the next one; no
+// exported function polls.
 #pragma once
 
 #include "frame_hook/hook/pyver_common.h"
@@ -18,7 +18,7 @@ inline void set_current(Frame* frame, int index) { frame->prev_instr = first_uni
 inline bool breaker_is_set(PyThreadState* thread) {
   return *reinterpret_cast<volatile int*>(&thread->interp->ceval.eval_breaker) != 0;
 }
-// Nothing exported does all pending work: the RESUME of a trivial Python function does.
+// No exported function does all pending work, but the RESUME of a trivial Python function does.
 inline bool poll(PyThreadState*, PyObject* trivial_function) {
   PyObject* none = PyObject_CallNoArgs(trivial_function);
   Py_XDECREF(none);

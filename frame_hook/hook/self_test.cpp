@@ -25,7 +25,7 @@ def probe(a, b, *rest, key=3):
 struct Probe {
   PyObject* function = nullptr;
   PyObject* arguments[4] = {};
-  int stop_at = -1;        // hand over after that many instructions; negative: run to the end
+  int stop_at = -1;        // hand over after this many instructions; negative: run to the end
   SelfTestFault fault = SelfTestFault::none;
   bool was_seen = false, ended_natively = false;
   std::string mismatch;
@@ -33,7 +33,7 @@ struct Probe {
 Probe* probe = nullptr;    // GIL; only during run_self_test
 EvalFunction found_in_slot = nullptr;
 
-// The frame as a test's fault shows it for one of its fields.
+// The frame as it appears with a test's fault in one of its fields.
 Frame* seen(Frame* frame, SelfTestFault field) {
   return probe->fault == field ? reinterpret_cast<Frame*>(reinterpret_cast<PyObject**>(frame) + 1) : frame;
 }

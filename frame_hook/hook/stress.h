@@ -1,6 +1,6 @@
 // frame_hook/hook/stress.h — FRAMEJIT_STRESS=<seed>: every Python frame runs natively for a random number of
-// instructions and is then handed to the interpreter mid-frame; exceptions are unwound natively. Proves hook and
-// evaluator on programs of any kind.
+// instructions and is then handed to the interpreter mid-frame; exceptions are unwound natively. Tests the hook and the
+// evaluator with programs of any kind.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace framejit::frame_hook {
 // instructions; one frame in eight has no bound.
 bool start_stress(uint64_t seed, int longest = 40);
 void stop_stress();
-// As FRAMEJIT_STRESS says; false when it is unset, or the hook is not usable.
+// Reads FRAMEJIT_STRESS; false if it is unset or the hook is not usable.
 bool start_stress_from_environment();
 
 }  // namespace framejit::frame_hook

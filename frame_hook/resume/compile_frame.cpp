@@ -1,8 +1,8 @@
 // frame_hook/resume/compile_frame.cpp — from a live frame to a segment: trace, recipe, graph, guards.
 //
 // A trace without tensor work that breaks in its own frame becomes a plain segment: guards that select it, no graph, no
-// recipe. One that breaks inside an inlined callee is a segment like any other, so that capture can go on inside the
-// callee.
+// recipe. A trace that breaks inside an inlined callee becomes an ordinary segment, so that capture can continue inside
+// the callee.
 #include <algorithm>
 #include <chrono>
 
@@ -57,7 +57,8 @@ void log_bytecode(const Code& code) {
               {{"instructions", std::to_string(code.instructions.size())}}, to_text(code));
 }
 
-// Of FRAMEJIT_TRACE_ALL: loops of any length are met, and each break inside an inlined call is traced again from there.
+// For FRAMEJIT_TRACE_ALL, which meets loops of any length; each break inside an inlined call is traced again from
+// there.
 constexpr uint64_t kShortTrace = 2000;
 constexpr int kShallowTrace = 12;
 
@@ -83,7 +84,7 @@ std::string source_line(PyObject* file, int line) {  // "" when there is none
   return result;
 }
 
-// The source line of a break, and ^^^ below the expression; "" when the file cannot be read.
+// The source line of a break, and ^^^ below the expression; "" if the file cannot be read.
 std::string caret_text(const BreakPlace& place) {
   const SourceSpan& span = place.span;
   if (!place.file || span.line <= 0) return "";
@@ -104,7 +105,7 @@ std::string caret_text(const BreakPlace& place) {
          std::string(static_cast<size_t>(width(from, to)), '^');
 }
 
-// Exit, effects and outputs of the trace, in recipe order: what the exit needs first, then the writes.
+// Exit, effects and outputs of the trace, in recipe order: first what the exit needs, then the writes.
 void plan_exit(FrameTrace& trace, RecipeBuilder& recipe, Segment& segment) {
   if (trace.returned) {
     segment.exit = ExitKind::returned;
@@ -126,7 +127,7 @@ template <class T> T take_or_break(Result<T> result) {
   graph_break(result.error().reason, result.error().message);
 }
 
-// Other threads run meanwhile, unless plans are timed.
+// Other threads run meanwhile, except while plans are timed.
 Result<graph::CompiledGraph> ask_compiler(Recording& recording, graph::CapturedGraph captured,
                                           const CompileOptions& options) {
   try {
@@ -154,7 +155,7 @@ std::vector<guards::SourceId> owners_of(const FrameTrace& trace) {
   return owners;
 }
 
-// The graph, if there is one. False with a Python error set when a user's backend raised.
+// The graph, if there is one. False with a Python error set if a user's backend raised.
 bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segment) {
   if (trace.recording->op_count() == 0 && recipe.traced_outputs().empty()) return true;
   graph::CapturedGraph captured = take_or_break(trace.recording->finish(recipe.traced_outputs()));
@@ -163,7 +164,7 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
   captured.weights = weights_of(trace);
   const size_t known = captured.graph.shapes.facts().size();
   graph::CompiledGraph compiled = take_or_break(ask_compiler(*trace.recording, std::move(captured), *segment.options));
-  // What the passes took for granted about sizes is guarded.
+  // Guards what the passes assumed about sizes.
   const auto& facts = compiled.functional.shapes.facts();
   for (size_t i = known; i < facts.size(); ++i) trace.recording->shapes().add_fact(facts[i]);
   segment.call =
@@ -175,7 +176,7 @@ void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyC
   trace.guards.size_facts = trace.recording->shapes().facts();
   trace.guards.symbol_count = trace.recording->shapes().symbol_count();
   for (guards::SourceId source = 0; source < trace.guards.sources.size();
-       ++source)  // also where nobody asks for it: it may raise
+       ++source)  // also if nobody asks for it: it may raise
     if (trace.guards.sources[source].kind == guards::SourceKind::computed) wanted.push_back(source);
   wanted.insert(wanted.end(), trace.bound_sources.begin(), trace.bound_sources.end());
   auto program = guards::GuardProgram::compile(std::move(trace.guards), wanted, code);
@@ -183,14 +184,14 @@ void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyC
   segment.guards = program.take();
 }
 
-// A graph that writes an input holds for inputs that overlap it as those of the trace did.
+// A graph that writes to an input holds only for inputs that overlap it as those of the trace did.
 std::vector<guards::SourceId> plan_memory(const FrameTrace& trace, Segment& segment) {
   std::vector<guards::SourceId> sources;
   const std::vector<size_t> written = trace.recording->written_inputs();
   if (written.empty() || trace.input_sources.size() < 2) return sources;
   segment.written_count = written.size();
   for (size_t i : written) sources.push_back(trace.input_sources[i]);
-  for (const guards::Guard& guard : trace.guards.guards())  // of the other inputs those that are tensors
+  for (const guards::Guard& guard : trace.guards.guards())  // of the other inputs, those that are tensors
     if (guard.kind == guards::GuardKind::tensor &&
         std::find(sources.begin(), sources.end(), guard.source) == sources.end())
       sources.push_back(guard.source);
@@ -237,8 +238,8 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   return segment;
 }
 
-// `until`: where the frame that runs natively meets the instruction that cannot be traced; -1: nowhere. Behind a trace
-// that became too long the next one would: the rest of the frame runs plainly.
+// `until`: where the frame that runs natively reaches the instruction that cannot be traced; -1: nowhere. After a trace
+// that became too long, the next one would be too long as well: the rest of the frame runs plainly.
 std::unique_ptr<Segment> plain_segment(FrameTrace& trace, Reason reason, int until,
                                        const guards::FrameAccess& frame,
                                        const std::shared_ptr<const CompileOptions>& options) {
@@ -277,7 +278,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   if (stopped_at) outcome.at = stopped_at->opcode_index;
   const bool tensor_work = trace.recording->op_count() > 0;
   if (options->whole && (outcome.broke || !tensor_work)) {
-    // Nothing is made of it, and it breaks nothing.
+    // No object is made from it, and it breaks nothing.
   } else if (!tensor_work && !options->every_frame && stopped_at && trace.exit.size() == 1) {
     outcome.segment = plain_segment(trace, trace.reason, stopped_at->index, frame, options);
   } else {

@@ -136,7 +136,7 @@ Refusal ask_account(Site& site, const Options& options, PyObject* self,
   Account& account = account_of(site, options);
   const Refusal room = room_left(site, options, self);
   const bool full = room != Refusal::none;
-  // fullgraph promises that nothing runs plainly: what dies is made anew as often as it is asked for.
+  // fullgraph promises that nothing runs plainly: entries that die are made again whenever they are needed.
   const bool loses =
       account.losses >= kMostLosses && account.request == g_requests && !options->fullgraph && !is_free(options);
   if (!full && !loses) return Refusal::none;
@@ -161,7 +161,7 @@ Refusal ask_account(Site& site, const Options& options, PyObject* self,
 
 PyObject* self_of(const LiveFrame& frame) {
   PyObject* first = frame.code()->co_argcount > 0 ? frame.locals()[0] : nullptr;
-  if (first && PyCell_Check(first)) first = PyCell_GET(first);  // a closure has it too
+  if (first && PyCell_Check(first)) first = PyCell_GET(first);  // a closure holds it in a cell
   return first && is_torch_module(first) ? first : nullptr;
 }
 

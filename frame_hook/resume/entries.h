@@ -1,14 +1,15 @@
-// frame_hook/resume/entries.h — what the driver keeps: entries, and an account of what compiles cost and gave.
+// frame_hook/resume/entries.h — what the driver keeps: entries, and an account of what compiles cost and gained.
 //
-// An account belongs to one instruction and one set of options. As many compiles as there is room for are free. Once
-// the room is full, or many entries in a row died before they had been used much, a compile must be earned by hits. So
-// a working set that outgrew the room moves on slowly, and a program that makes its objects anew in each call is left
-// alone. A number that becomes a symbol earns one too: older entries that have it as a constant are hardly asked for
-// any more. Counts decide, never the clock: equal programs get equal decisions. The GIL guards everything here.
+// An account belongs to one instruction and one set of options. The first compiles are free, as many as there is room
+// for. When the room is full, or many entries in a row died before they had been used much, hits must pay for a
+// compile. So a working set that outgrew the room is replaced slowly, and a program that makes its objects anew in each
+// call is left alone. A number that becomes a symbol also pays for a compile: older entries that have it as a constant
+// are hardly used any more. Counts decide, never the clock, so equal programs get equal decisions. The GIL guards
+// everything here.
 //
-// Every live nn.Module has the whole room for its own methods, although all use the entries of all: layers that differ
-// in a number are as many programs. All together have kMostRooms rooms. What is left of modules that are gone takes
-// everybody's room, and gives way once framejit.compile() has been called anew.
+// Every live nn.Module has the whole room for its own methods, although all modules can use the entries of all: layers
+// that differ in a number are separate programs. All of them together have kMostRooms rooms. Entries of modules that
+// are gone use the room of everybody, and give way once framejit.compile() is called again.
 #pragma once
 
 #include <memory>
@@ -39,36 +40,36 @@ struct CodeNote final : EntryBase {
       0;  // of the code object, from its first compile on, and how often it was compiled: the id of log events
   uint64_t compiles = 0;
   bool was_called = false;                // under a stance that compiles in the second call
-  bool is_candidate = false;              // FRAMEJIT=1: by its name
-  int64_t calls = 0;                      // FRAMEJIT=1: that could have been compiled
+  bool is_candidate = false;              // FRAMEJIT=1: its name qualifies
+  int64_t calls = 0;                      // FRAMEJIT=1: calls that could have been compiled
   int calls_without_tensors = 0;          // FRAMEJIT=1: in a row
   int vain_tries =
       0;  // FRAMEJIT=1, of a function: compiles in a row that did not reach its return, or found no tensor work
   bool functions_left_alone = false;
 };
 
-constexpr uint64_t kHitsThatPay = 8;      // of an entry with tensor work, to be no loss
+constexpr uint64_t kHitsThatPay = 8;      // of an entry with tensor work, to count as no loss
 constexpr uint64_t kHitsToEarn = 16;      // at one instruction, since the last compile that had to be earned
 constexpr int kMostLosses = 32;           // in a row; an entry without tensor work loses more
 constexpr int kPlainLoss = 4;
-constexpr size_t kMostRooms = 16;  // at one instruction, of all modules together: every call looks at all entries
+constexpr size_t kMostRooms = 16;  // at one instruction, for all modules together: every call looks at all entries
 
 enum class Refusal : uint8_t {
   none,
-  no_room,       // as many entries as there may be, and too few hits for one of them to go
-  no_room_of_modules,  // the same of all modules: kMostRooms * FRAMEJIT_ENTRIES
+  no_room,       // all entries exist, and there are too few hits for one of them to go
+  no_room_of_modules,  // the same for all modules together: kMostRooms * FRAMEJIT_ENTRIES
   does_not_pay,
 };
 
 struct Account {
   std::weak_ptr<const CompileOptions> options;
-  uint64_t hits_of_gone = 0;              // with tensor work, of entries that are no longer there
-  uint64_t hits_spent = 0;                // all hits when a compile was last earned
+  uint64_t hits_of_gone = 0;              // with tensor work, of entries that no longer exist
+  uint64_t hits_spent = 0;                // all hits at the time when hits last paid for a compile
   uint64_t request = 0;                   // requests() when the losses began
   int losses = 0;                         // in a row
   int outgrown = 0;                       // compiles that made more numbers symbols
   bool limit_is_said = false, loss_is_said = false;
-  bool failed = false;                    // a compile met a defect of ours
+  bool failed = false;                    // a compile ran into a defect of ours
 };
 
 struct SiteNote final : EntryBase {
@@ -82,23 +83,23 @@ bool has_failed(const Site& site, const Options& options);
 
 // The module whose method the frame runs, or null; borrowed.
 PyObject* self_of(const LiveFrame& frame);
-// "model.py:31 Net.forward": the line of the frame's next instruction. What nn.Module itself runs when a module is
-// called is named by the forward of the module's class.
+// "model.py:31 Net.forward": the line of the frame's next instruction. Code that nn.Module itself runs when a module is
+// called is named after the forward of the module's class.
 std::string place(const LiveFrame& frame);
 
-// Entries of other settings, or of other live modules, take nobody's room. self: the module whose method runs, or null.
+// Entries of other settings, or of other live modules, do not count. self: the module whose method runs, or null.
 size_t entries_with(const Site& site, const Options& options, PyObject* self);
 
-// Takes out the entries that never fit again. The caller frees them, which may run Python code. Those of other options
-// are not booked. why: of one with these options, else null.
+// Takes out the entries that can never fit again. The caller frees them, which may run Python code. Those of other
+// options do not count as losses. why: of one with these options, else null.
 std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, const char*& why);
 
-// Whether a compile may be made here. `none` spends what it takes; where there was no room, the entry that was not used
-// for longest is moved to `evicted`.
+// Whether a compile is allowed here. `none` pays for it. If there was no room, the least recently used entry is moved
+// to `evicted`.
 Refusal ask_account(Site& site, const Options& options, PyObject* self,
                     std::vector<std::unique_ptr<EntryBase>>& evicted);
 
-// framejit.compile() was called: whoever asks anew is given new tries, whatever objects died before.
+// framejit.compile() was called: the code gets new tries, whatever objects died before.
 void count_request();
 uint64_t requests();
 

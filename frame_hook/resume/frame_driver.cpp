@@ -28,7 +28,7 @@ namespace {
 
 PyObject* g_graph_break_error = nullptr;
 thread_local bool t_enabled = true;
-uint64_t g_uses = 0;                      // of entries: orders their last uses
+uint64_t g_uses = 0;                      // of entries: gives their last uses an order
 constexpr int kMostVainTries = 3;
 
 // Steals the references that a slot table holds for one frame.
@@ -50,7 +50,7 @@ struct Next {
 
 class Drive final {
  public:
-  // `refusal`: if given, a frame that has not started is left to the caller instead of run plainly.
+  // `refusal`: if given, a frame that has not started is left to the caller and does not run plainly.
   Drive(LiveFrame& frame, const Options& options, ToldInCall& told, bool* refusal = nullptr)
       : frame_(frame), options_(options), told_(told), refusal_(refusal) {}
 
@@ -61,11 +61,11 @@ class Drive final {
     }
   }
 
-  // The frame is frame `level` of a segment's exit: it is brought to its state there, and what it was doing goes on.
+  // The frame is frame `level` of a segment's exit: it gets the state it has there, and continues what it was doing.
   Next resume(const Segment& segment, SegmentRun& run, size_t level);
 
  private:
-  // A level of a recursion in compiled code is a nest of these: what a hit does not need stays out of their frames.
+  // Each level of a recursion in compiled code is a nest of these frames: keep what a hit does not need out of them.
   Next round();
   [[gnu::noinline]] Next miss(const guards::FrameAccess& access, int index);
   [[gnu::noinline]] void place_contents(const FramePlan& plan, const SegmentRun& run);
@@ -94,12 +94,12 @@ class Drive final {
   bool derive(std::unique_ptr<DueDerivation> due);
 
   LiveFrame& frame_;
-  const Options& options_;                // the settings object lives while the call runs
+  const Options& options_;                // the settings object lives as long as the call
   ToldInCall& told_;
   bool* const refusal_;
 };
 
-// Resumes an inlined callee: the hook hands its fresh frame to on_frame with this context. Segment and run are those of
+// Resumes an inlined callee: the hook hands its fresh frame to on_frame with this context. Segment and run belong to
 // the round that resumes, further up this C stack.
 class CalleeFiller final : public FrameFiller {
  public:
@@ -164,7 +164,7 @@ Next Drive::after(const EvalResult& result) {
 
 Next Drive::run_break() { return after(frame_.run_one()); }
 
-// A mode began after the frame did: nothing is traced until the frame has left it, which only a call does.
+// A mode began after the frame did: nothing is traced until the frame leaves it, which only a call can do.
 Next Drive::run_under_mode() {
   std::vector<uint8_t> stops(frame_.decoded()->unit_count + 1, 0);
   for (const Instruction& i : frame_.decoded()->instructions)
@@ -245,7 +245,7 @@ void Drive::log_eviction(const Segment& segment) {
   log::emit(log::Kind::Entry, place(frame_), {{"action", "evict"}, {"detail", detail}});
 }
 
-// Says once that what is compiled here does not pay.
+// Says, once, that compiling here does not pay.
 void Drive::log_loss(Site& site) {
   if (std::exchange(account_of(site, options_).loss_is_said, true)) return;
   stats().left_alone += 1;
@@ -271,15 +271,15 @@ void Drive::count_vain_try(const CompileOutcome& outcome) {
 // Where the segment begins; before its first line a frame has no place in tracebacks.
 int Drive::here() const { return std::max(frame_.next_index(), frame_.code()->_co_firsttraceable); }
 
-// What a frame does before its first line gives it the cells of its closure, which whoever looks at a traceback reads.
+// Before its first line, a frame gets the cells of its closure. Anyone who looks at a traceback may read them.
 void Drive::run_prologue() {
   std::vector<uint8_t> stops(frame_.decoded()->unit_count, 0);
   stops[frame_.code()->_co_firsttraceable] = 1;
   if (frame_.run({stops.data(), -1}).stop == EvalStop::raised) drop_error();
 }
 
-// The error that is set leaves the frame, whatever the frame handles: it is about the compile. at: f_lasti of its
-// traceback entry.
+// The error that is set leaves the frame, past the frame's own handlers, because it is about the compile. at: f_lasti
+// of its traceback entry.
 Next Drive::leave_with_error(int at) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -297,7 +297,7 @@ Next Drive::leave_with_error(int at) {
   return Next::left(frame_.raise());
 }
 
-// In the frame, whose handlers see it: a compile changes nothing that they could miss.
+// Raised inside the frame, so that its handlers see it: the compile has changed nothing that they could miss.
 Next Drive::raise_interrupt(int index) {
   const bool in_frame = frame_.is_entered() || frame_.enter();
   restore_interrupt();
@@ -367,13 +367,13 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   if (!outcome.segment) return nullptr;
   if (options_->whole) note_of(frame_.state()).vain_tries = 0;
   if (outcome.reason == Reason::interrupted || outcome.reason == Reason::no_memory)
-    return std::move(outcome.segment);  // not where the next call should stop
+    return std::move(outcome.segment);  // not at the place where the next call should stop
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
   segment->last_use = ++g_uses;
   segment->request = requests();
   if (PyObject* module = self()) segment->self = PyRef::steal(PyWeakref_NewRef(module, nullptr));
-  if (PyErr_Occurred()) drop_error();  // a class without weak references
+  if (PyErr_Occurred()) drop_error();  // its class has no weak references
   site.entries.insert(site.entries.begin(), std::move(entry));
   return segment;
 }
@@ -405,8 +405,8 @@ Next Drive::round() {
   return miss(access, index);
 }
 
-// For later calls. Ctrl-C meanwhile is raised at the next instruction: this call has its results. False: under
-// FRAMEJIT_STRICT a defect is an error.
+// For later calls. If Ctrl-C arrives meanwhile, it is raised at the next instruction, because this call has its
+// results. False: a defect is an error under FRAMEJIT_STRICT.
 bool Drive::derive(std::unique_ptr<DueDerivation> due) {
   if (g_compiling) return true;
   std::string defect;
@@ -430,7 +430,7 @@ bool Drive::derive(std::unique_ptr<DueDerivation> due) {
   return false;
 }
 
-// No entry fits, and torch's stance has a say in what happens then. Not left: it is compiled.
+// No entry fits, and torch's stance decides what happens. If the result is not left, the frame is compiled.
 Next Drive::miss_under(Stance stance, const guards::FrameAccess& access, int index) {
   if (stance == Stance::keep) return plainly();
   if (stance == Stance::fail) {
@@ -460,7 +460,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (!segment) return next.leave ? next : plainly();
   SegmentRun run;
   const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
-  // A new entry misses when another thread changed what is guarded while the compile was without the GIL.
+  // A new entry does not fit if another thread changed something guarded while the compile ran without the GIL.
   if (status != RunStatus::done) return no_result(status, *segment);
   if (run.due && !derive(std::move(run.due))) return leave_with_error(here());
   return apply(*segment, run);
@@ -493,7 +493,7 @@ PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
 }
 
 PyObject* FrameDriver::on_frame(LiveFrame& frame, const Options& options) {
-  const bool is_of_compile = g_compiling;  // what the tracer imports
+  const bool is_of_compile = g_compiling;  // an import of the tracer
   if (is_of_compile || is_left_alone(frame)) return frame.pass_through();
   ToldInCall told;
   return told.leaves(Drive(frame, options, told).run());

@@ -1,10 +1,10 @@
 // frame_hook/resume/frame_driver.h — what happens to a frame that the hook took: look up, compile on a miss, run,
 // resume.
 //
-// A frame goes round a loop: at the instruction it stands at, an entry that fits is run; a miss is explained and
-// compiled; a break is one instruction run natively on the live frame; then the loop goes on after it. The frame leaves
-// by a return, by an exception, or handed over to the interpreter. Internal errors are caught here and nowhere else.
-// Nobody waits for a compile: a thread that finds one going on, or re-enters, runs plainly.
+// The driver is a loop. At the frame's current instruction, it runs an entry that fits. A miss is explained and
+// compiled. A break is one instruction, run natively on the live frame; the loop continues after it. The frame ends
+// with a return, with an exception, or by a hand-over to the interpreter. Internal errors are caught here and nowhere
+// else. Nobody waits for a compile: a thread that finds one running, or re-enters, runs plainly.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,10 @@ namespace framejit::frame_hook {
 class FrameDriver final : public FrameHandler {
  public:
   PyObject* on_frame(LiveFrame& frame, PyObject* options) override;
-  // A frame that nobody named: FRAMEJIT_TRACE_ALL. What runs while a compile does is left alone.
+  // A frame that nobody named: FRAMEJIT_TRACE_ALL. Frames that run during a compile are left alone.
   PyObject* on_frame(LiveFrame& frame, const std::shared_ptr<const CompileOptions>& options);
-  // A frame that FRAMEJIT=1 found. Nothing: it was not compiled, nothing of it has run, and the caller passes it
-  // through.
+  // A frame that FRAMEJIT=1 found. Without a value: it was not compiled, nothing of it has run, and the caller passes
+  // it through.
   std::optional<PyObject*> try_frame(LiveFrame& frame, const std::shared_ptr<const CompileOptions>& options);
   void on_stack_end(PyCodeObject* code) override;
 
@@ -36,10 +36,10 @@ FrameDriver& frame_driver();
 // Raised for fullgraph=True; set by the package at import (framejit.GraphBreakError), RuntimeError until then.
 void set_graph_break_error(PyObject* type);
 
-// Whether frames of this thread are compiled and run compiled; returns what held before.
+// Whether frames of this thread are compiled and run compiled; returns the previous value.
 bool set_thread_enabled(bool enabled);
 
-// In a forked child: the compile that another thread of the parent had begun is nobody's.
+// In a forked child: drops the compile that another thread of the parent had begun.
 void forget_running_compile();
 
 }  // namespace framejit::frame_hook

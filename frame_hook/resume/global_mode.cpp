@@ -27,16 +27,16 @@ std::string text_of(PyObject* object) {
   return text ? text : "";
 }
 
-// Every call of the program pays for what is asked of it: of a long list or dict the first items are looked at.
+// Every call of the program pays for this check: of a long list or dict, only the first items are looked at.
 constexpr Py_ssize_t kItemsLookedAt = 16;
-// So many calls in a row without a tensor, and the function is left alone.
+// After this many calls in a row without a tensor, the function is left alone.
 constexpr int kMostCallsWithoutTensors = 1000;
 
 bool is_tensor(PyObject* object) {
   return object && tensor_frontend()->classify(object, nullptr) != TensorClass::kNot;
 }
 
-// Exact containers alone: looking into them runs no code.
+// Only exact containers: looking into them runs no code.
 bool holds_tensor(PyObject* object) {
   if (!object) return false;
   if (is_tensor(object)) return true;
@@ -57,14 +57,14 @@ bool is_module_call(const LiveFrame& frame, const std::string& module_folder) {
   static constexpr std::string_view kCall = "Module._call_impl";
   const PyCodeObject* caller = frame.caller_code();
   if (!caller) return false;
-  const char* name = PyUnicode_AsUTF8(caller->co_qualname);  // no copy is made of an ASCII one
+  const char* name = PyUnicode_AsUTF8(caller->co_qualname);  // an ASCII name is not copied
   if (!name) return drop_error(), false;
   const bool is_call = std::strncmp(name, kCall.data(), kCall.size()) == 0;
   return is_call && starts_with(text_of(caller->co_filename), module_folder);
 }
 
-// What this thread is inside of. The calls of a module that still counts are not looked at; those of one that is
-// compiled run compiled where they are functions, not where they are other modules.
+// What this thread is inside of. While a module is still counting its calls, calls inside it are ignored. Inside a
+// compiled module, functions run compiled, but other modules do not.
 enum class Inside : uint8_t { nothing, module, counted_module };
 thread_local Inside inside = Inside::nothing;
 
@@ -147,7 +147,7 @@ class GlobalDriver final : public FrameHandler {
     return settings_.skip.empty() || !std::regex_search(full, skip_);
   }
 
-  // Packages are installed below the standard library of an interpreter that is no virtual environment.
+  // Without a virtual environment, packages are installed below the standard library.
   bool is_of_library(const std::string& file) const {
     const std::string& standard = settings_.standard_folder;
     if (starts_with(file, standard) && file.compare(standard.size(), 14, "site-packages/") != 0 &&
@@ -162,7 +162,7 @@ class GlobalDriver final : public FrameHandler {
     int i = 0;
     for (; i < code->co_argcount + code->co_kwonlyargcount; ++i)
       if (holds_tensor(frame.locals()[i])) return true;
-    if (code->co_flags & CO_VARARGS) {  // what Python packed: each item is an argument
+    if (code->co_flags & CO_VARARGS) {  // Python packed these: each item is an argument
       PyObject* rest = frame.locals()[i++];
       for (Py_ssize_t k = 0; rest && k < PyTuple_GET_SIZE(rest); ++k)
         if (holds_tensor(PyTuple_GET_ITEM(rest, k))) return true;

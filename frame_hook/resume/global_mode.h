@@ -1,11 +1,11 @@
-// frame_hook/resume/global_mode.h — FRAMEJIT=1: the standing hook's choice of what to compile.
+// frame_hook/resume/global_mode.h — FRAMEJIT=1: how the standing hook chooses what to compile.
 //
-// After min_calls calls are compiled: what an nn.Module's __call__ calls, unless a compiled module's call is going on
-// in the thread, and functions that have a tensor among their arguments, directly or one container deep. A function is
-// compiled to its return or not at all: a program's loops and its bookkeeping break, and the modules and functions that
-// they call have entries of their own. Never: the standard library, framejit, torch's own Python but the forwards of
-// its modules, generators, and what the FRAMEJIT_FILTER and FRAMEJIT_SKIP expressions on module:qualname leave out; a
-// module that is left out is as if it were not there.
+// After min_calls calls, it compiles whatever an nn.Module's __call__ calls, unless the thread is inside the call of a
+// compiled module. It also compiles functions with a tensor among their arguments, directly or one container deep. A
+// function is compiled to its return or not at all: a program's main loop and its bookkeeping would break, but the
+// modules and functions that they call have entries of their own. It never takes the standard library, framejit,
+// torch's own Python except the forwards of its modules, generators, and whatever FRAMEJIT_FILTER and FRAMEJIT_SKIP
+// (expressions on module:qualname) leave out. A module that is left out is treated as if it did not exist.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ struct GlobalModeSettings {
   std::string module_folder;                  // forwards below this one are (torch/nn/modules)
 };
 
-// While one exists, the thread runs plain Python: the modules that it calls are outermost ones.
+// While one exists, the thread runs plain Python, so the modules that it calls are outermost ones.
 class OutsideOfModules {
  public:
   OutsideOfModules();
@@ -35,7 +35,7 @@ class OutsideOfModules {
   int before_;
 };
 
-// An error when an expression does not parse or the hook is not usable.
+// An error if an expression does not parse or the hook is not usable.
 Result<void> enable_global_mode(GlobalModeSettings settings);
 
 }  // namespace framejit::frame_hook

@@ -1,7 +1,7 @@
-// frame_hook/resume/loop_hints.h — what is known to differ the next time before there has been a next time.
+// frame_hook/resume/loop_hints.h — numbers that are known to change before they have changed.
 //
-// A segment that begins inside a loop, behind a break, runs again for the next round: the numbers that the loop writes
-// (its index, a count) are others then.
+// A segment that begins inside a loop, after a break, runs again in the next round. By then the numbers that the loop
+// writes (its index, a count) have other values.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace framejit::frame_hook {
 
-// Adds the locals in which loops around the instruction at this code unit count, and what their ranges give, as texts
-// of sources.
+// Adds the counters of the loops around the instruction at this code unit, and the items of their ranges, as texts of
+// sources.
 void add_loop_hints(const Code& code, int index, std::vector<std::string>& dynamic_sources);
 
 }  // namespace framejit::frame_hook

@@ -8,7 +8,7 @@
 namespace framejit::frame_hook {
 
 inline bool g_compiling = false;  // guarded by the GIL; a forked child starts with it false (forget_running_compile)
-// Where the running compile calls shape functions in Python; 0: it may call a user's backend, too.
+// The thread in which the running compile calls shape functions in Python; 0: it may also call a user's backend.
 inline unsigned long g_own_code_thread = 0;
 
 // A compile is running.

@@ -29,7 +29,7 @@ bool fill_set(PyObject* target, const RecipeStep& s, const std::vector<PyRef>& s
   return true;
 }
 
-// For C code such as str.split this is a built-in method.
+// For C code such as str.split, this is a built-in method.
 PyObject* bound_method(PyObject* function, PyObject* self) {
   PyTypeObject* const of = Py_TYPE(function);
   if (of == &PyClassMethodDescr_Type) return of->tp_descr_get(function, nullptr, self);
@@ -38,8 +38,8 @@ PyObject* bound_method(PyObject* function, PyObject* self) {
               : PyMethod_New(function, self);
 }
 
-// Where the order is not known: of a set that keeps items, the others are removed and the new ones added, as the
-// program did: its order follows from that.
+// For an unknown order. In a set that keeps some items, the other items are removed and the new ones added, as the
+// program did, so the order is the same.
 bool change_set(PyObject* target, const RecipeStep& s, const std::vector<PyRef>& slots) {
   if (s.object) return PySet_Clear(target) == 0 && fill_set(target, s, slots, 1);
   PyRef wanted = PyRef::steal(PySet_New(nullptr)), before = PyRef::steal(PySequence_List(target));
@@ -66,7 +66,7 @@ bool extend_list(PyObject* target, const std::vector<SlotId>& operands, const st
   return items && PyList_SetSlice(target, PyList_GET_SIZE(target), PyList_GET_SIZE(target), items.get()) == 0;
 }
 
-// The mapping slot of the builtin class that lays the object out, so that OrderedDict keeps its order and no user code
+// The mapping slot of the builtin class that lays out the object, so that OrderedDict keeps its order and no user code
 // runs.
 bool assign_item(PyObject* target, PyObject* key, PyObject* value) {
   if (PyDict_CheckExact(target))
@@ -94,7 +94,7 @@ PyObject* make_instance(const RecipeStep& s, const std::vector<PyRef>& slots) {
   if (!arguments) return nullptr;
   PyTypeObject* base = builtin_base(type);
   PyRef made = PyRef::steal(base->tp_new(type, arguments.get(), nullptr));
-  // The rest of an exception's state is made by its C initialiser: StopIteration.value, OSError.errno.
+  // The C initialiser of an exception makes the rest of its state: StopIteration.value, OSError.errno.
   if (made && PyExceptionInstance_Check(made.get()) && type->tp_init == base->tp_init &&
       base->tp_init(made.get(), arguments.get(), nullptr) < 0)
     return nullptr;
@@ -115,7 +115,7 @@ PyObject* advance(PyObject* iterator, int64_t position) {
   return done ? Py_NewRef(iterator) : nullptr;
 }
 
-// What the trace set and then deleted may never have been there.
+// Something that the trace set and then deleted need not have existed before.
 bool absent_now(bool done, PyObject* error) {
   if (done || !PyErr_ExceptionMatches(error)) return done;
   drop_error();

@@ -2,9 +2,9 @@
 //
 // In: the values of a FrameTrace (returned value, frames at a break, mutated objects). Out: a flat program over slots:
 // fetch a guarded source, take a graph output, build a container, an instance, a function, an iterator; then the
-// effects, in order of first write; then what the exit needs. One Value is one slot, so identity inside containers is
-// kept; containers and instances are made empty first and filled afterwards, so cycles are legal. Running it executes
-// no user code except where plain Python would (a class's tp_alloc, dict key hashing of user keys).
+// effects, in order of first write; then what the exit needs. Each Value has one slot, so identity inside containers is
+// kept. Containers and instances are made empty and filled later, so cycles are legal. Running a recipe executes no
+// user code except where plain Python would (a class's tp_alloc, hashing of user keys).
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ enum class RecipeOp : uint8_t {
   method,       // operands: function, self
   instance_dict,  // operands: instance
   instance,     // object: type; operands: arguments of its C class's tp_new
-  set_attribute,// operands: instance, value (unbound: gone, if it was there); object: name; generic, no user
+  set_attribute,// operands: instance, value (unbound: deleted, if it existed); object: name; generic, no user
                 // __setattr__
   call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators
   call_slot,    // operands: callable, arguments...; object: names of the keyword ones, last, or null
@@ -96,7 +96,7 @@ class RecipeBuilder {
   RecipeBuilder(FrameTrace& trace, TensorFrontend& frontend);
 
   SlotId slot(Value* value);                 // what rebuilds `value`; kUnbound for null
-  void add_effects();                        // trace.effects and modes
+  void add_effects();                        // effects and modes of the trace
   const std::vector<PyObject*>& traced_outputs() const { return outputs_; }    // borrowed: to finish the recording
   const std::vector<guards::SourceId>& wanted_sources() const { return wanted_; }
   // After the guard program exists: source ids become registers.
@@ -122,7 +122,8 @@ class RecipeBuilder {
   SlotId build_array(ArrayValue* value);
   SlotId build_mode_guard(InstanceValue* value, const ModeGuard& guard);
   void restore_modes(std::shared_ptr<void> modes);
-  Value* holder_of(Value* payload);          // the instance made in the trace whose items these are, or itself
+  Value* holder_of(Value* payload);          // the instance made in the trace whose items these are, or `payload`
+                                             // itself
   SlotId build_exhausted(PyTypeObject* type);
   SlotId build_iterator(IteratorValue* value);
   SlotId build_generator(GeneratorValue* value);
@@ -142,7 +143,7 @@ class RecipeBuilder {
   std::vector<guards::SourceId> wanted_;
   std::unordered_map<guards::SourceId, SlotId> fetched_;
   SlotId settled(Value* container);
-  SlotId key_slot(Value* key);               // of a key, which can be hashed when the slot is used
+  SlotId key_slot(Value* key);               // of a key, which is hashable by the time the slot is used
   void complete(Value* value);
   void fill(Value* value);
   void fill_items(SlotId target, Value* container);

@@ -1,4 +1,4 @@
-// frame_hook/resume/recipe_arrays.cpp — NumPy's arrays that a trace made: each call gets copies, and views of them.
+// frame_hook/resume/recipe_arrays.cpp — NumPy arrays that a trace made: each call gets new copies, and views of those.
 #include "frame_hook/resume/recipe.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/numpy_calls.h"

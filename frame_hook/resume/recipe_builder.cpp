@@ -1,8 +1,9 @@
 // frame_hook/resume/recipe_builder.cpp — values of a trace to steps of a recipe.
 //
-// Three rules keep identity and cycles right: a Value has one slot; what has a real object is fetched, never rebuilt;
-// lists, dicts, cells and instances are made empty when first met and filled once the value graph has been walked, or
-// when an iterator is made over one: it goes by what the container holds at that moment.
+// Three rules keep identity and cycles right. A Value has one slot. A value with a real object is fetched, never
+// rebuilt. Lists, dicts, cells and instances are made empty when first met, and filled after the value graph has been
+// walked. A container with an iterator is filled before the iterator is made, because the iterator depends on what the
+// container holds then.
 #include <algorithm>
 #include <unordered_set>
 
@@ -119,7 +120,7 @@ SlotId RecipeBuilder::build(Value* value) {
       const SlotId dict = slot(view->dict);
       const Value* held = view->dict->object ? view->dict : holder_of(view->dict);
       const bool is_linked = PyType_IsSubtype(held->object ? Py_TYPE(held->object.get()) : held->type,
-                                              &PyODict_Type);  // its views go by its own order
+                                              &PyODict_Type);  // its views use the order of its own
       PyRef method = PyRef::steal(PyObject_GetAttrString(
           reinterpret_cast<PyObject*>(is_linked ? &PyODict_Type : &PyDict_Type), names[static_cast<int>(view->what)]));
       return step(RecipeOp::call, {dict}, 0, method.get());
@@ -130,7 +131,7 @@ SlotId RecipeBuilder::build(Value* value) {
               std::string("an object of type ") + (value->type ? value->type->tp_name : "?"));
 }
 
-// A float computed from floats that differ from call to call is computed anew.
+// A float that is computed from floats that vary is computed again in each call.
 SlotId RecipeBuilder::build_constant(Value* value) {
   if (value->kind == ValueKind::object && !value->value_guarded) {
     const auto at = trace_.float_formulas.find(value);
@@ -215,7 +216,7 @@ Value* attribute_of(InstanceValue* value, const char* name) {
 
 }  // namespace
 
-// Its state is given afterwards by __setstate__, so that it may hold itself.
+// __setstate__ sets its state afterwards, so that it may hold itself.
 SlotId RecipeBuilder::build_partial(InstanceValue* value) {
   const SlotId nothing = constant(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
   const SlotId made = step(RecipeOp::instance, {nothing}, 0, reinterpret_cast<PyObject*>(value->type));
@@ -241,7 +242,7 @@ void RecipeBuilder::restore_modes(std::shared_ptr<void> modes) {
   step(RecipeOp::restore_modes, {}, static_cast<int64_t>(recipe_.modes_.size()) - 1);
 }
 
-// One that is entered remembers the modes that its exit brings back: they are set before it is entered.
+// One that is entered remembers the modes that its exit restores: they are set before it is entered.
 SlotId RecipeBuilder::build_mode_guard(InstanceValue* value, const ModeGuard& guard) {
   const SlotId argument = slot(guard.argument);
   if (guard.before) restore_modes(guard.before);
@@ -285,9 +286,9 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
   return made;
 }
 
-// One of the same type that has nothing to give, where a builtin container makes it.
+// An exhausted iterator of the same type, if a builtin container makes that type.
 SlotId RecipeBuilder::build_exhausted(PyTypeObject* type) {
-  // Kept for ever: the process ends after the interpreter.
+  // Kept for ever: other code may run until after the interpreter has ended.
   static PyObject* const samples = [] {
     PyObject* range = PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "i", 0);
     PyObject* items = PyObject_CallMethod(PyRef::steal(PyDict_New()).get(), "items", nullptr);
@@ -310,7 +311,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   if (!in_progress_.insert(value).second)
     graph_break(Reason::escaped_traced, "an iterator that is part of what it iterates over");
   using Over = IteratorValue::Over;
-  // Made over what the container has become, it would not notice.
+  // If it were made over the changed container, it would not notice the change.
   if (changed_while_iterated(value))
     graph_break(Reason::changed_container, "an iterator over a container that has changed");
   switch (value->over) {
@@ -324,7 +325,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
       return step(RecipeOp::advance, {made}, value->position);
     }
     case Over::reversed: {
-      if (value->operands[0]->kind == ValueKind::instance) break;  // a deque, which is made whole
+      if (value->operands[0]->kind == ValueKind::instance) break;  // a deque, which is made in one step
       const SlotId made = call("reversed", {settled(value->operands[0])});
       return step(RecipeOp::advance, {made}, value->position);
     }
@@ -351,7 +352,8 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
     case Over::starmap:
     case Over::takewhile:
     case Over::dropwhile:
-      // What these are made of is all their state, but for a strict zip and for a predicate that has given its answer.
+      // The objects that these are made from are all of their state, except for a strict zip and for a predicate that
+      // has already answered.
       if ((value->over == Over::zip && value->stop == 1) || (value->over != Over::zip && value->position != 0)) break;
       for (Value* v : value->operands) operands.push_back(slot(v));
       return step(RecipeOp::call, std::move(operands), 0, reinterpret_cast<PyObject*>(value->type));
@@ -360,7 +362,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   graph_break(Reason::escaped_traced, std::string("a running ") + value->type->tp_name);
 }
 
-// The slot of a container that stands as it will be after the exit.
+// The slot of a container, filled as it is after the exit.
 SlotId RecipeBuilder::settled(Value* container) {
   const SlotId target = slot(container);
   if (container->type != &PyFrozenSet_Type) container = holder_of(container);
@@ -453,7 +455,7 @@ void RecipeBuilder::fill(Value* value) {
   }
 }
 
-// A __hash__ in Python reads what its object is made of: that is filled now, not with the rest.
+// A __hash__ in Python reads the contents of its object, so they are filled now, not with the rest.
 void RecipeBuilder::complete(Value* value) {
   if (!value || is_real(value) || filled_.contains(value)) return;
   slot(value);
@@ -478,7 +480,7 @@ SlotId RecipeBuilder::key_slot(Value* key) {
 }
 
 void RecipeBuilder::fill_pending() {
-  for (size_t k = 0; k < pending_.size(); ++k) fill(pending_[k]);  // filling may add more
+  for (size_t k = 0; k < pending_.size(); ++k) fill(pending_[k]);  // filling may add more to the list
   pending_.clear();
 }
 

@@ -14,12 +14,12 @@ void RecipeBuilder::attribute_effects(SlotId target, InstanceValue* value) {
   }
 }
 
-// Writes only what the trace wrote: an entry that still is what was read from the same place is left alone. When the
-// order of keys changed, the dict is emptied and filled.
+// Writes only what the trace wrote: an entry that still holds what was read from the same place is left alone. If the
+// order of the keys changed, the dict is emptied and filled again.
 void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real) {
   const guards::SourceId dict_source = value->source;
   if (value->owner) return;  // written as attributes of its instance
-  if (value->is_globals && !value->loaded) {  // entries are the written keys alone
+  if (value->is_globals && !value->loaded) {  // its entries are only the written keys
     for (const DictEntry& e : value->entries) {
       const SlotId k = key_slot(e.key);
       if (e.value) step(RecipeOp::assign_dict_item, {target, k, slot(e.value)});
@@ -46,7 +46,7 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
     if (at < remaining.size()) in_order = in_order && k == remaining[at];
     ++at;
   }
-  // Keys that were taken out or added leave the others in the order in which they come.
+  // Keys that were removed or added do not change the order of the others.
   const bool own_order =
       std::all_of(value->order_from.begin(), value->order_from.end(), [&](const DictValue* v) { return v == value; });
   if (!in_order || !own_order) guard_order(trace_.guards, value->order_from);
@@ -65,7 +65,7 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
   for (PyObject* k : gone) step(RecipeOp::delete_dict_item, {target, constant(k)});
   for (const DictEntry& e : value->entries) {
     if (!e.value) continue;
-    const bool was_there = real_keys.contains(e.key->object.get());  // not another key that is equal
+    const bool was_there = real_keys.contains(e.key->object.get());  // the same key, not merely an equal one
     if (was_there && e.key->object && e.value->source != guards::kNoSource &&
         e.value->source ==
             trace_.guards.sources.add(guards::SourceKind::dict_item, dict_source, 0, e.key->object.get()))

@@ -1,5 +1,4 @@
-// frame_hook/resume/recipe_sets.cpp — sets of a trace to steps of a recipe, in the order in which they give their
-// items.
+// frame_hook/resume/recipe_sets.cpp — from sets of a trace to steps of a recipe, in the order of iteration.
 #include <algorithm>
 
 #include "frame_hook/resume/recipe.h"
@@ -13,7 +12,7 @@ SlotId RecipeBuilder::set_step(RecipeOp op, std::vector<SlotId> operands, SetVal
   return step(op, std::move(operands), 0, order.get());
 }
 
-// An item may hold the set: it is there, and empty, when its items are built.
+// An item may hold the set. The set exists, empty, when its items are built.
 SlotId RecipeBuilder::build_set(SetValue* set) {
   if (set->type == &PyFrozenSet_Type) return set_step(RecipeOp::frozenset, {}, set);
   if (std::all_of(set->items.begin(), set->items.end(), [](const Value* item) { return item->object; }))

@@ -11,7 +11,7 @@ namespace framejit::frame_hook {
 
 namespace {
 
-// Registers borrow; another thread may drop what they name while the graph runs without the GIL.
+// Registers only borrow. While the graph runs without the GIL, another thread may drop the objects that they name.
 class Kept {
  public:
   Kept(PyObject* const* registers, const std::vector<size_t>& which) : registers_(registers), which_(which) {
@@ -36,7 +36,7 @@ struct Outputs {
   }
 };
 
-// The locks of threads that the program takes, from before the graph until the effects are done.
+// The locks that the program takes: held from before the graph until the effects are done.
 class HeldLocks {
  public:
   HeldLocks(PyObject* const* registers, const std::vector<size_t>& which) : registers_(registers), which_(which) {
@@ -54,7 +54,7 @@ class HeldLocks {
   bool all() const { return taken_ == which_.size(); }
 
  private:
-  static bool take(PyObject* lock) {  // without waiting, and so without letting other threads run
+  static bool take(PyObject* lock) {  // does not wait, and so does not let other threads run
     const PyRef taken = PyRef::steal(PyObject_CallMethod(lock, "acquire", "O", Py_False));
     if (!taken) drop_error();
     return taken.get() == Py_True;
@@ -85,7 +85,7 @@ class Words {
   uint64_t* free_;
 };
 
-// The graph has run and effects may have been applied: plain Python would do them a second time.
+// The graph has run and effects may have been applied: plain Python would repeat them.
 RunStatus replay_failed() {
   if (PyErr_ExceptionMatches(PyExc_MemoryError) || error_is_interrupt()) return RunStatus::raised;
   PyObject *type, *value, *traceback;

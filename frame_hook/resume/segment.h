@@ -1,6 +1,6 @@
 // frame_hook/resume/segment.h — one compiled entry of a code object: from one instruction to a break or a return.
 //
-// A segment is immutable once installed, but for the driver's counts. run() fetches and checks (guards), runs the
+// A segment is immutable once installed, except for the driver's counts. run() fetches and checks (guards), runs the
 // graph, rebuilds what the exit needs, and only then applies effects. It touches no frame: the driver writes the exit
 // state into the live frame.
 #pragma once
@@ -15,18 +15,18 @@
 
 namespace framejit::frame_hook {
 
-// What compile() was called with; one object per distinct set of options, compared by address.
+// Settings of a compile() call; one object per distinct set of options, compared by address.
 struct CompileOptions {
   bool fullgraph = false;
   int dynamic = -1;               // -1 automatic, 0 never, 1 always
-  bool every_frame = false;  // FRAMEJIT_TRACE_ALL: segments without tensor work are kept, traces are short, and what is
-                             // left runs natively, counted
+  bool every_frame = false;  // FRAMEJIT_TRACE_ALL: segments without tensor work are kept, traces are short, and the
+                             // rest runs natively, counted
   bool whole = false;             // FRAMEJIT=1, functions: compiled to their return or not at all
-  std::string backend = "framejit";  // the backend that compiles; "eager" under a callable of the user's
+  std::string backend = "framejit";  // the backend that compiles; "eager" if the user's backend is a callable
   PyObject* user_backend =
       nullptr;  // a callable: borrowed from the settings object, which lives while one of its calls runs
   Deriving deriving;
-  bool autotune = false;          // the backend may decide by time, on the inputs of the call
+  bool autotune = false;          // the backend may choose by time, on the inputs of the call
 };
 
 enum class ExitKind : uint8_t {
@@ -35,11 +35,11 @@ enum class ExitKind : uint8_t {
   plain,     // no tensor work from here up to `plain_until`, or to the end (-1): the frame runs natively
 };
 
-struct FramePlan {                // how one frame stands at the exit, outermost first
+struct FramePlan {                // the state of one frame at the exit, outermost frame first
   PyRef code;  // PyCodeObject; a weak link is not needed: the segment belongs to it or to code it inlined
   SlotId function = kUnbound;     // of an inlined frame
   int index = 0;                  // code unit: innermost: the next instruction; outer frames: the calling instruction
-  int next_index = 0;             // outer frames: where execution goes on after the callee has returned
+  int next_index = 0;             // outer frames: where execution continues after the callee has returned
   std::vector<SlotId> locals, stack;
   OnReturn on_return = OnReturn::push;
   SlotId pending_object = kUnbound;
@@ -57,28 +57,29 @@ enum class RunStatus : uint8_t {
   done,
   failed,  // nothing committed; the Python error that is set says what stopped the graph
   busy,    // another thread has a lock that the program takes; nothing committed
-  raised,  // the error that is set is the user's: what a user's backend made has raised it
+  raised,  // the error that is set is the user's: it comes from what a user's backend made
 };
 
 class Segment {
  public:
   RunStatus run(const guards::FrameAccess& frame, SegmentRun& out);
-  const char* why_dead() const;  // null: it may fit again
+  const char* why_dead() const;  // null: it may still fit later
 
   std::unique_ptr<guards::GuardProgram> guards;
   std::unique_ptr<CompiledCall> call;      // null: no tensor work
   Recipe recipe;
   std::vector<size_t> input_registers;
-  std::vector<size_t> kept_registers;  // what the graph and the recipe use: kept alive, since the graph runs without
+  std::vector<size_t> kept_registers;  // used by the graph and the recipe: kept alive, because the graph runs without
                                        // the GIL and effects drop objects
   std::vector<size_t> memory_registers;    // when the graph writes inputs: the written ones, then the others
   std::vector<size_t> owner_registers;     // of the modules that hold weights
-  std::vector<size_t> lock_registers;      // of locks that the program takes and gives back
+  std::vector<size_t> lock_registers;      // of locks that the program takes and releases
   size_t written_count = 0;
-  bool overlapping = false;  // fits only when the memory of a written input overlaps another's; else only when not
+  bool overlapping = false;  // fits only if the memory of a written input overlaps another input's; if false, only if
+                             // none does
   ExitKind exit = ExitKind::returned;
   SlotId returned = kUnbound;
-  bool leaves_handler = false;             // when it returned: the exception being handled is then that of a slot
+  bool leaves_handler = false;             // after a return: the exception being handled is then the object of a slot
   SlotId handled = kUnbound;
   std::vector<FramePlan> frames;           // when it broke
   Reason reason{};
@@ -89,8 +90,8 @@ class Segment {
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
   uint64_t hits = 0, last_use = 0;         // the driver's, with the GIL held
   PyRef self;                              // weak: the nn.Module whose method this is, or null
-  uint64_t request = 0;                    // how often framejit.compile() had been called
-  uint64_t steps = 0;                      // instructions that a run stands for; 0 for ExitKind::plain
+  uint64_t request = 0;                    // how often framejit.compile() had been called by then
+  uint64_t steps = 0;                      // instructions that one run stands for; 0 for ExitKind::plain
 };
 
 struct CompileOutcome {
@@ -102,7 +103,7 @@ struct CompileOutcome {
   int at = -1;                             // code unit (f_lasti) of the break in the traced frame; -1: none
 };
 
-// Traces from the instruction at code unit `index` and compiles. Logs, counts. Throws InternalError for our bugs.
+// Traces from the instruction at code unit `index`, and compiles. Logs and counts. Throws InternalError for our bugs.
 CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index,
                                const std::shared_ptr<const CompileOptions>& options, const TraceHints& hints);
 

@@ -1,5 +1,5 @@
-// frame_hook/resume/stance.cpp — the stance is an object in a module's dict, replaced by each set_stance: the last one
-// is remembered.
+// frame_hook/resume/stance.cpp — the stance is an object in a module's dict. Each set_stance replaces it; the last one
+// is cached.
 #include "frame_hook/resume/stance.h"
 
 #include <string_view>
@@ -40,7 +40,8 @@ void say_what_is_not_done(PyObject* stance) {
     say_once("torch.compiler.set_stance(force_backend=...)", "framejit keeps the backend that compile() was given");
 }
 
-PyObject* g_modules = nullptr;             // owned: sys.modules is gone when the interpreter ends, and calls are not
+PyObject* g_modules = nullptr;             // owned: calls may outlive sys.modules, which is gone when the interpreter
+                                           // ends
 
 uint64_t version_of(PyObject* dict) {
 #pragma GCC diagnostic push
@@ -49,7 +50,7 @@ uint64_t version_of(PyObject* dict) {
 #pragma GCC diagnostic pop
 }
 
-// The dict of the module that keeps the stance, for ever; null: it is not loaded.
+// The dict of the module that keeps the stance, kept for ever; null if it is not loaded.
 PyObject* stance_module() {
   static PyObject* dict = nullptr;
   static uint64_t looked_at = 0;
@@ -66,7 +67,7 @@ PyObject* stance_module() {
 void look_for_stance_in(PyObject* modules) { Py_XSETREF(g_modules, Py_XNewRef(modules)); }
 
 Stance stance_now() {
-  static PyObject* last = nullptr;         // owned: its address means this stance as long as it lives
+  static PyObject* last = nullptr;         // owned, so that its address means this stance as long as it is kept
   static Stance action = Stance::compile;
   static PyObject* const name = PyUnicode_InternFromString("_stance");
   PyObject* const module = stance_module();

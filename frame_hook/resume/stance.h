@@ -1,7 +1,7 @@
 // frame_hook/resume/stance.h — what torch.compiler.set_stance asks for, read where torch keeps it.
 //
-// set_stance loads torch's compiler: where that is not loaded there is none, and a call costs a look at the version of
-// sys.modules.
+// set_stance loads torch's compiler. If that is not loaded, there is no stance, and a call costs only a look at the
+// version of sys.modules.
 #pragma once
 
 #include <Python.h>
@@ -15,7 +15,7 @@ enum class Stance : uint8_t { compile, plain, keep, fail, second_call };
 Stance stance_now();
 void look_for_stance_in(PyObject* modules);  // sys.modules, once, before the first stance is asked for
 
-// Says on the channel `warnings`, once until reset(), that something which was asked for is done otherwise or not at
+// Says on the channel `warnings`, once until reset(), that something that was asked for is done differently or not at
 // all.
 void say_once(const std::string& asked, const std::string& instead);
 

@@ -21,7 +21,7 @@ struct Stats {
   uint64_t left_alone = 0;  // instructions and functions of which it was said once that they are compiled no more
   double compile_seconds = 0, trace_seconds = 0;
   uint64_t traced_instructions = 0, inlined_calls = 0;
-  uint64_t segment_instructions = 0;  // that segments stood for when they ran
+  uint64_t segment_instructions = 0;  // instructions that segments stood for when they ran
   std::map<std::string, uint64_t> break_reasons, fallback_reasons;
 };
 
@@ -37,7 +37,7 @@ bool is_failure(Reason reason);
 // Counts a break and logs it. caret: source lines with carets, or "".
 void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret);
 
-// Counts a plain run and logs it. detail: "" says what the reason's row says.
+// Counts a plain run and logs it. detail: if "", the text of the reason's row is used.
 void count_fallback(Reason reason, const std::string& where, const std::string& detail = "");
 
 // The same of a failure that was counted before: logged, and not said again.

@@ -6,8 +6,8 @@
     def f(x):
         return torch.relu(x * 2 + 1)
 
-The work is done by the C++ extension framejit._framejit; this package holds the public names, their checks and their
-documentation.
+The C++ extension framejit._framejit does the work; this package has the public names, checks their arguments and
+documents them.
 """
 import torch  # noqa: F401  first: the extension resolves torch's libraries from the process
 
@@ -46,6 +46,6 @@ def __dir__() -> list[str]:
 
 
 _framejit.configure()
-# FRAMEJIT=1, and the program imported us before torch: _framejit_startup.py
+# With FRAMEJIT=1, if the program imported us before torch: _framejit_startup.py
 if globals().pop("enable_global_mode_at_the_end", False):
     _framejit.enable_global()

@@ -6,7 +6,7 @@ from torch import Tensor
 from framejit.options import Options
 
 def configure() -> None:
-    """Reads every FRAMEJIT_* variable. A value that does not fit raises ValueError with what is accepted."""
+    """Reads every FRAMEJIT_* variable. A bad value raises ValueError, which says what is accepted."""
 
 def channels() -> list[tuple[str, str]]:
     """Name and description of every log channel."""
@@ -22,25 +22,25 @@ def arm(function: Callable[..., Any], options: Options | None) -> ArmedCall:
     """TypeError unless `function` is a Python function or a bound method of one."""
 
 def count_request() -> None:
-    """A module is compiled by an armed call that there is already."""
+    """Counts a module that an existing armed call compiles."""
 
 class GraphBreakError(RuntimeError):
     """A graph break under fullgraph=True: file, line, the expression, the cause and what to do."""
 
 def set_thread_enabled(enabled: bool) -> bool:
-    """Whether armed calls of this thread compile; returns what held before. Plain execution otherwise."""
+    """Whether armed calls of this thread compile; returns the previous value. If not, they run as plain Python."""
 
 def enable_global() -> None:
     """Installs the standing hook of FRAMEJIT=1, with the filters of the environment."""
 
 def treatment_of(op: str) -> str:
-    """What becomes of an ATen op ("add.Tensor"): decomposed, view, lowered or extern."""
+    """How an ATen op ("add.Tensor") is treated: decomposed, view, lowered or extern."""
 
 def set_kernel_cache(folder: str, megabytes: int) -> None:
-    """Keeps compiled kernels in this folder; "" in none. ValueError says why a folder is refused."""
+    """Keeps compiled kernels in this folder; "" keeps none. ValueError says why a folder is refused."""
 
 def refresh(tensors: list[Tensor]) -> None:
-    """Weights that are trusted to be unchanged (freezing=True) are not from now on."""
+    """Stops trusting these weights to be unchanged (freezing=True)."""
 
 def backends() -> list[str]:
     """Names that Options.backend may have."""
@@ -49,13 +49,13 @@ def stats() -> dict[str, Any]:
     """Totals since import or reset."""
 
 def reset() -> None:
-    """Drops every compiled entry and zeroes the totals. Running calls finish on what they hold."""
+    """Drops every compiled entry and zeroes the totals. Running calls finish with the entries that they hold."""
 
 def add_listener(listener: Callable[[Mapping[str, Any]], None]) -> int:
     """Calls `listener` with each event: id, channel, event, at, text, json, artefact, fields (a dict)."""
 
 def remove_listener(token: int) -> None: ...
 def say_once(asked: str, instead: str) -> None:
-    """Logs, once until reset(), that something which was asked for is done otherwise or not at all."""
+    """Logs, once until reset(), that something that was asked for is done differently or not at all."""
 def emit_break(reason: str, detail: str, at: str) -> None:
     """Logs and counts a break that is known before any frame runs. `reason` is a row of reasons.def."""

@@ -9,7 +9,7 @@ SUPPORTED = ((3, 11), (3, 12), (3, 13))
 
 
 def require_matching_build() -> None:
-    """Raises ImportError when the extension is missing or does not fit the running Python and torch."""
+    """Raises ImportError if the extension is missing or does not fit the running Python and torch."""
     if sys.version_info[:2] not in SUPPORTED:
         *names, last = (f"{major}.{minor}" for major, minor in SUPPORTED)
         raise ImportError(f"framejit needs CPython {', '.join(names)} or {last}; "

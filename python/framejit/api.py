@@ -20,14 +20,14 @@ from framejit.torch_settings import say_what_is_not_followed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Where mark_dynamic and mark_static leave their wishes: attributes of the tensor, frozensets of (dim, min, max) and of
+# Where mark_dynamic and mark_static leave their marks: attributes of the tensor, frozensets of (dim, min, max) and of
 # dims, read when the tensor is traced (frame_hook/trace/torch/size_marks.cpp).
 DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
 STATIC_ATTRIBUTE = "_framejit_static"
 # Where mark_static_address leaves its mark (frame_hook/aten/torch_graphs.cpp reads it).
 STATIC_ADDRESS_ATTRIBUTE = "_framejit_static_address"
 SETTINGS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
-# Arguments of torch.compile that this one lacks, and what a program can do about it.
+# Arguments of torch.compile that framejit.compile lacks, and what to do instead.
 TORCH_SETTINGS = {"name": "framejit has no names for compiled functions",
                   "recompile_limit": "FRAMEJIT_ENTRIES sets the limit for the whole process",
                   "isolate_recompiles": "callables compiled with different settings never share entries",
@@ -61,8 +61,8 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     options    a dict of backend options: those of list_mode_options(), and freezing; not with a mode.
     disable    True returns the model as it is.
 
-    The result of a function is called, bound, inspected and pickled like the function. The result of a module is a
-    module of a generated subclass that shares the original's attributes; the original itself is left as it was.
+    A compiled function is called, bound, inspected and pickled like the function. Compiling a module returns an
+    instance of a generated subclass that shares the original's attributes; the original itself does not change.
     """
     for name in unknown:
         raise unknown_setting("compile", name, SETTINGS)
@@ -86,8 +86,8 @@ def unknown_setting(function: str, name: str, known: Sequence[str]) -> TypeError
 def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = None,
                    backend: Backend = "framejit", mode: Optional[str] = None,
                    options: Optional[dict[str, Any]] = None) -> Any:
-    """compile() with settings that are an object of their own: no entry that exists is shared. What is derived from
-    weights is made by the first call."""
+    """compile() with a settings object of its own, so that no existing entry is shared. The first call makes the
+    derived weights."""
     settings = make_options(fullgraph, dynamic, backend, mode, options)
     return _compile(model, dataclasses.replace(settings, derives_at_once=True), False)
 
@@ -107,7 +107,7 @@ def _compile(model: Any, options: Options, disabled: bool) -> Any:
     if isinstance(model, ArmedCall):
         return _compile(model.__wrapped__, options, False)
     if isinstance(model, types.FunctionType):
-        # torch compiled it: what it was made from is compiled here
+        # If torch compiled it, compile the original function here.
         wrapped = getattr(model, "_torchdynamo_orig_callable", None)
         return compile_function(model, options) if wrapped is None else _compile(wrapped, options, False)
     call = getattr(type(model), "__call__", None)
@@ -124,7 +124,7 @@ copyreg.pickle(ArmedCall, lambda compiled: compiled.__qualname__)
 
 
 def compile_function(function: types.FunctionType, options: Options) -> Callable[..., Any]:
-    """An armed callable that looks like `function`. Generators and coroutines run plainly, with a logged reason."""
+    """An armed callable that looks like `function`. Generators and coroutines run plainly, and the log says why."""
     flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
     if function.__code__.co_flags & flags:
         code = function.__code__
@@ -140,14 +140,14 @@ def compile_function(function: types.FunctionType, options: Options) -> Callable
 
 
 def _short_name(path: str) -> str:
-    """A file as the log names it: without its folder, but for "logging/__init__.py"."""
+    """A file as the log names it: without its folder, except "logging/__init__.py"."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.basename(folder), name) if name == "__init__.py" else name
 
 
 def _python_caller(target: Callable[..., Any]) -> types.FunctionType:
-    """A Python function that calls a C callable or a partial: what is compiled is the frame of this function. Each has
-    a code object of its own, because entries are kept per code object."""
+    """A Python function that calls a C callable or a partial, so that there is a frame to compile. Each has its own
+    code object, because entries are kept per code object."""
     def call(*args, **kwargs):
         return target(*args, **kwargs)
     call.__code__ = call.__code__.replace(co_name=getattr(target, "__name__", "call"))
@@ -206,11 +206,10 @@ def reset() -> None:
 
 
 def refresh(model: torch.nn.Module) -> None:
-    """Tells code compiled with options={"freezing": True} that weights of `model` have changed without their version
-    moving.
+    """Says that weights of `model` changed without a new version; for code compiled with options={"freezing": True}.
 
-    What was derived from its parameters and buffers (packed, folded and cast copies) is made anew at a later call.
-    Without that option nothing has to be told.
+    Values derived from its parameters and buffers (packed, folded and cast copies) are made again at a later call.
+    Without that option there is no need to call this.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"refresh() takes the nn.Module whose weights have changed, not {type(model).__name__}")

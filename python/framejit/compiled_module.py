@@ -1,9 +1,8 @@
 """A compiled nn.Module: an object of a generated subclass that shares the original's __dict__.
 
-Everything that lives in the __dict__ (parameters, hooks, training flag, attributes) is the original's own, so
-state_dict(), train(), to() and hooks act on both. Only the call differs: it goes to the original through another
-callable, so that traced code sees the object and the class that plain code sees, and all instances of a class share
-their compiled entries.
+Everything in the __dict__ (parameters, hooks, training flag, attributes) is the original's own, so state_dict(),
+train(), to() and hooks act on both. Only the call differs: it reaches the original through another callable. So traced
+code sees the same object and class as plain code, and all instances of a class share their compiled entries.
 """
 from __future__ import annotations
 
@@ -40,14 +39,14 @@ class WrappedModule:
         return self._framejit_wrap(copy.copy(self._framejit_original))
 
     def __reduce_ex__(self, protocol):
-        # The pickle holds the original and needs no framejit to be read.
+        # The pickle holds the original, so reading it does not need framejit.
         return operator.getitem, ([self._framejit_original], 0)
 
 
 SLOTS = (
     "_framejit_original",  # the module that was wrapped; kept alive
     "_framejit_call",      # called with the original first
-    "_framejit_wrap",      # makes the same wrapping of a copy
+    "_framejit_wrap",      # makes the same kind of wrapper for a copy
     "_framejit_plain",     # the __call__ of the original's class that _framejit_call was made from
 )
 
@@ -65,7 +64,7 @@ def call_of(module: torch.nn.Module) -> Callable[..., Any]:
 def _subclass_of(original: type) -> type:
     """The generated subclass of a module class: same name and module, so that printed models look alike.
 
-    The class's own list of subclasses is the registry: it is weak, and the user's class is not written to.
+    The class's own list of subclasses is the registry. It is weak, and nothing is written to the user's class.
     """
     bases = (WrappedModule, original)
     for known in original.__subclasses__():
@@ -75,7 +74,7 @@ def _subclass_of(original: type) -> type:
     return type(original)(original.__name__, bases, {"__slots__": SLOTS, **body})
 
 
-# The armed calls of a class live as long as the class, not as long as some compiled module of it.
+# The armed calls of a class live as long as the class, even when none of its compiled modules is left.
 _ArmedCalls = dict[tuple[Options, Callable[..., Any]], Callable[..., Any]]
 _armed_calls: "weakref.WeakKeyDictionary[type, _ArmedCalls]" = weakref.WeakKeyDictionary()
 
@@ -85,7 +84,7 @@ def _armed_call(kind: type, options: Options) -> Callable[..., Any]:
     entries are kept per code object and nn.Module's own is shared by every model of the process."""
     armed = _armed_calls.setdefault(kind, {})
     call = kind.__call__
-    key = (options, inspect.getattr_static(kind, "__call__"))  # what a descriptor gives may be new each time
+    key = (options, inspect.getattr_static(kind, "__call__"))  # a descriptor may give a new object each time
     if key not in armed:
         if isinstance(call, types.FunctionType):
             copied = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, call.__defaults__,
@@ -99,7 +98,7 @@ def _armed_call(kind: type, options: Options) -> Callable[..., Any]:
 
 def wrap_module(original: torch.nn.Module, call: Callable[..., Any],
                 wrap: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
-    """A module that shares `original`'s attributes and, when called, runs call(original, ...)."""
+    """A module that shares `original`'s attributes. Calling it runs call(original, ...)."""
     wrapped = object.__new__(_subclass_of(type(original)))
     object.__setattr__(wrapped, "__dict__", original.__dict__)
     _fill_slots(wrapped, original, call, wrap, type(original).__call__)

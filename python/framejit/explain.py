@@ -26,7 +26,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What one call did. Prints as a report; the events are there for programs."""
+    """What one call did. It prints as a report; programs read the events."""
     result: Any
     events: tuple[Event, ...]
     stats: Mapping[str, Any]
@@ -58,7 +58,7 @@ class Explanation:
 
     @property
     def derived(self) -> list[Event]:
-        """What is made of weights once for many calls, or why nothing is."""
+        """The weights that are derived once for many calls, or why there are none."""
         return self.of("Derived") + self.of("NotDerived")
 
     @property
@@ -102,7 +102,7 @@ class Explanation:
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What was added to each number; other values as they stand after."""
+    """By how much each number grew; other values as they are after the call."""
     def number(value: Any) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     def added(value: Any, known: Any) -> Any:
@@ -114,10 +114,9 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
 
 
 def explain(model: Any, **options: Any) -> Callable[..., Explanation]:
-    """Returns a function that compiles `model` anew, calls it once with the arguments that it is given, and returns an
-    Explanation.
+    """Returns a function that compiles `model` anew, calls it once with its arguments, and returns an Explanation.
 
-    Keyword options are those of compile(), but for `disable`. What was compiled before is neither used nor dropped.
+    Keyword options are those of compile(), except `disable`. What was compiled before is neither used nor dropped.
     """
     for name in options:
         if name not in EXPLAINED:

@@ -1,5 +1,4 @@
-"""Settings of torch's own compiler that a program may have made, and that framejit does not follow: each is said once
-in the log.
+"""Settings of torch's own compiler that a program may have made and framejit does not follow: the log names each once.
 
 They are read where torch keeps them, if the program has loaded that module.
 """
@@ -9,7 +8,7 @@ import sys
 
 from framejit import _framejit
 
-# (module, setting, its value when nobody has set it, what to do instead)
+# (module, setting, its default value, what to do instead)
 SETTINGS = (
     ("torch.compiler.config", "dynamic_sources", "", "mark tensors with framejit.mark_dynamic"),
     ("torch.compiler.config", "dynamic_values", "", "mark tensors with framejit.mark_dynamic"),

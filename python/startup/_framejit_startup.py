@@ -1,14 +1,14 @@
-"""FRAMEJIT=1 python anything.py: turns global mode on as soon as the program has imported torch, and imports nothing
-before that.
+"""FRAMEJIT=1 python anything.py: turns global mode on as soon as the program has imported torch. Until then it imports
+nothing.
 
-Run at interpreter start by framejit_startup.pth, only if the variable FRAMEJIT is set, and not to 0.
+framejit_startup.pth runs it at interpreter start, if the variable FRAMEJIT is set to something other than 0.
 """
 import os
 import sys
 
 
 class _AfterTorch:
-    """A finder that lets the others find torch, and runs `enable` behind its execution."""
+    """A finder that lets the other finders find torch, and runs `enable` after torch has been executed."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "torch":
@@ -29,7 +29,7 @@ class _AfterTorch:
 def enable():
     package = sys.modules.get("framejit")
     if package is not None and not hasattr(package, "_framejit"):
-        package.enable_global_mode_at_the_end = True  # it is the one that imports torch
+        package.enable_global_mode_at_the_end = True  # this package is the one that imports torch
         return
     import framejit
     framejit._framejit.enable_global()
