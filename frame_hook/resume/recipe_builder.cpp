@@ -288,7 +288,7 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
 
 // An exhausted iterator of the same type, if a builtin container makes that type.
 SlotId RecipeBuilder::build_exhausted(PyTypeObject* type) {
-  // Kept for ever: other code may run until after the interpreter has ended.
+  // Never freed: a static destructor would run after the interpreter has ended.
   static PyObject* const samples = [] {
     PyObject* range = PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "i", 0);
     PyObject* items = PyObject_CallMethod(PyRef::steal(PyDict_New()).get(), "items", nullptr);

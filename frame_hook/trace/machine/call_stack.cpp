@@ -1,4 +1,4 @@
-// frame_hook/trace/machine/call_stack.cpp — places of frames, and what is handled in them.
+// frame_hook/trace/machine/call_stack.cpp — the places of frames, and the exceptions that they handle.
 #include "frame_hook/trace/machine/call_stack.h"
 
 #include <algorithm>

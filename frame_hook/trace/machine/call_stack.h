@@ -1,6 +1,7 @@
-// frame_hook/trace/machine/call_stack.h — the frames that a trace is in, outermost first, and how places are told.
+// frame_hook/trace/machine/call_stack.h — the frames that a trace is in, outermost first, and how messages name a place
+// in them.
 //
-// It knows no values but those that the frames hold, adds no guards, and runs nothing.
+// It knows no values except those that the frames hold, adds no guards, and runs nothing.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ class CallStack {
 
   std::string here() const;                                // "file.py:12 function" of the innermost frame
   const SymbolicFrame& user_frame();                       // the innermost frame outside of torch's own files
-  // What is being handled; null: nothing. known: false when it was so at entry.
+  // The exception being handled; null: none. known: false if it is the one that was being handled at entry.
   Value* handled_exception(bool* known) const;
 
  private:

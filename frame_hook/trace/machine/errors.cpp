@@ -23,9 +23,9 @@ InstanceValue* Errors::new_exception(PyObject* type, std::vector<Value*> args) {
   return v;
 }
 
-// The chain of contexts of what is handled does not lead back to what is raised now.
+// The exception that is raised now must not occur in the context chain of the one being handled.
 void Errors::cut_context(Value* handled, Value* raised) {
-  int links = 0;  // a program can make a circle
+  int links = 0;  // a program can make a cycle
   for (Value* at = handled; at && at->kind == ValueKind::instance && ++links < 1000;) {
     bool known = false;
     Value* context = as<InstanceValue>(at)->find_attr(interned("__context__"), &known);
@@ -73,7 +73,7 @@ Value* Errors::constant_steal(PyObject* object) {
 
 void Errors::raise_pending() { raise_set_error(false); }
 
-// own: as of C code that the trace stands in for, which may say it in other words.
+// own: the error is that of C code that the trace stands in for, which may word it differently.
 void Errors::raise_set_error(bool own) {
   FJ_CHECK(PyErr_Occurred(), "a call failed without a Python error");
   if (error_is_interrupt()) {
@@ -90,7 +90,7 @@ void Errors::raise_set_error(bool own) {
   InstanceValue* first = exception;
   while (Value* before = first->find_attr(interned("__context__"), &known)) first = as<InstanceValue>(before);
   if (first == exception) raise(exception);
-  // C code raised it over another one: what is handled is the context of the first.
+  // C code raised it while handling another one: the exception being handled is the context of the first.
   if (Value* handled = stack_.handled_exception(&known)) write_attribute(first, "__context__", handled);
   throw SymbolicRaise{exception};
 }

@@ -1,7 +1,7 @@
 // frame_hook/trace/machine/errors.h — exceptions of the traced program: made, raised and matched.
 //
-// They are instance values whose payload is the tuple of arguments; __context__, __cause__ and the like are attributes.
-// To raise is to throw SymbolicRaise. Nothing here runs code of the program.
+// Exceptions are instance values whose payload is the tuple of arguments; __context__, __cause__ and so on are
+// attributes. Raising throws SymbolicRaise. Nothing here runs code of the program.
 #pragma once
 
 #include <functional>
@@ -20,26 +20,27 @@ class Errors {
 
   [[noreturn]] void raise(Value* exception);
   [[noreturn]] void raise_new(PyObject* type, const std::string& message);
-  [[noreturn]] void raise_pending();  // a Python error set by a concrete call becomes symbolic
-  [[noreturn]] void raise_of_pure_call();  // the same where the only Python code is a signal handler's
-  Value* constant_steal(PyObject* object);  // new reference; null with an error set raises it symbolically
+  [[noreturn]] void raise_pending();  // a Python error that a concrete call set becomes symbolic
+  [[noreturn]] void raise_of_pure_call();  // the same, for a call in which only a signal handler can be Python code
+  Value* constant_steal(PyObject* object);  // new reference; if null, the error that is set is raised symbolically
   bool exception_matches(Value* exception, PyObject* type);
   InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);  // one that C code makes
-  InstanceValue* error_of_generator(Value* stop);  // of one that let a StopIteration out
-  InstanceValue* exception_of(PyObject* real);  // the same of a real one, which a concrete call raised
+  InstanceValue* error_of_generator(Value* stop);  // the error of a generator that let a StopIteration out
+  InstanceValue* exception_of(PyObject* real);  // the same for a real exception, which a concrete call raised
   bool forget_own_error(Value* exception) { return own_errors_.erase(exception) > 0; }  // true: new_exception() made it
   size_t& c_call_frames() { return c_call_frames_; }  // of CBoundary
 
  private:
   const CallStack& stack_;
-  std::unordered_set<Value*> own_errors_;  // in the tracer's words still: stand_ins.h
-  size_t c_call_frames_ = 0;  // depth of the innermost frame whose C call is under way
+  std::unordered_set<Value*> own_errors_;  // still in the tracer's words: stand_ins.h
+  size_t c_call_frames_ = 0;  // depth of the innermost frame that is in a C call
   void cut_context(Value* handled, Value* raised);
   [[noreturn]] void raise_set_error(bool own);
 };
 
-void write_attribute(InstanceValue* v, const char* name, Value* to);  // of what the trace made
-// What an exception holds beside its arguments. value: of a real object, null for one that has none (then false).
+void write_attribute(InstanceValue* v, const char* name, Value* to);  // of an exception that the trace made
+// The members of an exception besides its arguments. value: makes the value of a real object, or null if there is none
+// (then the result is false).
 bool copy_error_members(PyObject* real, InstanceValue* to, const std::function<Value*(PyObject*)>& value);
 
 }  // namespace framejit::frame_hook

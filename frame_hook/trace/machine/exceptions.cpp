@@ -1,7 +1,7 @@
 // frame_hook/trace/machine/exceptions.cpp — exceptions of the traced program: who handles them, and the opcodes.
 //
-// None leaves the traced frame: when nobody catches one, tracing stops before the instruction that raised it, and plain
-// Python raises it again.
+// No exception leaves the traced frame: if nobody catches it, tracing stops before the instruction that raised it, and
+// plain Python raises it again.
 #include "frame_hook/trace/machine/opcode_handlers.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "guards/interrupts.h"
@@ -34,7 +34,7 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
   bool known = true;
   stack.handled_exception(&known);
   if (!known && !facts.relies_on_nothing_handled())
-    leave_to_python();  // its context, and what is handled behind the handler, are the live frame's
+    leave_to_python();  // its context, and what is being handled after the handler, belong to the live frame
   if (range->push_lasti) f.push(heap.integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);
   f.position = static_cast<size_t>(range->target_position);
@@ -56,7 +56,7 @@ Flow OpcodeHandlers::push_exc_info(Tracer& t, SymbolicFrame& f, const Instructio
   return Flow::next;
 }
 
-// previous --. A handler that was entered before the trace began leaves with what the live stack kept.
+// previous --. When a handler that was entered before the trace ends, it restores what the live stack kept.
 Flow OpcodeHandlers::pop_except(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* previous = f.pop();
   if (f.entered_handlers > 0) {
@@ -93,7 +93,7 @@ Flow OpcodeHandlers::reraise(Tracer& t, SymbolicFrame& f, const Instruction& i) 
   throw SymbolicRaise{exception};
 }
 
-// An instance: classes are called.
+// Returns an instance; a class is called.
 Value* OpcodeHandlers::as_exception(Tracer& t, Value* v, const char* error) {
   if (v->kind == ValueKind::object && PyType_Check(v->object.get()) &&
       PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(v->object.get()), base_exception()))
@@ -124,7 +124,8 @@ Flow OpcodeHandlers::raise_varargs(Tracer& t, SymbolicFrame& f, const Instructio
   t.errors.raise(exception);
 }
 
-// exception -- exception: what a generator body may not let out (3.12+; before, resume_generator does it)
+// exception -- exception: an exception that must not leave a generator body (3.12+; in 3.11, resume_generator handles
+// it)
 Flow OpcodeHandlers::stopiteration_error(Tracer& t, SymbolicFrame& f, const Instruction&) {
   if (t.errors.exception_matches(f.top(), PyExc_StopIteration)) f.top() = t.errors.error_of_generator(f.top());
   return Flow::next;

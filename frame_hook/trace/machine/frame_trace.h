@@ -1,4 +1,4 @@
-// frame_hook/trace/machine/frame_trace.h — what a trace is asked for, and what it hands over.
+// frame_hook/trace/machine/frame_trace.h — what a trace is told at its start, and what it hands over.
 #pragma once
 
 #include <unordered_map>
@@ -11,10 +11,10 @@
 namespace framejit::frame_hook {
 
 struct TraceHints {                       // kept per code object, grows with recompiles
-  std::vector<std::string> dynamic_sources;  // "L['n']" (an int), "L['x'].size(0)": symbols from now on
+  std::vector<std::string> dynamic_sources;  // "L['n']" (an int), "L['x'].size(0)": these are symbols from now on
   bool dynamic_all = false;               // compile(dynamic=True)
   bool dynamic_never = false;             // compile(dynamic=False)
-  bool tells_compiling = true;  // what torch.compiler.is_compiling() answers, where that is known before the trace
+  bool tells_compiling = true;  // the answer of torch.compiler.is_compiling(), if it is known before the trace
 };
 
 struct TraceOptions {
@@ -28,12 +28,12 @@ struct FrameExit {                        // one frame at the exit, outermost fi
       frame;  // state before instruction frame->position (innermost), or inside it (outer frames)
 };
 
-// What a program was told that asked whether it is being compiled. See told.cpp.
+// What torch.compiler.is_compiling() answered in the trace. See told.cpp.
 enum class Told : uint8_t {
-  nothing,         // it did not ask
+  nothing,         // nobody asked
   yes,
   no,              // because the trace ends in a break, and gets as far with this answer
-  no_after_error,  // because an exception left the trace when it was told yes: no for the rest of the call
+  no_after_error,  // because an exception left the trace that was answered yes: no for the rest of the call
   no_as_before,    // because of TraceHints
 };
 
@@ -46,19 +46,21 @@ struct FrameTrace {
   std::unique_ptr<Recording> recording;
   guards::GuardSet guards;
   ValueArena values;
-  std::vector<Value*> effects;  // values whose `object` must be brought to the shadow's state, in order of first write
+  std::vector<Value*> effects;  // values whose `object` must be brought to the state of the shadow, in order of first
+                                // write
   std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
-  std::vector<guards::SourceId> bound_sources;  // there is something at these, whatever it is
+  std::vector<guards::SourceId> bound_sources;  // these exist, whatever they are
   Value* returned = nullptr;              // set when the frame returned
   bool leaves_handler =
-      false;  // it returned, and what is handled differs from entry: a handler that was entered before is left
-  Value* handled = nullptr;               // what is handled then; null: nothing
-  std::vector<FrameExit> exit;            // set when it broke
+      false;  // it returned, and the exception being handled differs from entry: a handler from before the trace has
+              // ended
+  Value* handled = nullptr;               // the exception being handled then; null: none
+  std::vector<FrameExit> exit;            // set if it broke
   Reason reason{};
   std::string detail;
   std::string where;                      // "model.py:31 Net.forward"
-  BreakPlace place;                       // the same for a caret; of a break
-  std::shared_ptr<void> modes_at_exit;    // null when unchanged
+  BreakPlace place;                       // the same with columns, for a caret; of a break
+  std::shared_ptr<void> modes_at_exit;    // null if unchanged
   Told told = Told::nothing;
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;

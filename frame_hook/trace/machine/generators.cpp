@@ -1,5 +1,5 @@
-// frame_hook/trace/machine/generators.cpp — generators made in the trace: their frames are run step by step inside of
-// the consumer's instruction.
+// frame_hook/trace/machine/generators.cpp — generators made in the trace: their frames run step by step inside the
+// instruction that consumes them.
 #include "frame_hook/trace/machine/opcode_handlers.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "runtime/base/result.h"
@@ -69,7 +69,7 @@ void Tracer::close_generator(GeneratorValue* generator) {
   }
 }
 
-// When the generator's frame first runs: "-- sent".
+// When the frame of the generator first runs: "-- sent".
 Flow OpcodeHandlers::return_generator(Tracer& t, SymbolicFrame& f, const Instruction&) {
   f.push(t.heap.none());
   return Flow::next;

@@ -12,7 +12,7 @@
 
 namespace framejit::frame_hook {
 
-struct GraphBreak {            // thrown; not an std::exception on purpose: nothing else may catch it
+struct GraphBreak {            // thrown; on purpose not a std::exception: nothing else may catch it
   Reason reason;
   std::string detail;
 };
@@ -22,7 +22,7 @@ struct SymbolicRaise {         // thrown: a Python exception of the traced progr
   Value* exception;            // an instance, real or made in the trace
 };
 
-struct Interrupted {};         // thrown: an interrupt is kept (guards/interrupts.h), the compile is given up
+struct Interrupted {};         // thrown: an interrupt is kept (guards/interrupts.h), and the compile is given up
 
 [[noreturn]] inline void graph_break(Reason reason, std::string detail) {
   throw GraphBreak{reason, std::move(detail)};

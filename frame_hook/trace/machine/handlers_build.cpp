@@ -25,7 +25,7 @@ void append(Tracer& t, Value* target, Value* item) {
   frame_hook::list_append(t, as<ListValue>(target), item);
 }
 
-// "module.name()", as _PyObject_FunctionStr has it.
+// "module.name()", as in _PyObject_FunctionStr.
 std::string text_of_callable(Tracer& t, Value* callable) {
   auto attribute = [&](const char* name) -> const char* {
     PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
@@ -42,7 +42,7 @@ bool may_be_iterable(Facts& facts, Value* v) {
   return type->tp_iter || (type->tp_as_sequence && type->tp_as_sequence->sq_item);
 }
 
-// Where a container under construction is, once the operands are popped.
+// The container under construction, after the operands are popped.
 Value* target_of(SymbolicFrame& f, const Instruction& i) { return f.top(static_cast<size_t>(i.arg) - 1); }
 
 }  // namespace
@@ -152,8 +152,7 @@ std::vector<Value*> OpcodeHandlers::unpack_arguments(Tracer& t, Value* iterable,
   return t.unpack(iterable);
 }
 
-// `callable` is set when the mapping is
-// of a call's keyword arguments, which must not repeat.
+// `callable` is set if the mapping holds the keyword arguments of a call, which must not repeat.
 void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable) {
   auto put = [&](Value* key, Value* value) {
     if (callable && t.dict_get(target, key)) {

@@ -1,4 +1,4 @@
-// frame_hook/trace/machine/handlers_call.cpp — calls, functions made, imports, with blocks.
+// frame_hook/trace/machine/handlers_call.cpp — calls, making functions, imports, with blocks.
 #include "frame_hook/trace/machine/opcode_handlers.h"
 #include "guards/interrupts.h"
 #include "runtime/base/result.h"
@@ -10,7 +10,7 @@ using guards::SourceKind;
 
 namespace {
 
-// What such a callable returns is the result of the call, so that a break inside it can be resumed there.
+// The result of such a callable is the result of the call, so that a break inside it can be resumed there.
 bool returns_directly(Value* callable) {
   if (callable->kind == ValueKind::function) return true;
   if (callable->kind == ValueKind::method) return as<MethodValue>(callable)->function->kind == ValueKind::function;
@@ -126,7 +126,7 @@ Flow OpcodeHandlers::set_function_attribute(Tracer& t, SymbolicFrame& f, const I
   return Flow::next;
 }
 
-// ---- imports: only of what has been imported before
+// ---- imports: only of modules that have been imported before
 
 namespace {
 
@@ -138,7 +138,7 @@ Value* imported_module(Tracer& t, PyObject* name) {
                     t.heap.constant_value(name));
 }
 
-// The absolute name that a relative import means, from the __package__ of the frame's globals.
+// The absolute name for a relative import, from the __package__ of the frame's globals.
 PyRef absolute_name(Tracer& t, SymbolicFrame& f, PyObject* name, int64_t level) {
   Value* package = t.dict_get(as<DictValue>(f.globals), t.heap.string("__package__"));
   if (!package || !t.heap.is_constant(package) || !PyUnicode_Check(t.constant(package)))
@@ -204,7 +204,7 @@ Flow OpcodeHandlers::before_with(Tracer& t, SymbolicFrame& f, const Instruction&
   return Flow::next;
 }
 
-// exit lasti previous exception -- exit lasti previous exception result. The traceback is an object that nobody can
+// exit lasti previous exception -- exit lasti previous exception result. The traceback is an object that no code can
 // look into.
 Flow OpcodeHandlers::with_except_start(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value *exception = f.top(), *exit = f.top(3);

@@ -36,7 +36,7 @@ CellValue* cell_in(SymbolicFrame& f, int slot) {
   return as<CellValue>(v);
 }
 
-// It is written or deleted.
+// For a global that is written or deleted.
 void drop_global(Tracer& t, SymbolicFrame& f, PyObject* name, Value* key) {
   auto* globals = as<DictValue>(f.globals);
   PyObject* item = PyDict_GetItemWithError(globals->object.get(), name);
@@ -180,7 +180,7 @@ Flow OpcodeHandlers::load_deref(Tracer& t, SymbolicFrame& f, const Instruction& 
 Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
   t.will_mutate(cell);
-  // Whether it was bound makes no difference to what is written now.
+  // The write does not depend on whether it was bound.
   if (PyObject* before = cell->loaded ? nullptr : PyCell_GET(cell->object.get()))
     cell->contents = t.heap.wrap(before, t.facts.sources().add(SourceKind::cell_contents, cell->source));
   cell->loaded = true;
@@ -196,7 +196,7 @@ Flow OpcodeHandlers::delete_deref(Tracer& t, SymbolicFrame& f, const Instruction
   return Flow::next;
 }
 
-// What a name gives is looked up once per code object, as long as nobody in the trace writes to the dictionary.
+// A name is looked up once per code object, as long as nothing in the trace writes to the dictionary.
 Flow OpcodeHandlers::load_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   auto* globals = as<DictValue>(f.globals);
   CodeCache& cache = *f.cache;

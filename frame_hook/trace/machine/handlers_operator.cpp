@@ -140,7 +140,7 @@ Flow OpcodeHandlers::load_attr(Tracer& t, SymbolicFrame& f, const Instruction& i
   return Flow::next;
 }
 
-// super() without arguments is given the class and object that it would find in the frame.
+// super() without arguments gets the class and the object that it would find in the frame.
 Flow OpcodeHandlers::load_super_attr(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* object = f.pop();
   Value* type = f.pop();
@@ -210,7 +210,7 @@ namespace {
 
 bool matches_itself(PyTypeObject* type) { return (type->tp_flags & _Py_TPFLAGS_MATCH_SELF) != 0; }
 
-// The sub-patterns' values; false when an attribute is missing. As match_class() in CPython's ceval.c.
+// The values of the sub-patterns; false if an attribute is missing. As match_class() in CPython's ceval.c.
 bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional, const std::vector<Value*>& names,
                       std::vector<Value*>& out) {
   std::vector<PyObject*> taken;

@@ -1,5 +1,5 @@
-// frame_hook/trace/machine/inline_call.cpp — calls of Python functions: arguments are bound as CPython binds them, then
-// a frame is run.
+// frame_hook/trace/machine/inline_call.cpp — calls of Python functions: binds arguments as CPython does, then runs a
+// frame.
 #include "frame_hook/trace/machine/tracer.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/interrupts.h"
@@ -192,8 +192,7 @@ std::shared_ptr<SymbolicFrame> Tracer::new_frame(FunctionValue* function) {
   return frame;
 }
 
-// Those of the traced frame, but for functions made with a `__builtins__` dictionary of their own (namedtuple's
-// __new__).
+// Those of the traced frame, except for functions made with their own `__builtins__` dictionary (namedtuple's __new__).
 Value* Tracer::builtins_of(FunctionValue* function) {
   PyObject* own =
       function->object ? reinterpret_cast<PyFunctionObject*>(function->object.get())->func_builtins : nullptr;

@@ -1,9 +1,9 @@
 // frame_hook/trace/machine/told.cpp — what torch.compiler.is_compiling() answers in a trace.
 //
-// Told yes, a program may take a path that eager never takes, and fail there. While nothing of a trace is committed, it
-// is made again as plain Python would run it. What fails after a commit cannot be mended, so yes is told in a trace
-// that ends in a break only if it gets further that way, and not where it breaks in the handling of an exception that a
-// trace which is told no does not have.
+// If the answer is yes, a program may take a path that eager never takes, and fail there. As long as nothing of the
+// trace is committed, framejit traces again with the answer of plain Python. A failure after a commit cannot be undone.
+// So in a trace that ends in a break the answer is yes only if the trace gets further that way. It is also no if the
+// break lies in the handling of an exception that does not occur with the answer no.
 #include "frame_hook/trace/machine/tracer.h"
 
 namespace framejit::frame_hook {

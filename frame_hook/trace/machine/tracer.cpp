@@ -1,10 +1,10 @@
 // frame_hook/trace/machine/tracer.cpp — attempts at tracing a frame, and the loop that executes instructions.
 //
-// A graph break is found in the middle of an instruction, when values have been written and ops recorded. The state
-// before the instruction is had by tracing again from the start with stop_at_step_ set: tracing is deterministic, so
-// step n is the same instruction. The stop is moved outwards (and the trace made again) when the frames at the exit
-// could not be rebuilt: a callee that cannot be resumed in place, a generator half-way, an exception being handled (its
-// traceback exists only natively).
+// A graph break happens in the middle of an instruction, when values have been written and ops recorded. To get the
+// state before the instruction, tracing starts again from the beginning with stop_at_step_ set. Tracing is
+// deterministic, so step n is the same instruction. If the frames at the exit cannot be rebuilt, the stop moves
+// outwards, and tracing starts again. That is so for a callee that cannot be resumed in place, a generator that is
+// half-way, and an exception being handled (its traceback exists only natively).
 #include "frame_hook/trace/machine/tracer.h"
 
 #include <algorithm>
@@ -37,13 +37,13 @@ Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options)
       heap(trace_, stack, facts, dynamic, frontend),
       frontend_(frontend),
       told_(options.hints.tells_compiling ? Told::yes : Told::no_as_before) {
-  set_interrupt_reader(compile_interrupted);  // for the passes and kernels that follow
+  set_interrupt_reader(compile_interrupted);  // for the passes and the code generation that follow
 }
 
 void Tracer::stop_place_here() {
   stop_where_ = stack.here();
   if (stack.frames().empty()) return;
-  // A trace that begins in library code, as after a break in an inlined call, does not hold the program's line.
+  // A trace that begins in library code, as after a break in an inlined call, has no line of the program.
   const auto is_library = [](const auto& f) { return is_library_file(f->code->code->co_filename); };
   if (std::ranges::all_of(stack.frames(), is_library)) stop_where_ = place_of_caller() + stop_where_;
   const SymbolicFrame& f = *stack.frames().back();
@@ -305,7 +305,8 @@ class Reachable {
   std::vector<Value*> pending_;
 };
 
-// The clause at `position` ("except Name:") lets GeneratorExit pass: where it goes on, -1 when it may not.
+// The clause at `position` ("except Name:") lets GeneratorExit pass: returns where execution continues, -1 if it may
+// not.
 int32_t behind_clause(Tracer& t, const SymbolicFrame& f, int32_t position) {
   const Instruction* i = f.code->instructions.data() + position;
   if (i[0].op != Op::load_global || i[1].op != Op::check_exc_match || i[2].op != Op::pop_jump_if_false) return -1;
@@ -322,8 +323,8 @@ int32_t behind_clause(Tracer& t, const SymbolicFrame& f, int32_t position) {
   return i[2].target_position;
 }
 
-// A generator that is dropped half-way runs what its frame protects, at a time that the trace does not know. Clauses
-// that let GeneratorExit pass are nothing that runs.
+// When a generator is dropped half-way, the code that protects its frame (finally, with) runs, at a time that the trace
+// does not know. Clauses that let GeneratorExit pass run nothing.
 bool runs_code_when_dropped(Tracer& t, const GeneratorValue* generator) {
   if (generator->state != GeneratorValue::State::suspended) return false;
   const SymbolicFrame& f = *generator->frame;
@@ -397,14 +398,14 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
 
 namespace {
 
-// Real, and held by a frame: its drop may be the last.
+// A real object that a frame holds: dropping it there may drop the last reference.
 bool is_held_by_frame(Facts& facts, Value* v) {
   const SourceKind kind = v->source == guards::kNoSource ? SourceKind::constant : facts.sources()[v->source].kind;
   return kind == SourceKind::local || kind == SourceKind::stack || kind == SourceKind::cell_contents ||
          kind == SourceKind::iterator_part;
 }
 
-// What is dropped is no generator in a later call either.
+// The dropped object must not be a generator in later calls either.
 void guard_dropped(Facts& facts, Value* v) {
   if (!is_held_by_frame(facts, v)) return;
   facts.type_of(v);
@@ -415,7 +416,7 @@ void guard_dropped(Facts& facts, Value* v) {
 
 }  // namespace
 
-// A real generator that the trace lets go of lives on to the exit; plain Python runs its exit code at the drop.
+// A real generator that the trace drops lives on until the exit; plain Python runs its exit code at the drop.
 void Tracer::drops(Value* v, Value* kept) {
   if (!v || v->kind == ValueKind::null || v->kind == ValueKind::tensor) return;
   guard_dropped(facts, v);
@@ -439,7 +440,7 @@ void Tracer::drops(Value* v, Value* kept) {
     graph_break(Reason::real_iterator, std::string(dropped.front()->type->tp_name) + " that is dropped here");
 }
 
-// What a del statement lets go of may be gone at once, and weak references tell.
+// An object that a del statement drops may die at once, and weak references show that.
 void Tracer::deletes(Value* v) {
   drops(v);
   if (v->kind == ValueKind::tensor || !v->object || !is_held_by_frame(facts, v)) return;
@@ -452,8 +453,8 @@ void Tracer::drop_locals(SymbolicFrame& f) {
   for (Value* v : locals) drops(v, f.result);
 }
 
-// What was written and what was read of the same type are other objects: they were in the trace, and must be when it is
-// used.
+// A written object and a read object of the same type were different objects in the trace, and must be different in
+// later calls.
 void Tracer::guard_effects_apart() {
   auto was_read = [](const Value* v) {
     if (v->kind == ValueKind::list) return static_cast<const ListValue*>(v)->loaded || v->mutated;
@@ -463,7 +464,7 @@ void Tracer::guard_effects_apart() {
     if (v->kind == ValueKind::cell) return static_cast<const CellValue*>(v)->loaded;
     return v->type_guarded;
   };
-  auto is_namespace = [](const Value* v) {  // or a class, which is guarded by its identity
+  auto is_namespace = [](const Value* v) {  // a class counts too: it is guarded by its identity
     return (v->object && PyType_Check(v->object.get())) ||
            (v->kind == ValueKind::dict && static_cast<const DictValue*>(v)->is_globals);
   };
@@ -499,7 +500,7 @@ bool Tracer::accept_exit() {
 
 Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
   SymbolicFrame& f = *frame;
-  // How much stack is left differs a little between traces of a frame: only the first asks.
+  // How much stack is left differs a little between traces of a frame: only the first checks.
   const bool is_first = stop_at_step_ == UINT64_MAX;
   if (stack.frames().size() > static_cast<size_t>(options_.max_inline_depth) || (is_first && c_stack_is_low()))
     graph_break(Reason::recursion_limit, PyUnicode_AsUTF8(f.code->code->co_qualname));
@@ -527,7 +528,7 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
       return f.result;
     } catch (const SymbolicRaise& r) {
       raised = r.exception;
-      errors.forget_own_error(raised);  // from here on it is the program's
+      errors.forget_own_error(raised);  // from here on it is an exception of the program
       if (!raised_at_.contains(raised)) raised_at_.emplace(raised, RaisePoint{resumable_step(), stack.here()});
     } catch (const GraphBreak&) {
       stop_here_once();

@@ -4,13 +4,13 @@
 // In: the live frame (read only), its Code, what earlier recompiles learnt (TraceHints). Out: FrameTrace: the
 // recording, guards, effects, and the exit (a value returned, or the state of all frames before the instruction that
 // broke).
-// Invariants: nothing outside of the trace is written while tracing (modes of torch are, and are restored); a second
-// trace of the same frame takes the same steps. On a break whose frame stack cannot be resumed in place, trace_frame
-// starts over and stops cleanly before the instruction that can.
+// Invariants: tracing writes nothing outside of the trace, except modes of torch, which it restores. A second trace of
+// the same frame takes the same steps. If the frame stack at a break cannot be resumed in place, trace_frame starts
+// over and stops cleanly before an instruction where it can.
 //
-// The members are implemented where their subject is: machine/ (the loop, handlers_*.cpp for each opcode family, calls
-// of Python functions, exceptions), values/ (values, facts, shadows), protocol/ (attributes, calls, operators, items,
-// iteration), torch/ (recorded calls).
+// Each member is implemented in the folder of its subject: machine/ (the loop, handlers_*.cpp for each opcode family,
+// calls of Python functions, exceptions), values/ (values, facts, shadows), protocol/ (attributes, calls, operators,
+// items, iteration), torch/ (recorded calls).
 #pragma once
 
 #include <deque>
@@ -24,7 +24,7 @@
 
 namespace framejit::frame_hook {
 
-void guard_keyword_order(Facts& facts, const Arguments& args);  // the callee looks at it
+void guard_keyword_order(Facts& facts, const Arguments& args);  // if the callee looks at it
 
 class Tracer {
  public:
@@ -35,33 +35,34 @@ class Tracer {
   FrameTrace trace_;
   TraceOptions options_;
 
- public:  // parts with one subject each, which run no code of the program: what needs only one of them takes that one
+ public:  // parts with one subject each, which run no code of the program; a function that needs only one of them takes
+          // only that one
   CallStack stack;
   Facts facts{trace_, stack};
   DynamicSources dynamic;
   Heap heap;
   Errors errors{heap, stack};
 
-  // Traces `frame` from instruction `start` (an index into code->instructions). Never leaves a Python error set.
-  // Throws InternalError only for our own bugs. Ctrl-C during tracing is left pending.
+  // Traces `frame` from instruction `start` (an index into code->instructions). Never leaves a Python error set. Throws
+  // InternalError only for our own bugs. Ctrl-C during tracing stays pending.
   FrameTrace trace_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
 
   // ---- using values (adds guards)
   PyObject* constant(Value* v);                            // borrowed object of an is_constant value; guards it deeply
-  void guard_key(Value* v);                // hashed by identity: told apart from the other keys of the trace
-  bool truth(Value* v);                                    // inlines __bool__, __len__; a tensor breaks
+  void guard_key(Value* v);                // hashed by identity: guarded to differ from the other keys of the trace
+  bool truth(Value* v);                                    // inlines __bool__, __len__; breaks on a tensor
   std::optional<graph::SymExpr> as_size(Value* v);         // int or SymInt, without specialising
   int64_t as_index(Value* v);                              // a concrete int (specialises a symbol)
   bool same_object(Value* a, Value* b);                    // `is`
-  // The program lets go of `v`, but for what it holds elsewhere (`kept`, and what frames hold): breaks when that may
-  // run Python code.
+  // The program drops `v`, except what it holds elsewhere (`kept`, and what frames hold). Breaks if that may run Python
+  // code.
   void drops(Value* v, Value* kept = nullptr);
   void deletes(Value* v);                                  // the same by a del statement
   Value* lifted(PyObject* real);                           // a traced tensor that has the contents of a real one
-  uint64_t resumable_step() const;                         // of the innermost instruction that tracing can stop before
+  uint64_t resumable_step() const;                         // the innermost instruction before which tracing can stop
   PyObject* traced_tensor(TensorValue* v);                 // borrowed; makes it an input on first use
   Value* identity_of(Value* v);                            // id(v)
-  Value* referent_of(Value* reference);                    // what a real weak reference gives
+  Value* referent_of(Value* reference);                    // the object of a real weak reference
 
   // ---- object protocol (may inline Python code, raise symbolically, break)
   Value* get_attribute(Value* v, PyObject* name);
@@ -82,9 +83,8 @@ class Tracer {
   Value* next_item(Value* iterator,
                    Value** stop = nullptr);  // null at the end; *stop: the StopIteration of a __next__ in Python
   std::vector<Value*> unpack(Value* iterable);             // list(v) as values
-  // Takes an item, gives it to `use`, takes the next: for C code that writes while it iterates, or calls Python code.
-  // What was used stays used when the iterable, or `use`, raises. asks_length: its __len__ is called first, as by
-  // list().
+  // Takes an item, passes it to `use`, takes the next: for C code that writes or calls Python code while it iterates.
+  // If the iterable or `use` raises, earlier items stay used. asks_length: calls its __len__ first, as list() does.
   void for_each(Value* iterable, const std::function<void(Value*)>& use, bool asks_length = false);
   std::optional<int64_t> length(Value* v);
   Value* format(Value* v, Value* spec);                    // format(v, spec); spec may be null
@@ -94,7 +94,7 @@ class Tracer {
   // ---- containers with shadows
   void load(ListValue* v);
   void load(DictValue* v);                                 // all keys, in their order
-  void load_keys(DictValue* v);                            // all keys; whoever looks at their order calls load()
+  void load_keys(DictValue* v);                            // all keys; code that looks at their order calls load()
   void load(SetValue* v);
   void load(FunctionValue* v);
   Value* item(TupleValue* v, size_t i);
@@ -109,7 +109,7 @@ class Tracer {
   Value* resume_generator(GeneratorValue* generator, Value* sent, Value* thrown);  // null when finished
   void close_generator(GeneratorValue* generator);
   Value* run_frame(std::shared_ptr<SymbolicFrame> frame);  // to its return; a generator's yield returns too
-  Value* cell_contents(CellValue* cell);                   // null when empty
+  Value* cell_contents(CellValue* cell);                   // null if empty
 
   // ---- exceptions of the traced program
   bool was_raised(Value* exception) const { return raised_at_.contains(exception); }
@@ -120,22 +120,23 @@ class Tracer {
   PyRef materialise(
       Value* v);  // a real object for a recorded or pure call: constants, traced tensors, fresh containers of them
   bool contains_tensor(Value* v);
-  // ---- what is computed of numbers that differ from call to call (computed.cpp)
-  bool is_open(Value* v);  // a size, an open float, or what was computed of them and nobody has asked for
-  // A pure C function of one or two numbers and texts of which one is open, computed anew in each call; null: call it
-  // on constants.
+  // ---- values computed from numbers that differ from call to call (computed.cpp)
+  bool is_open(Value* v);  // a size, an open float, or a value computed from them whose number nobody has asked for
+  // A pure C function of one or two numbers and texts, at least one of them open: called again in each call. Null: call
+  // it on constants.
   Value* computed(PyObject* function, std::initializer_list<Value*> operands);
   Value* computed(PyObject* function, const Arguments& args);
 
-  // ---- floats that differ from call to call (floats.cpp): open until somebody asks for the number
+  // ---- floats that differ from call to call (floats.cpp): open until some code needs the number
   bool is_open_float(Value* v);
-  // An open float as a 0-dim tensor beside a tensor; null: it is a constant there. `promotes`: the number takes part in
-  // the promotion of dtypes.
+  // An open float as a 0-dim tensor for an op with the tensor `beside`; null: it is a constant there. `promotes`: the
+  // number takes part in the promotion of dtypes.
   Value* float_input(Value* number, Value* beside, bool promotes = true);
-  Value* float_number(Value* number);  // an open float where torch takes a number and no tensor; null: it is a constant
-  Value* float_arithmetic(const char* function, Value* a, Value* b);  // of module operator; an open result, or null
-  // What a trace that breaks relies on beside its guards, until forget_reliance(): the break is for this state of the
-  // process alone.
+  Value* float_number(Value* number);  // an open float for an argument that must be a number; null: it is a constant
+  Value* float_arithmetic(const char* function, Value* a, Value* b);  // a function of module operator; an open result,
+                                                                      // or null
+  // Facts that a trace with a break relies on besides its guards, until forget_reliance(): the break is only for this
+  // state of the process.
   void rely_until_break(std::shared_ptr<const guards::ModeFacts> facts) { break_facts_.push_back(std::move(facts)); }
   void forget_reliance() { break_facts_.pop_back(); }
   uint64_t writes() const { return writes_; }  // to real objects, so far
@@ -143,7 +144,7 @@ class Tracer {
   TensorFrontend& frontend() { return frontend_; }
   Recording& recording() { return *trace_.recording; }
   ProtocolState& protocol();                               // made on first use, one per trace
-  // What a function returned that was run while tracing; one for all attempts. Null: it was not run.
+  // The result of a function that ran while tracing; one for all attempts. Null: it has not run.
   PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
   bool tell_compiling() {
     return compiling_was_asked_ = true, told_ == Told::yes;
@@ -153,7 +154,8 @@ class Tracer {
   friend struct OpcodeHandlers;
   TensorFrontend& frontend_;
   uint64_t step_ = 0, stop_at_step_ = UINT64_MAX, writes_ = 0;
-  std::vector<std::shared_ptr<const guards::ModeFacts>> break_facts_, stop_facts_;  // of calls under way; of the break
+  std::vector<std::shared_ptr<const guards::ModeFacts>> break_facts_, stop_facts_;  // of calls in progress; of the
+                                                                                    // break
   Reason stop_reason_{};
   std::string stop_detail_;
   guards::FrameAccess live_{};
@@ -180,16 +182,17 @@ class Tracer {
     std::vector<std::shared_ptr<const guards::ModeFacts>> facts;
     size_t handled;  // how many exceptions are being handled
   };
-  std::optional<Break> break_told_yes_;  // the attempt that was told yes; set while one that is told no goes on
+  std::optional<Break> break_told_yes_;  // of the attempt that was answered yes; set during the attempt that is
+                                         // answered no
   std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break, with break_step_
   size_t break_handled_ = 0;                                          // the same
-  // These: true when the trace starts over with the other answer.
+  // True if the trace starts over with the other answer.
   bool retells_after_error();
   bool retells_at_break(const GraphBreak& b);
   bool returns_to_yes();
   struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set
   struct RaisePoint { uint64_t step; std::string where; };
-  std::unordered_map<Value*, RaisePoint> raised_at_;  // exceptions -> the instruction to stop at, if nobody catches
+  std::unordered_map<Value*, RaisePoint> raised_at_;  // exceptions -> the instruction to stop at if nobody catches them
   Value* binary_operator_untold(int op, Value* a, Value* b);
   Value* unary_operator_untold(const char* special, Value* v);
   Value* compare_untold(int op, Value* a, Value* b);
@@ -200,7 +203,7 @@ class Tracer {
   Value* iterate_untold(Value* v);
   Value* existing_attribute(Value* v, PyObject* name);
   std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
-  bool dropped_real_ = false;                              // the frame let go of a real object
+  bool dropped_real_ = false;                              // the frame dropped a real object
   std::optional<uint64_t> break_step_;                     // set by the innermost frame that a GraphBreak passes
   std::string stop_where_;
   BreakPlace stop_place_;
@@ -212,7 +215,7 @@ class Tracer {
                size_t start);  // false: start over
   bool run_root(std::shared_ptr<SymbolicFrame> root);
   void stop_before(uint64_t step, Reason reason, std::string detail, std::string where);
-  bool accept_exit();  // false: it cannot be rebuilt, the next attempt stops earlier
+  bool accept_exit();  // false: it cannot be rebuilt, and the next attempt stops earlier
   void guard_effects_apart();
   struct Obstacle { uint64_t step; std::string what; };
   std::optional<Obstacle> find_obstacle();  // what cannot be rebuilt at the exit, and the step to stop before
@@ -222,7 +225,7 @@ class Tracer {
   [[noreturn]] void stop_here();
   void check_step();                                       // stop step, limits, signals
   void set_user_line();
-  std::vector<Value*> keys_;                               // that guard_key() has told apart
+  std::vector<Value*> keys_;                               // keys that guard_key() has told apart
 
   // Frames and exceptions
   std::unordered_map<PyCodeObject*, std::shared_ptr<const Code>> codes_;
@@ -234,9 +237,9 @@ class Tracer {
   void bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame);
   void run_instructions(SymbolicFrame& frame);
   void drop_locals(SymbolicFrame& frame);                  // of a callee that returned
-  void enter_handler(SymbolicFrame& frame, Value* exception);  // raises on when there is none
+  void enter_handler(SymbolicFrame& frame, Value* exception);  // re-raises if there is no handler
   std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
-  [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute gave nothing
+  [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute returned nothing
 };
 
 }  // namespace framejit::frame_hook

@@ -1,9 +1,9 @@
 // frame_hook/trace/protocol/attributes.cpp — attribute reads: CPython's lookup along the MRO, descriptors, the instance
 // dict, __getattr__.
 //
-// Guards: a type whose attributes were looked up is guarded unchanged once (type_unchanged); an instance dict by key:
-// the item that was read, or that the name is absent. What was found along a type needs no guard of its own. C getters
-// run only where they are known to be pure: on constants, and the rows of pure_getter().
+// Guards: a type whose attributes were looked up is guarded once, as unchanged (type_unchanged). An instance dict is
+// guarded by key: the item that was read, or that the name is absent. An attribute found along a type needs no guard of
+// its own. C getters run only where they are known to be pure: on constants, and for the rows of pure_getter().
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
@@ -20,8 +20,8 @@ using guards::SourceKind;
 
 namespace {
 
-// The dict of a real object, made if the object keeps its attributes inline; nothing when its type has none. A key that
-// is not a str may run code of the program in each lookup, and that code may write to what is looked up.
+// The dict of a real object, made if the object keeps its attributes inline; null if its type has none. A key that is
+// not a str may run code of the program in each lookup, and that code may write to the dict.
 PyRef real_instance_dict(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   const bool has = type->tp_dictoffset != 0
@@ -52,14 +52,14 @@ Value* bind_property(Tracer& t, const Found& d, Value* self) {
   return t.call(getter, {self});
 }
 
-// staticmethod, classmethod: what they wrap.
+// The function that a staticmethod or classmethod wraps.
 Value* wrapped_function(Tracer& t, const Found& d) {
   PyRef inner = PyRef::steal(PyObject_GetAttr(d.object, interned("__func__")));
   if (!inner) t.errors.raise_pending();
   return t.heap.wrap(inner.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("__func__")));
 }
 
-// Until 3.12 what a classmethod wraps is bound by its own __get__.
+// Until 3.12, the __get__ of the object that a classmethod wraps binds it.
 Value* bind_class_method(Tracer& t, const Found& d, Value* owner) {
   Value* function = wrapped_function(t, d);
   const bool has_get = function->kind != ValueKind::function && function->kind != ValueKind::method && function->type &&
@@ -69,14 +69,14 @@ Value* bind_class_method(Tracer& t, const Found& d, Value* owner) {
   return make_method(t.heap, function, owner);
 }
 
-bool has_cause(Value* exception) {  // what is set as __cause__, None included, suppresses the context
+bool has_cause(Value* exception) {  // setting __cause__, even to None, suppresses the context
   bool known = false;
   if (exception->kind == ValueKind::instance) as<InstanceValue>(exception)->find_attr(interned("__cause__"), &known);
   return known;
 }
 
-// Members of an exception made in the trace that its constructor fills: StopIteration.value from its argument, the rest
-// None.
+// Members of an exception made in the trace that its constructor fills: StopIteration.value from its argument, others
+// with None.
 Value* exception_member(Tracer& t, Value* self, std::string_view name) {
   if (name == "__suppress_context__") return t.heap.boolean(has_cause(self));
   if (PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_OSError)) ||
@@ -141,7 +141,7 @@ Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
   if (Value* written = self->find_attr(name, &known); known) return written ? written : t.heap.none();
   const std::string_view text = text_of(name);
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
-  // An __exit__ is given another object in its place, and frames hang on a real one.
+  // An __exit__ gets another object in its place, and a real traceback holds frames.
   if (text == "__traceback__" && (self->object || t.was_raised(self)))
     graph_break(Reason::unknown_attribute, "__traceback__ of a caught exception");
   if (self->object || text == "args") return nullptr;
@@ -161,7 +161,7 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
   if (text == "__class__") return type_value ? type_value : t.heap.constant_value(reinterpret_cast<PyObject*>(type));
   if (self->kind == ValueKind::array) return array_attribute(t, as<ArrayValue>(self), name);
   if (text == "__dict__" && self->kind == ValueKind::instance) return instance_dict(t, as<InstanceValue>(self));
-  if (self->kind == ValueKind::instance && !self->object) {  // what the trace gave it
+  if (self->kind == ValueKind::instance && !self->object) {  // attributes that the trace wrote
     bool known;
     if (Value* written = as<InstanceValue>(self)->find_attr(name, &known)) return written;
   }
@@ -203,7 +203,7 @@ PyObject* own_class_attribute(PyTypeObject* type, PyObject* name) {
 
 namespace {
 
-// The class along the MRO whose own attribute it is.
+// The class along the MRO that has the attribute in its own dict.
 PyTypeObject* owner_of_attribute(PyTypeObject* type, PyObject* name) {
   for (Py_ssize_t i = 0; type->tp_mro && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     auto* of = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
@@ -225,13 +225,13 @@ Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObj
   return found;
 }
 
-// Whether it is a descriptor, and of which kind, a class of Python says, which may change.
+// If its class is a Python class, what kind of descriptor it is may change.
 void guard_descriptor_class(Facts& facts, const Found& found) {
   PyTypeObject* kind = found.object ? Py_TYPE(found.object) : nullptr;
   if (!kind || !(kind->tp_flags & Py_TPFLAGS_HEAPTYPE) || (kind->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) ||
       PyType_Check(found.object))
     return;
-  if (builtin_base(kind) == kind) return;  // of C
+  if (builtin_base(kind) == kind) return;  // a C class
   facts.guard_type_unchanged(
       kind, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
 }
@@ -246,7 +246,7 @@ Value* found_value(Heap& heap, const Found& found) {
   Value* v = heap.wrap(found.object, found.source);
   PyTypeObject* type = Py_TYPE(found.object);
   if (v->kind == ValueKind::object && type != &PyUnicode_Type) {
-    // Identity holds while the type is unchanged.
+    // The identity holds as long as the type is unchanged.
     v->type_guarded = v->value_guarded = v->identity_guarded = true;
   }
   return v;

@@ -33,7 +33,7 @@ Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
   return mapping_proxy(t.heap, items);
 }
 
-// Getters of type objects. They cannot change while the type is unchanged, or are read as constants of the class.
+// Getters of type objects. Their results cannot change while the type is unchanged, or are constants of the class.
 Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "__dict__") return class_dict(t, type_value, type);
@@ -85,7 +85,7 @@ Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
   if (text == "__call__") return m;
   if (text == "__get__" || text == "__reduce__")
     graph_break(Reason::unknown_attribute, "method." + std::string(text));
-  // What the class of methods has is a method's own (repr, hash, how to copy it); the rest is its function's.
+  // A method has the attributes of its own class itself (repr, hash, how to copy it); all others are its function's.
   if (m->type == &PyMethod_Type && text != "__doc__" && _PyType_Lookup(&PyMethod_Type, name))
     return generic_attribute(t, m, name);
   return attribute_or_null(t, m->function, name);
@@ -99,13 +99,13 @@ Value* slice_attribute(Tracer& t, SliceValue* v, PyObject* name) {
   return generic_attribute(t, v, name);
 }
 
-// Facts of a real input that tracing does not change are read from the real tensor: they are guarded with it, and the
-// traced stand-in may not have them (requires_grad).
+// Facts of a real input that tracing does not change are read from the real tensor. They are guarded with it, and the
+// traced stand-in may lack them (requires_grad).
 bool read_from_real_tensor(std::string_view name) {
   return name == "requires_grad" || name == "is_leaf" || name == "grad_fn" || name == "name";
 }
 
-// No stand-in knows what its tensor is a view of: only that there is no base is told.
+// A stand-in does not know what its tensor is a view of: only the answer "no base" is possible.
 Value* base_of(Tracer& t, TensorValue* v, PyObject* name, PyObject* traced) {
   const PyRef base = PyRef::steal(PyObject_GetAttr(v->object ? v->object.get() : traced, name));
   if (base.get() != Py_None) graph_break(Reason::unknown_attribute, "_base of a view");
@@ -166,7 +166,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   if (getattribute.object && Py_TYPE(getattribute.object) == &PyWrapperDescr_Type &&
       reinterpret_cast<PyWrapperDescrObject*>(getattribute.object)->d_wrapped !=
           reinterpret_cast<void*>(PyObject_GenericGetAttr) &&
-      !(v->object && PyModule_Check(v->object.get())))  // C code of the type's own: threading.local
+      !(v->object && PyModule_Check(v->object.get())))  // the type's own C code: threading.local
     graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
   auto call_hook = [&](const Found& hook) {
     return t.call(bind(t, hook, v, type, nullptr), {t.heap.constant_value(name)});
@@ -288,7 +288,7 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
   return generic_attribute(t, f, name);
 }
 
-// One made in the trace is given it at the exit, as an attribute.
+// If the trace made the function, the exit sets the dict as an attribute.
 DictValue* function_dict(Errors& errors, FunctionValue* f) {
   PyObject* name = interned("__dict__");
   if (f->object) {
@@ -381,7 +381,7 @@ PyRef intern_name(PyObject* name) {
 
 namespace {
 
-// PyObject_GetAttr() says of every AttributeError that passes what was looked for, unless somebody has.
+// PyObject_GetAttr() adds the object and the name to every AttributeError that passes, unless they are set.
 void say_what_was_looked_for(Errors& errors, Value* exception, Value* v, PyObject* name) {
   if (exception->object || !errors.exception_matches(exception, PyExc_AttributeError)) return;
   auto* error = as<InstanceValue>(exception);

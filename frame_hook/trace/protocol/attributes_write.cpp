@@ -1,5 +1,6 @@
 // frame_hook/trace/protocol/attributes_write.cpp — attribute writes and deletes: __setattr__ overrides, data
-// descriptors, instance dicts. Nothing real is touched: writes land in the value's shadow and are replayed at the exit.
+// descriptors, instance dicts. Real objects stay untouched: writes go to the value's shadow and are replayed at the
+// exit.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/values/known_types.h"
@@ -46,7 +47,7 @@ bool is_exception_slot(PyTypeObject* type, std::string_view name) {
           name == "args");
 }
 
-// As the setters of BaseException do.
+// The checks of the setters of BaseException.
 void check_exception_slot(Tracer& t, std::string_view name, Value* to) {
   if (!to) graph_break(Reason::exception_state, "a deleted " + std::string(name) + " of an exception");
   const bool cause = name == "__cause__";
@@ -134,9 +135,9 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
   f->attrs.emplace_back(PyRef::borrow(name), to);
 }
 
-// Another number, string or None in a data attribute that the class has: nothing that was found in the class becomes
-// another thing by it, and the class stays what the guards know (guards/class_state.h). What else there is to write to
-// a class breaks.
+// Writes another number, string or None to a data attribute that the class already has. Nothing else that was found in
+// the class changes by that, and the class stays as the guards know it (guards/class_state.h). Any other write to a
+// class breaks.
 void set_class_data(Tracer& t, Value* v, PyObject* name, Value* to) {
   const auto refuse = [&] {
     graph_break(Reason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
@@ -144,7 +145,7 @@ void set_class_data(Tracer& t, Value* v, PyObject* name, Value* to) {
   PyTypeObject* type = t.facts.known_type(v);
   if (Py_TYPE(type)->tp_setattro != PyType_Type.tp_setattro) refuse();
   if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set) refuse();
-  look_up(t, type, t.facts.source_of(v), name);  // guards what the class is made of
+  look_up(t, type, t.facts.source_of(v), name);  // guards what the class consists of
   PyObject* own = own_class_attribute(type, name);
   const bool is_plain_object = to && to->kind == ValueKind::object && to->object;
   const bool is_scalar = to && (is_plain_object ? is_exact_scalar(Py_TYPE(to->object.get()))
@@ -192,7 +193,7 @@ PyObject* builtin_setattr() {
   return function;
 }
 
-// What mark_static_address leaves on a tensor is set at the exit.
+// The mark of mark_static_address is set on the tensor at the exit.
 bool leave_mark(Tracer& t, Value* tensor, PyObject* name, Value* to) {
   if (!is_address_mark(name) || !to || !is_plain(t, to)) return false;
   t.protocol().calls_at_exit.emplace_back(t.heap.constant_value(builtin_setattr()),
@@ -230,12 +231,12 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   auto* instance = as<InstanceValue>(v);
   bool is_written = false;
   if (to && instance->object && !instance->find_attr(name, &is_written) &&
-      is_written)  // its place in the dict is the last
+      is_written)  // its place in the dict is last
     graph_break(Reason::unsupported_write,
                 std::string("an attribute that was deleted and is written again, ") + text_of(name));
   drop_own_attribute(t, instance, name);
   if (!instance->object || to == nullptr) {
-    // Deleted and written again goes to the end, as in a dict.
+    // An attribute that is deleted and written again goes to the end, as in a dict.
     for (auto it = instance->attrs.begin(); it != instance->attrs.end(); ++it)
       if (it->first.get() == name && (!it->second || !to)) {
         instance->attrs.erase(it);
@@ -265,7 +266,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     return;
   }
   if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
-    return;  // module.to() of what is there already
+    return;  // module.to() to where the module already is
   if (v->kind == ValueKind::tensor && leave_mark(t, v, name, to)) return;
   if (v->kind == ValueKind::tensor)
     graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));

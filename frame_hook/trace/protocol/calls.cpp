@@ -1,6 +1,6 @@
-// frame_hook/trace/protocol/calls.cpp — calling a value: Python functions are inlined, C functions go by identity to
-// their row, else are recorded (torch functions on traced tensors), run concretely (pure, on plain arguments), or break
-// with their name.
+// frame_hook/trace/protocol/calls.cpp — calling a value: Python functions are inlined. C functions go to their row by
+// identity; those without one are recorded (torch functions on traced tensors), run concretely (pure, on plain
+// arguments), or break with their name.
 #include <algorithm>
 #include <cctype>
 
@@ -62,8 +62,7 @@ std::string_view module_of(PyObject* callable) {
   return module && PyUnicode_Check(module) ? text_of(module) : "";
 }
 
-// Functions that only make or read tensors through the dispatcher: what they do is recorded even without tensor
-// arguments.
+// Functions that only make or read tensors through the dispatcher: they are recorded even without tensor arguments.
 bool dispatches(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;
   const std::string_view module = module_of(callable);
@@ -72,7 +71,8 @@ bool dispatches(PyObject* callable) {
          module == "torch._C._linalg" || module == "torch._C._special" || module == "torch._C._VariableFunctions";
 }
 
-// A C function bound to a real object that is no module or class: the method of its type, on the wrapped object.
+// A C function bound to a real object that is neither a module nor a class: the method of its type, on the wrapped
+// object.
 Value* unbound_method(Heap& heap, Value* v, PyObject* callable, Value** self) {
   PyObject* bound = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
   if (!bound || PyModule_Check(bound) || PyType_Check(bound) || find_c_function(callable)) return nullptr;
@@ -153,7 +153,7 @@ bool any_open_float(Tracer& t, const Arguments& args) {
                      [&](const auto& named) { return t.is_open_float(named.second); });
 }
 
-// The call of a torch function with what float_operands.def says about its floats.
+// Calls a torch function, with its floats as float_operands.def says.
 Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
   const char* own_name = nullptr;
   if (PyCFunction_Check(callable)) own_name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
@@ -184,7 +184,8 @@ PyMethodDef* definition_of(PyObject* callable) {
                                                    : nullptr;
 }
 
-// What CPython checks before a C function sees its arguments: self of its class, none, one, or no keywords.
+// What CPython checks before a C function sees its arguments: self of the right class; no argument, one argument, or no
+// keywords.
 void check_signature(Errors& errors, PyObject* callable, const Arguments& args) {
   const bool slot = Py_IS_TYPE(callable, &PyWrapperDescr_Type),
              unbound = slot || Py_IS_TYPE(callable, &PyMethodDescr_Type);
@@ -219,7 +220,7 @@ bool uses_codec(PyObject* callable) {
   return callable == encode || callable == decode;
 }
 
-// What OrderedDict overrides, called as dict's own.
+// Methods that OrderedDict overrides, called as dict's own.
 void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
   PyTypeObject* kind = Py_TYPE(callable);
   if ((kind != &PyMethodDescr_Type && kind != &PyWrapperDescr_Type) || args.positional.empty() ||
@@ -248,7 +249,7 @@ Value* call_c_function_untold(Tracer& t, Value* v, PyObject* callable, const Arg
   } else if (is_pure_function(callable)) {
     if (Value* result = t.computed(callable, args)) return result;
     const bool of_range = !args.positional.empty() &&
-                          payload_of(args.positional[0])->type == &PyRange_Type;  // compared by their own __eq__
+                          payload_of(args.positional[0])->type == &PyRange_Type;  // their own __eq__ compares them
     if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance)
       graph_break(Reason::unknown_callable, name_of_callable(callable));
     const Arguments plain = without_payloads(t, args);

@@ -1,8 +1,8 @@
 // frame_hook/trace/protocol/calls_construct.cpp — calling a class: the metaclass's __call__, then __new__ and __init__
 // as type.__call__ does.
 //
-// C constructors make shadows: an instance whose payload is what the builtin base holds. Which C classes can be
-// constructed is listed in builtin_new(); exact builtin classes have rows in builtins.def.
+// C constructors make shadows: an instance whose payload holds the contents of the builtin base. builtin_new() lists
+// the C classes that can be constructed; exact builtin classes have rows in builtins.def.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
@@ -62,7 +62,7 @@ Value* new_namespace(Heap& heap, PyTypeObject* type, const Arguments& args) {
   return v;
 }
 
-// __init__ with what the frame of the caller does afterwards: it drops None and pushes the object.
+// Calls __init__. The frame of the caller then drops its None and pushes the object.
 void run_init(Tracer& t, Value* object, const Found& init, PyTypeObject* type, const Arguments& args) {
   Value* method = bind(t, init, object, type, nullptr);
   std::shared_ptr<SymbolicFrame> caller = t.stack.frames().empty() ? nullptr : t.stack.frames().back();
@@ -96,7 +96,7 @@ namespace {
 
 bool is_class(PyTypeObject* type, PyObject* of) { return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(of)); }
 
-// Which class an OSError is of, and what the others hold, is worked out of the arguments by C code.
+// C code derives the class of an OSError, and the members of the others, from the arguments.
 void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
   if ((is_class(type, PyExc_OSError) && given > 1) || (is_class(type, PyExc_SyntaxError) && given > 1) ||
       is_class(type, PyExc_UnicodeEncodeError) || is_class(type, PyExc_UnicodeDecodeError) ||
@@ -104,7 +104,8 @@ void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
     graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
 }
 
-// object.__new__(), and whether the initialiser of a C class takes what the constructor leaves.
+// The check of object.__new__(), and whether the initialiser of a C class takes the arguments that the constructor
+// leaves.
 void check_arguments(Errors& errors, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
   const bool any = !args.positional.empty() || !args.keywords.empty();
   if (base == &PyBaseObject_Type && any) {
@@ -129,7 +130,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (is_class(base, PyExc_BaseException)) {
     refuse_parsed_arguments(type, args.positional.size());
     InstanceValue* v = make_instance(t.heap, type);
-    const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);  // its arguments are taken by one of the two
+    const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);  // one of the two takes its arguments
     const bool by_init =
         is_class(base, PyExc_OSError) && type->tp_init != os_error->tp_init && type->tp_new == os_error->tp_new;
     v->payload = t.heap.tuple(by_init ? std::vector<Value*>() : args.positional);

@@ -1,5 +1,5 @@
-// frame_hook/trace/protocol/items.cpp — v[key], v[key] = x, del v[key], x in v: dispatch, and what the builtin types
-// do.
+// frame_hook/trace/protocol/items.cpp — v[key], v[key] = x, del v[key], x in v: dispatch, and the implementations for
+// builtin types.
 #include <algorithm>
 
 #include "frame_hook/trace/protocol/protocol.h"
@@ -65,7 +65,8 @@ Value* class_item(Tracer& t, Value* v, Value* key) {
   return t.call(bind(t, getter, nullptr, type, v), {key});
 }
 
-// PySequence_Fast. The error of what cannot be iterated differs between versions: CPython raises it, of an empty list.
+// PySequence_Fast. The error for an object that cannot be iterated differs between versions: CPython raises it, for an
+// empty list.
 std::vector<Value*> items_to_assign(Tracer& t, Value* v, int64_t step) {
   const bool is_iterable = v->kind == ValueKind::instance || t.facts.type_of(v)->tp_iter;
   if (is_iterable) return t.unpack(v);
@@ -75,7 +76,7 @@ std::vector<Value*> items_to_assign(Tracer& t, Value* v, int64_t step) {
   t.errors.raise_pending();
 }
 
-// The bounds are of the list as it was before the items were taken, which may have changed it.
+// The bounds are those of the list before the items were taken, which may have changed the list.
 void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
   const size_t before = list->items.size();
   const std::vector<Value*> items = to ? items_to_assign(t, to, s.step) : std::vector<Value*>();
@@ -193,7 +194,7 @@ bool is_basic_index(Value* v) {
          (v->object.get() == Py_None || v->object.get() == Py_Ellipsis || PyLong_CheckExact(v->object.get()));
 }
 
-// x[i, 1:] where i is a symbol, to be read or written: torch's own indexing would make it a constant, select() does
+// x[i, 1:] where i is a symbol, to be read or written. torch's own indexing would make it a constant; select() does
 // not. Null: an index of another form.
 Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
   auto select = [&](Value* from, int64_t dim, Value* index) {
@@ -291,7 +292,7 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
     }
     case ValueKind::object: {
       if (!inner->object || !is_plain(inner->object.get())) break;
-      if (item->kind == ValueKind::instance && PyRange_Check(inner->object.get())) break;  // compared by its own __eq__
+      if (item->kind == ValueKind::instance && PyRange_Check(inner->object.get())) break;  // its own __eq__ compares it
       item = payload_of(specialised(t, item));
       if (is_plain(t, item))
         return t.constant(run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) == Py_True;

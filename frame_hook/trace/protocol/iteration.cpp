@@ -1,6 +1,6 @@
 // frame_hook/trace/protocol/iteration.cpp — iter() and next(): iterators made in the trace are values with a position;
-// generators are resumed. Of an iterator that was made outside the coming items are read where its type allows it, and
-// taken at the exit; others break.
+// generators are resumed. If the type of an iterator from outside the trace allows it, its next items are read in the
+// trace and taken at the exit; others break.
 #include "frame_hook/trace/machine/opcode_handlers.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
@@ -58,7 +58,7 @@ bool lost_keys(const IteratorValue* it) {
   return (dict && dict->removals != it->removals) || (set && set->removals != it->removals);
 }
 
-// What comes after a key was taken out and another put in depends on where the table has them.
+// After one key was removed and another added, the next item depends on their places in the table.
 void refuse_lost_keys(const IteratorValue* it) {
   if (lost_keys(it))
     graph_break(Reason::changed_container, "an iterator over a dict or set whose keys were exchanged");
@@ -92,7 +92,7 @@ Value* next_in_deque(Errors& errors, IteratorValue* it) {
   const bool reversed = it->over == Over::reversed;
   const size_t n = items->items.size(), position = static_cast<size_t>(it->position);
   const bool ended = reversed ? it->position < 0 : position >= n;
-  // In CPython the one asks first whether it has ended, the other whether the deque has changed.
+  // In CPython, the reversed one first checks whether it has ended, the other first whether the deque has changed.
   if (ended && reversed) return nullptr;
   if (items->changes != it->removals) errors.raise_new(PyExc_RuntimeError, "deque mutated during iteration");
   if (ended) return nullptr;
@@ -194,8 +194,8 @@ Value* next_zip_longest(Tracer& t, IteratorValue* it) {
   return t.heap.tuple(std::move(items));
 }
 
-// operands: iterator, function or null, the total or null. position: 1 where the total is an initial value, not given
-// yet.
+// operands: iterator, function or null, the total or null. position: 1 if the total is an initial value that has not
+// been returned yet.
 Value* next_accumulated(Tracer& t, IteratorValue* it) {
   if (std::exchange(it->position, 0) == 1) return it->operands[2];
   Value* next = t.next_item(it->operands[0]);
@@ -212,7 +212,7 @@ Value* next_pair(Tracer& t, IteratorValue* it) {
   return next ? t.heap.tuple({std::exchange(before, next), next}) : nullptr;
 }
 
-// position: 1 once the predicate has given its answer for good.
+// position: 1 once the answer of the predicate is final.
 Value* next_while(Tracer& t, IteratorValue* it) {
   const bool takes = it->over == Over::takewhile;
   if (takes && it->position) return nullptr;
@@ -227,7 +227,7 @@ Value* next_while(Tracer& t, IteratorValue* it) {
   return nullptr;
 }
 
-// position: items to drop before the next one is given; stop: how many positions are left, -1 for no end.
+// position: items to drop before the next one is returned; stop: how many positions are left, -1 for no end.
 Value* next_islice(Tracer& t, IteratorValue* it) {
   for (; it->position > 0; --it->position) {
     if (it->stop == 0 || !t.next_item(it->operands[0])) return nullptr;
@@ -256,7 +256,7 @@ Value* next_get_item(Tracer& t, IteratorValue* it) {
   }
 }
 
-// A container that the trace writes gives what its shadow holds, which the real iterator does not know.
+// If the trace writes to a container, its items are those of the shadow, which the real iterator does not know.
 void refuse_written_container(Tracer& t, IteratorValue* it) {
   PyObject* container = guards::container_of(it->object.get());
   if (!container) return;
@@ -344,7 +344,7 @@ Value* advance(Tracer& t, IteratorValue* it) {
   return nullptr;
 }
 
-// An iterator of CPython's that has ended and says so for ever. The others ask what they are made of again.
+// CPython's iterators of these kinds stay exhausted once they have ended. The others ask their parts again.
 bool remembers_its_end(Over over) {
   switch (over) {
     case Over::zip: case Over::enumerate: case Over::map: case Over::filter: case Over::starmap: case Over::accumulate:
@@ -355,7 +355,7 @@ bool remembers_its_end(Over over) {
 
 }  // namespace
 
-// The real zip, map, ... has these parts and no more, and the same strictness.
+// The real zip, map, ... has exactly these parts, and the same strictness.
 void guard_parts(Facts& facts, IteratorValue* it) {
   facts.type_of(it);
   it->value_guarded = true;
@@ -546,9 +546,9 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
   }
 }
 
-// What list() and tuple() ask an object before they take its items; the answer changes nothing.
+// The length that list() and tuple() ask for before they take the items; the answer changes nothing.
 static void ask_length_hint(Tracer& t, Value* v) {
-  // An iterator by index, forwards or backwards, asks what it goes over.
+  // An iterator by index, forwards or backwards, asks the sequence.
   if (v->kind == ValueKind::iterator && as<IteratorValue>(v)->over == Over::get_item)
     v = as<IteratorValue>(v)->exhausted ? v : as<IteratorValue>(v)->operands[0];
   if (v->kind != ValueKind::instance) return;
@@ -560,7 +560,7 @@ static void ask_length_hint(Tracer& t, Value* v) {
   }
 }
 
-// An iterator without an end takes no steps that the limit of a trace would count.
+// An iterator without an end would not run into the limit of steps of a trace.
 static constexpr size_t kLongest = 1 << 17;
 
 void Tracer::for_each(Value* iterable, const std::function<void(Value*)>& use, bool asks_length) {

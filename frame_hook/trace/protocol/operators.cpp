@@ -1,6 +1,6 @@
 // frame_hook/trace/protocol/operators.cpp — binary and unary operators.
 //
-// Order: tensors (recorded through the functions of module operator, whose C code follows torch's own slots), symbolic
+// Order: tensors (recorded through the functions of module operator, whose C code uses torch's own slots), symbolic
 // sizes, plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
@@ -36,10 +36,10 @@ constexpr BinaryRow kBinary[] = {
 constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kPower = 8, kSubtract = 10,
               kTrueDivide = 11, kXor = 12, kInPlace = 13;
 
-// A loop that computes with a number would make an expression without end, and everything that walks it slow.
+// A loop that computes with a number would make an endless expression, and everything that walks it slow.
 constexpr uint32_t kLongestSize = 64;
 
-// Takes from `left` what the text of the expression is long, in symbols and operations; false: it is longer.
+// Subtracts the length of the expression, in symbols and operations, from `left`; false if it is longer.
 bool takes(const graph::SymExpr& size, uint32_t& left) {
   if (left == 0) return false;
   --left;
@@ -80,7 +80,7 @@ Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
 
 bool is_sequence(Value* v) { return list_of(v) || tuple_of(v); }
 
-// C code of v's class adds numbers, and is asked before a sequence on the other side is lengthened.
+// C code of v's class adds numbers. CPython asks it before it extends a sequence on the other side.
 bool adds_in_c(Facts& facts, Value* v) {
   if (v->kind != ValueKind::instance && (v->kind != ValueKind::object || !v->object)) return false;
   const PyTypeObject* type = builtin_base(facts.type_of(v));
@@ -102,7 +102,7 @@ Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
   return like(t, is_size(b) && adds_in_c(t.facts, b) ? b : a, std::move(items));
 }
 
-constexpr int64_t kLongest = 1 << 16;  // a longer one is no work for a trace
+constexpr int64_t kLongest = 1 << 16;  // longer ones are too much work for a trace
 
 Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
   const int64_t n = t.as_index(times);
@@ -127,7 +127,7 @@ PyRef set_operator_order(Tracer& t, int op, SetValue* left, SetValue* right, boo
   return call_order(t.errors, order_of(t, left), in_place ? own : fresh, {{{}, true, order_of(t, right)}});
 }
 
-// Of views of keys, and of sets beside them: a view's own operators make the set.
+// For views of keys, and for sets combined with them: a view's own operators make the set.
 PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
   const auto real = [&](Value* v) {
     if (SetValue* set = set_of(v)) return t.load(set), order_of(t, set);
@@ -148,7 +148,8 @@ PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
 Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   SetValue *left = set_of(a), *right = set_of(b);
   in_place =
-      in_place && left && right && left->type == &PySet_Type;  // beside a view, an operator in place makes a new set
+      in_place && left && right && left->type == &PySet_Type;  // with a view on the other side, an operator in place
+                                                               // makes a new set
   std::vector<Value*> others;
   PyRef order;  // null: the order of the result is unknown
   if (right) {
@@ -191,7 +192,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
                   std::move(order));  // a view's operators make sets
 }
 
-// Of classes whose operators are dict's own, or both of one that has its own.
+// Both classes have dict's own operators, or both are the one class that has its own (OrderedDict).
 bool is_exactly(Value* a, Value* b) {
   auto own = [](Value* v) {
     return v->kind == ValueKind::instance && builtin_base(v->type) != &PyDict_Type ? builtin_base(v->type) : nullptr;
@@ -210,13 +211,13 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
   DictValue* merged = t.heap.dict();
   dict_update(t, merged, a);
   dict_update(t, merged, b);
-  if (a->kind != ValueKind::instance || builtin_base(a->type) == &PyDict_Type) return merged;  // of a subclass too
+  if (a->kind != ValueKind::instance || builtin_base(a->type) == &PyDict_Type) return merged;  // for a subclass too
   InstanceValue* same_class = make_instance(t.heap, a->type);
   same_class->payload = merged;
   return same_class;
 }
 
-// What builtin containers do; null: NotImplemented.
+// The operators of builtin containers; null: NotImplemented.
 Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   t.facts.type_of(a);
   t.facts.type_of(b);
@@ -227,13 +228,13 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
   if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
   if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
   const bool has_sequence_slots =
-      t.facts.type_of(a)->tp_as_sequence;  // in place, it is the one that is asked to repeat
+      t.facts.type_of(a)->tp_as_sequence;  // in place, CPython asks this one to repeat
   if (op == kMultiply && is_sequence(b) && is_int(payload_of(a)) && !(in_place && has_sequence_slots))
     return repeat(t, b, a, false);
   ViewValue *left_view = payload_as<ViewValue>(a, ValueKind::view),
             *right_view = payload_as<ViewValue>(b, ValueKind::view);
   const bool set_like = set_of(a) || left_view, for_sets = op == kOr || op == kAnd || op == kSubtract || op == kXor;
-  // A view takes whatever can be iterated.
+  // A view takes any iterable.
   const bool takes_any = for_sets && ((left_view && !right_view && !set_of(b)) || (right_view && !set_like));
   if (takes_any)
     graph_break(Reason::unsupported_operand, std::string("operator ") + kBinary[op].symbol +
@@ -244,7 +245,7 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
   return nullptr;
 }
 
-// "%(name)s" with the name taken out of each field, and the values that the mapping has under the names.
+// Turns each "%(name)s" into "%s"; adds the values that the mapping has for the names.
 std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::vector<Value*>& values) {
   for (size_t i = text.find('%'); i != std::string::npos && i + 1 < text.size(); i = text.find('%', i)) {
     if (text[i + 1] == '%') {
@@ -274,7 +275,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     format = t.heap.string(text.c_str());
   }
   size_t next = 0;
-  bool holds_reprs = false;  // made here: what is left to do is %s
+  bool holds_reprs = false;  // the text is made here, and only %s remains
   for (size_t i = 0; i + 1 < text.size() && next < parts.size(); ++i) {
     if (text[i] != '%') continue;
     size_t k = i + 1;
@@ -310,7 +311,7 @@ Value* type_special(Tracer& t, Value* v, const char* name) {
 
 namespace {
 
-// Whether the number slot of a's C class, which is asked before a method of b, has an answer: "%s" % b.
+// Whether the number slot of a's C class, which CPython asks before a method of b, has an answer: "%s" % b.
 bool left_answers(Tracer& t, const BinaryRow& row, Value* a, Value* b) {
   using Slot = binaryfunc PyNumberMethods::*;
   static constexpr Slot kSlots[] = {&PyNumberMethods::nb_add,
@@ -334,7 +335,7 @@ bool left_answers(Tracer& t, const BinaryRow& row, Value* a, Value* b) {
   return !stand_ins.ask(method, Arguments{{payload_of(a), b}, {}}).is_not_implemented();
 }
 
-// a.__op__(b), b.__rop__(a), with the subclass first. Null: nobody implements it in Python.
+// a.__op__(b), b.__rop__(a), the subclass first. Null: nobody implements it in Python.
 Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, bool in_place) {
   PyTypeObject *left = t.facts.type_of(a), *right = t.facts.type_of(b);
   auto attempt = [&](Value* self, const char* name, Value* other) -> Value* {
@@ -356,7 +357,7 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
   return nullptr;
 }
 
-// Whether C code of v's class may know the operator; what is traced by its kind, and constants, are known here.
+// Whether C code of v's class may implement the operator. Constants, and values traced by their kind, are handled here.
 bool may_know_operator(Heap& heap, Value* v) {
   if ((v->kind != ValueKind::instance && v->kind != ValueKind::object) || heap.is_constant(v)) return false;
   const PyTypeObject* type = builtin_base(heap.facts.type_of(v));
@@ -364,7 +365,7 @@ bool may_know_operator(Heap& heap, Value* v) {
          (type->tp_as_sequence && (type->tp_as_sequence->sq_concat || type->tp_as_sequence->sq_repeat));
 }
 
-// An object that says which number it is repeats a sequence.
+// An object with __index__ repeats a sequence.
 bool repeats(Tracer& t, Value* v, Value* other) {
   const bool of_text = other->object && (PyUnicode_Check(other->object.get()) || PyBytes_Check(other->object.get()));
   return (of_text || is_sequence(other)) && v->kind == ValueKind::instance && python_special(t, v, "__index__");
@@ -416,7 +417,7 @@ Value* Tracer::binary_operator_untold(int op, Value* a, Value* b) {
       (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
   if (python)
     if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
-  // A class that overrides the operator has nothing left of the number's own.
+  // If a class overrides the operator, the number's own one is not used.
   const auto is_own = [&](Value* v, const char* special) {
     return v->kind == ValueKind::instance && payload_of(v)->kind != ValueKind::instance &&
            python_special(*this, v, special);

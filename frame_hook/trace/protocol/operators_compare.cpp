@@ -84,8 +84,8 @@ bool is_set_like(Value* v) {
   return view && view->what != ViewValue::What::values;
 }
 
-// Whether what a type compares in C is what builtin_compare() does: by identity, or as the builtin type that it
-// extends.
+// Whether a type's comparison in C is one that builtin_compare() implements: by identity, or that of the builtin type
+// that it extends.
 bool compares_as_known(PyTypeObject* type) {
   const richcmpfunc compare = builtin_base(type)->tp_richcompare;
   for (PyTypeObject* known : {&PyBaseObject_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type,
@@ -95,10 +95,10 @@ bool compares_as_known(PyTypeObject* type) {
   return !compare;
 }
 
-// Other C types answer for themselves: concretely when both operands are constants, else the comparison is left to
+// Other C types have their own comparison. It runs concretely if both operands are constants, and otherwise in plain
 // Python.
 void refuse_unknown_comparison(Heap& heap, Value* a, Value* b) {
-  // Of an instance without a payload nothing is known but its address: a subclass of complex.
+  // Only the address is known of an instance without a payload: a subclass of complex.
   auto has_value = [](Value* v) {
     const richcmpfunc compare =
         v->kind == ValueKind::instance && payload_of(v) == v ? builtin_base(v->type)->tp_richcompare : nullptr;
@@ -175,7 +175,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   const bool constants = left->kind != ValueKind::instance && right->kind != ValueKind::instance &&
                          t.heap.is_constant(left) && t.heap.is_constant(right);
   if (!constants) return nullptr;
-  // Two strings of which one is None, and other pairs of unlike builtins, are told apart by type alone.
+  // Two objects of which one is None, and other pairs of unlike builtins, differ by their types alone.
   if (equality && left->kind == ValueKind::object && right->kind == ValueKind::object && left->type != right->type &&
       !is_number(left) && is_plain(left->object.get()) && is_plain(right->object.get()) &&
       !is_numpy_scalar(left->object.get()) && !is_numpy_scalar(right->object.get())) {
@@ -213,7 +213,7 @@ Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
   return right_first ? nullptr : attempt(b, kSwapped[op], a);
 }
 
-// By what C code of its class does: not by identity, nor by its kind as what is traced.
+// C code of its class compares it: not by identity, and not as the traced kind of value does.
 bool compares_in_c(Heap& heap, Value* v) {
   const bool may_be_of_c = (v->kind == ValueKind::instance || v->kind == ValueKind::object) && payload_of(v) == v;
   if (!may_be_of_c || heap.is_constant(v) || real_type(v)) return false;

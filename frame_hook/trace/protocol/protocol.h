@@ -1,9 +1,9 @@
 // frame_hook/trace/protocol/protocol.h — what the files of the object protocol (attributes, calls, operators,
 // containers, builtins) share.
 //
-// Layers: the members of Tracer dispatch as CPython does (Python overrides are inlined); the raw_* functions below are
-// what the builtin types themselves do, on shadows, and never look at overrides. Rows of builtins.def and
-// special.def lead from the identity of a C function, descriptor or type to a CFunction.
+// Layers: the members of Tracer dispatch as CPython does (Python overrides are inlined). The raw_* functions below do
+// what the builtin types themselves do, on shadows, and never look at overrides. Rows of builtins.def and special.def
+// map the identity of a C function, descriptor or type to a CFunction.
 #pragma once
 
 #include <initializer_list>
@@ -13,14 +13,14 @@
 
 namespace framejit::frame_hook {
 
-// A torch guard object made in the trace. before: the modes that its exit brings back, null while it is not entered;
-// inside: those that its entry set.
+// A torch guard object made in the trace. before: the modes that its exit restores, null while it is not entered;
+// inside: the modes that its entry set.
 struct ModeGuard {
   Value* argument = nullptr;
   std::shared_ptr<void> before, inside;
 };
 
-// Of a functools.lru_cache wrapper: what the trace called it with that was not cached before.
+// Of a functools.lru_cache wrapper: calls in the trace whose results were not cached before.
 struct TracedCache {
   PyRef keys;                                        // a dict: key -> index in results
   std::vector<Value*> results;
@@ -34,21 +34,21 @@ struct ClassData {  // a data attribute of a class that the trace has written
 };
 
 struct TakenLocks {
-  std::vector<std::pair<Value*, uint64_t>> held;  // by the trace, and the step to stop before while it holds them
-  std::vector<Value*> taken;                      // in the course of the trace
+  std::vector<std::pair<Value*, uint64_t>> held;  // held by the trace, and the step to stop before while it holds them
+  std::vector<Value*> taken;                      // taken at any time in the trace
 };
 
 struct ProtocolState {
   std::vector<ClassData> class_data;
   TakenLocks locks;
   std::unordered_map<PyObject*, TracedCache> caches;      // by wrapper
-  std::unordered_map<Value*, PyRef> identities;           // what stands in keys for what the trace made
+  std::unordered_map<Value*, PyRef> identities;           // objects that stand for values made in the trace, in keys
   size_t computed = 0;                               // values of Tracer::computed
   std::unordered_map<Value*, Value*> float_tensors;  // open floats -> the 0-dim tensors that hold them
   std::unordered_map<Value*, ModeGuard> mode_guards;
   std::vector<std::pair<Value*, Arguments>>
-      calls_at_exit;  // of real callables: what they do is known, and is done at the exit
-  std::unordered_map<Value*, Py_hash_t> item_hashes;        // what __hash__ gave when the object was put into a set
+      calls_at_exit;  // of real callables: their effect is known, and happens at the exit
+  std::unordered_map<Value*, Py_hash_t> item_hashes;        // result of __hash__ when the object was put into a set
   std::unordered_map<PyObject*, ArrayValue*> arrays;        // NumPy's, made in the trace
   std::unordered_map<PyObject*, std::vector<Value*>>
       context_values;  // ContextVar -> values set in the trace, innermost last
@@ -74,8 +74,8 @@ class Unresumable {
 };
 
 // ---- facts
-Value* payload_of(Value* v);                                 // what a subclass of a builtin holds, else v
-Value* contents_of(Heap& heap, Value* v);  // payload_of, and through a real mappingproxy
+Value* payload_of(Value* v);                                 // what a subclass of a builtin holds; else v
+Value* contents_of(Heap& heap, Value* v);  // payload_of, also through a real mappingproxy
 bool shows_ordered_dict(Value* v);                           // an OrderedDict, or a mappingproxy of one
 template <class T> T* payload_as(Value* v, ValueKind kind) {
   Value* p = payload_of(v);
@@ -87,14 +87,14 @@ inline TupleValue* tuple_of(Value* v) { return payload_as<TupleValue>(v, ValueKi
 bool is_deque(Value* v);  // of collections.deque or a subclass: its payload is a list
 inline SetValue* set_of(Value* v) { return payload_as<SetValue>(v, ValueKind::set); }
 std::vector<PyRef> set_items(PyObject* set);                 // of an exact set or frozenset, in iteration order
-// Exact builtin immutables, deeply: their methods run no Python code.
+// Exact builtin immutables, with all that they hold: their methods run no Python code.
 bool is_plain(PyObject* object);
 bool is_plain(Tracer& t, Value* v);                          // sym_ints are not plain
 bool all_plain(Tracer& t, const Arguments& args);
 inline bool is_int(Value* v) {
   return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get()));
 }
-inline bool is_none(Tracer& t, Value* v) {                    // or not given; the answer is guarded
+inline bool is_none(Tracer& t, Value* v) {                    // or not given; guards the answer
   if (!v) return true;
   t.facts.type_of(v);
   return v->kind == ValueKind::object && v->object && v->object.get() == Py_None;
@@ -102,50 +102,52 @@ inline bool is_none(Tracer& t, Value* v) {                    // or not given; t
 inline bool is_not_implemented(Value* v) {
   return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented;
 }
-Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; others are themselves
+Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; other values stay
 Value* without_symbols(Tracer& t,
-                       Value* v);  // what a concrete call can get: no payload, and symbols in tuples are numbers too
-// The TypeError of an operation that v's class does not have; where it has it, in C, the trace breaks.
+                       Value* v);  // what a concrete call gets: no payload, and numbers in place of symbols in tuples
+// The TypeError of an operation that v's class does not have; if it has the operation in C, the trace breaks.
 [[noreturn]] void raise_unless_in_c(Errors& errors, Value* v, bool in_c, const std::string& message);
-// What the class of a C extension computes is its own (np.float64(2.0) * 2 is no float): a break where v is a number of
+// A class of a C extension computes in its own way (np.float64(2.0) * 2 is not a float): breaks if v is a number of
 // such a class.
 void refuse_unknown_arithmetic(Value* v, const char* what);
 std::string plain_text(Tracer& t, Value* v, const char* what);  // of a str; TypeError otherwise
-PyTypeObject* builtin_base(PyTypeObject* type);              // the C class that lays out its instances
+PyTypeObject* builtin_base(PyTypeObject* type);              // the C class that defines the layout of its instances
 
 // ---- attributes
 struct Found {                                               // an object found along a type's MRO
   PyObject* object = nullptr;                                // borrowed
   guards::SourceId source = guards::kNoSource;
-  Value* written = nullptr;                                  // by the trace, in its place
+  Value* written = nullptr;                                  // what the trace wrote in its place
 };
 Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name);
-PyObject* own_class_attribute(PyTypeObject* type, PyObject* name);  // in the dict of one class alone; borrowed
+PyObject* own_class_attribute(PyTypeObject* type, PyObject* name);  // in the dict of this class only; borrowed
 Found look_up(Tracer& t, Value* v, PyObject* name);          // along type(v); the type is guarded unchanged
 void guard_descriptor_class(Facts& facts, const Found& found);
 Value* found_value(Heap& heap, const Found& found);  // the object itself; identity of C descriptors is known
 Value* bind(Tracer& t, const Found& found, Value* self, PyTypeObject* type, Value* type_value);  // descriptor __get__
 Value* attribute_or_null(Tracer& t, Value* v,
-                         PyObject* name);  // null: AttributeError; SymbolicRaise from Python code passes
+                         PyObject* name);  // null: AttributeError; a SymbolicRaise from Python code passes through
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name);   // object.__getattribute__
 Value* type_attribute(Tracer& t, Value* type, PyObject* name);   // type.__getattribute__
 Value* class_attribute(Tracer& t, Value* type, PyObject* name);  // type.name: a metaclass may have a __getattribute__
 Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
-Value* own_attribute(Heap& heap, Value* v, PyObject* name);  // the instance dict alone
+Value* own_attribute(Heap& heap, Value* v, PyObject* name);  // from the instance dict only
 void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // to null: delete
 void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name);  // it is written or deleted: Tracer::drops
 std::vector<PyObject*> own_names(Facts& facts,
-                                 InstanceValue* v);  // keys of the instance dict in order; a real one is guarded
+                                 InstanceValue* v);  // keys of the instance dict in order; those of a real one are
+                                                     // guarded
 bool has_own_dict(Facts& facts, Value* v);
 DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of __dict__
 DictValue* module_dict(Heap& heap, Value* module);
-// What the trace wrote to a data attribute of `owner` itself; null: nothing.
+// The value that the trace wrote to a data attribute of `owner` itself; null: none.
 Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name);
-Value* written_mark(Tracer& t, Value* tensor, PyObject* name);  // of mark_static_address; null: not in the trace
+Value* written_mark(Tracer& t, Value* tensor, PyObject* name);  // of mark_static_address; null: none was set in the
+                                                                // trace
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
 Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
 DictValue* function_dict(Errors& errors, FunctionValue* f);  // the value of __dict__
-// type(v).name bound to v when Python code (or anything but the builtin's own C slot) implements it; null otherwise.
+// type(v).name bound to v if Python code (or anything but the builtin's own C slot) implements it; null otherwise.
 Value* python_special(Tracer& t, Value* v, const char* name);
 Value* type_special(Tracer& t, Value* v, const char* name);      // the same; of a class: its metaclass's
 PyTypeObject* method_wrapper_type();                            // of object().__str__
@@ -154,7 +156,7 @@ void load_method(Heap& heap, MethodValue* m);
 InstanceValue* make_instance(Heap& heap, PyTypeObject* type);
 Value* mapping_proxy(Heap& heap, Value* mapping);
 
-// One level of a recursion in the tracer's own code, for what holds itself or is very deep.
+// One level of recursion in the tracer's own code, for values that hold themselves or are very deep.
 struct Nested {
   explicit Nested(const char* what) {
     if (depth >= 200) graph_break(Reason::recursion_limit, what);
@@ -171,12 +173,14 @@ CFunction find_c_function(PyObject* callable);               // builtins.def, sp
 bool runs_concretely(PyObject* callable);                    // has a CONCRETE row
 Value* call_type(Tracer& t, Value* type, const Arguments& args);
 Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, const Arguments& args);  // type.__call__
-Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args);     // C __new__ of the class that lays it out
+Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args);     // C __new__ of the class that defines the
+                                                                              // layout
 Value* call_exception(Errors& errors, PyObject* type, std::initializer_list<Value*> args);
 [[noreturn]] void raise_with(Errors& errors, PyObject* type, std::initializer_list<Value*> args);
 bool is_torch_c_function(PyObject* callable);
 std::string name_of_callable(PyObject* callable);
-// Binds C function arguments: names in order, '$' before the first keyword-only one; missing optional ones are null.
+// Binds the arguments of a C function: names in order, '$' before the first keyword-only one; missing optional ones are
+// null.
 std::vector<Value*> parse(Errors& errors, const Arguments& args, const char* function,
                           std::initializer_list<const char*> names, size_t required);
 void only_positional(Errors& errors, const Arguments& args, const char* function, size_t least, size_t most);
@@ -185,10 +189,10 @@ Value* call_weak_reference(Tracer& t, Value* reference, const Arguments& args);
 void refuse_foreign_codecs(Tracer& t, const Arguments& args);  // of self, encoding, errors
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args);       // concretely on plain arguments, or break
 
-// torch/special.cpp: a Python function that must not be inlined as it is; null: inline it.
+// torch/special.cpp: a Python function that must not simply be inlined; null: inline it.
 Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args);
 
-// ---- what builtin containers do
+// ---- the implementations of builtin containers
 Value* raw_get_item(Tracer& t, Value* v, Value* key);
 bool type_compares_in_c(PyObject* type);                         // a union asks which of its types are equal
 Value* type_subscript(Tracer& t, Value* v,
@@ -205,16 +209,19 @@ void deque_extend(Tracer& t, Value* deque, Value* iterable);
 using PutItem = std::function<void(Value* key, Value* value)>;
 void dict_update(Tracer& t, DictValue* dict, Value* other);
 void update_mapping(Tracer& t, Value* self, Value* other);      // self.update(other)
-// PyDict_Merge: each item is put; false: no mapping. into: the dict that `put` fills, where that is all it does.
+// PyDict_Merge: puts each item; false: not a mapping. into: the dict that `put` fills, if that is all it does.
 bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* into = nullptr);
 SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one
 SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items,
                    PyRef order);  // set_order.h; null: unknown, or not asked for
-SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);  // set(iterable), frozenset(iterable)
+SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);  // Of equal items, CPython takes those of the
+                                                                     // smaller set, or those of `other` if both have as
+                                                                     // many items or it is not a set.
 void set_update(Tracer& t, SetValue* set, Value* other);        // set.update(other)
-bool set_add(Tracer& t, SetValue* set, Value* item);            // false: was there
+bool set_add(Tracer& t, SetValue* set, Value* item);            // false: it was already there
 int find_in_set(Tracer& t, SetValue* set, Value* item);         // position or -1
-// As CPython takes them: of equal items those of the smaller set, of the other where both have as many or it is no set.
+// The common items that CPython takes: those of the smaller set, or those of `other` if both are of equal size or it is
+// not a set.
 std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, bool of_other);
 bool values_equal(Tracer& t, Value* a, Value* b);               // identity, then ==
 Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on keys whose hash runs Python code
@@ -223,11 +230,11 @@ bool keys_equal(Tracer& t, Value* a, Value* b);
 bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
 bool is_identity_key(Value* key);                               // hashed and compared by identity
 Value* make_view(Heap& heap, DictValue* dict, ViewValue::What what);
-void guard_parts(Facts& facts, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has these and no more
+void guard_parts(Facts& facts, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has exactly these parts
 bool changed_while_iterated(
-    const IteratorValue* it);  // a dict or set that has other keys than when the iterator was made
+    const IteratorValue* it);  // a dict or set whose keys differ from those at the time the iterator was made
 IteratorValue* make_iterator(Heap& heap, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
-Value* refuse_set_as_item(Value* item);  // a set that is looked for in a set means a frozenset
+Value* refuse_set_as_item(Value* item);  // looking for a set in a set means looking for a frozenset
 bool is_size(Value* v);                                            // a torch.Size
 Value* like(Tracer& t, Value* model,
             std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)

@@ -1,4 +1,4 @@
-// frame_hook/trace/protocol/stand_ins.cpp — stand-ins for traced values, and errors told as CPython tells them.
+// frame_hook/trace/protocol/stand_ins.cpp — stand-ins for traced values, and errors with CPython's own texts.
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/values/known_types.h"
 
@@ -35,7 +35,7 @@ PyObject* method_of(PyCFunctionWithKeywords function) {
   return function == say_called ? calls : refuses;
 }
 
-// What makes a class, its instances and their end, and what the class statement writes.
+// Methods that make a class, its instances and their end, and names that the class statement writes.
 bool belongs_to_the_class(std::string_view name) {
   static constexpr std::string_view kNames[] = {"__new__",
                                                 "__init__",
@@ -118,10 +118,10 @@ PyRef StandIns::class_like(PyTypeObject* type, PyTypeObject* base) {
 #endif
   const PyRef nothing = PyRef::steal(PyTuple_New(0));
   if (!has_dict && PyDict_SetItemString(members.get(), "__slots__", nothing.get()) < 0) return {};
-  for (const char* name : {"__repr__", "__str__"})  // they show an address
+  for (const char* name : {"__repr__", "__str__"})  // their result shows an address
     if (PyDict_SetItemString(members.get(), name, method_of(say_called)) < 0) return {};
   PyRef made = new_class(type->tp_name, base, members.get());
-  if (made && base == &PyBaseObject_Type) {  // C code also asks whether a class has such slots at all
+  if (made && base == &PyBaseObject_Type) {  // C code also asks whether a class has these slots at all
     auto* like = reinterpret_cast<PyTypeObject*>(made.get());
     if (!type->tp_as_number) like->tp_as_number = nullptr;
     if (!type->tp_as_sequence) like->tp_as_sequence = nullptr;
@@ -136,7 +136,7 @@ PyRef StandIns::named(PyTypeObject* type) {
   return like ? call_tp_new(&PyBaseObject_Type, like.get(), nothing.get()) : PyRef();
 }
 
-// Its class has every special method there is.
+// Its class has every special method.
 PyRef StandIns::unread() {
   if (!unread_class_) {
     PyRef members = PyRef::steal(PyDict_New());
@@ -385,12 +385,13 @@ CBoundary::~CBoundary() {
 
 namespace {
 
-// What these say is known where they are raised: of items and attributes, whatever else the object holds.
+// The text of these errors is complete where they are raised: errors of items and attributes, whatever the object
+// holds.
 bool needs_no_telling(InstanceValue* exception) {
   const auto* type = exception->type;
   bool has_name = false;
   if (type == reinterpret_cast<PyTypeObject*>(PyExc_AttributeError)) exception->find_attr(interned("name"), &has_name);
-  // Where the key is the whole error: None and a tuple are taken for its arguments.
+  // If the key is the only argument: None and a tuple would be taken for the arguments.
   TupleValue* args = exception->payload ? tuple_of(exception->payload) : nullptr;
   const bool is_odd_key = args && args->items.size() == 1 && args->items[0] &&
                           (args->items[0]->kind == ValueKind::tuple || args->items[0]->object.get() == Py_None);
@@ -409,11 +410,11 @@ bool is_str(Value* v) {
   return v->kind == ValueKind::object && v->object && PyUnicode_Check(v->object.get());
 }
 
-// C code that does nothing but compute with what it is given, so that it can be asked about stand-ins.
+// C code that only computes with its arguments, so that it can be called with stand-ins.
 bool may_be_asked(const CCall& call) {
   if (!call.callable) return false;
   const bool is_super = call.callable == reinterpret_cast<PyObject*>(&PySuper_Type);
-  if (is_super && call.args.positional.empty()) return false;  // it looks at the frame that calls it
+  if (is_super && call.args.positional.empty()) return false;  // it looks at the calling frame
   const bool is_descriptor = Py_IS_TYPE(call.callable, &PyMethodDescr_Type) ||
                              Py_IS_TYPE(call.callable, &PyWrapperDescr_Type) ||
                              Py_IS_TYPE(call.callable, &PyClassMethodDescr_Type);
@@ -429,7 +430,7 @@ bool may_be_asked(const CCall& call) {
   static PyObject* const set = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
   static PyObject* const del = PyDict_GetItemString(PyEval_GetBuiltins(), "delattr");
   const std::vector<Value*>& given = call.args.positional;
-  const bool may_write = given.size() == (call.callable == set ? 3 : 2) && is_str(given[1]);  // it would be done
+  const bool may_write = given.size() == (call.callable == set ? 3 : 2) && is_str(given[1]);  // it would really write
   if ((call.callable == set || call.callable == del) && may_write && given[0]->kind == ValueKind::object) return false;
   PyObject* const self = PyCFunction_GET_SELF(call.callable);
   if (self && PyType_Check(self)) return !is_program_class(reinterpret_cast<PyTypeObject*>(self));
@@ -442,7 +443,7 @@ bool may_be_asked(const CCall& call) {
 
 namespace {
 
-// A TypeError tells of types alone: whatever number a symbol is.
+// The text of a TypeError names only types, so it holds for every number that a symbol may be.
 InstanceValue* told_of_types(StandIns stand_ins, const InstanceValue* ours, const CCall& call) {
   PyObject* const type_error = PyExc_TypeError;
   if (ours->type != reinterpret_cast<PyTypeObject*>(type_error)) return nullptr;

@@ -1,10 +1,10 @@
 // frame_hook/trace/protocol/stand_ins.h — what CPython itself answers to an operation on traced values, and what it
 // raises.
 //
-// A stand-in is a real object that C code takes for the value: a constant itself, a fresh container of stand-ins, an
-// object of a class of the same name. No code of the program runs: methods of such a class only note that they were
-// called, and then nothing is known. An answer holds for the types of the values, which are guarded; a text may also
-// name a constant, which is guarded too.
+// A stand-in is a real object that is given to C code in place of the value: the constant itself, a fresh container of
+// stand-ins, or an object of a class of the same name. No code of the program runs: methods of such a class only note
+// that they were called, and then the answer is unknown. An answer holds for the types of the values, which are
+// guarded. A text may also contain a constant, which is guarded too.
 #pragma once
 
 #include <unordered_map>
@@ -16,7 +16,7 @@ namespace framejit::frame_hook {
 
 class StandIns {
  public:
-  // specialises: a symbol becomes its number; else it is any number, and exact() is false.
+  // specialises: a symbol becomes its number; otherwise it may be any number, and exact() is false.
   StandIns(Tracer& t, bool specialises) : t_(t), specialises_(specialises) {}
 
   struct Answer {
@@ -24,13 +24,13 @@ class StandIns {
     PyRef object;                            // what was returned or raised
     bool is_not_implemented() const { return kind == Kind::returned && object.get() == Py_NotImplemented; }
   };
-  // These special methods of classes in Python answer NotImplemented: the trace has asked them.
+  // These special methods of Python classes return NotImplemented: the trace has already asked them.
   void decline(const std::vector<const char*>& names) { declined_ = names; }
   Answer ask(PyObject* callable, const Arguments& args);
   bool is_exact() const { return exact_; }
   void stands(const PyRef& object, Value* v) { values_.emplace(object.get(), v); }
-  Value* value_of(PyObject* object);         // of a stand-in, or of a constant that C code made; null: neither
-  // The exception that the program sees in place of a real one. Null: it holds what is no constant.
+  Value* value_of(PyObject* object);         // for a stand-in, or for a constant that C code made; null: neither
+  // The exception of the program in place of a real one. Null: the real one holds something that is not a constant.
   InstanceValue* told(PyObject* real);
 
  private:
@@ -38,9 +38,9 @@ class StandIns {
   PyRef make(Value* v);
   PyRef make_object(Value* v);
   PyRef make_instance(InstanceValue* v);
-  PyRef named(PyTypeObject* type);           // of a class like this one, without contents
+  PyRef named(PyTypeObject* type);           // of a class with this name, without contents
   PyRef class_like(PyTypeObject* type, PyTypeObject* base);
-  PyRef unread();                            // an item that nobody has read: nothing is known of it
+  PyRef unread();                            // an item that nobody has read: nothing is known about it
   PyObject* keep(Value* v, PyRef made);
   bool fill_list(PyObject* list, Value* v);
   bool fill_dict(PyObject* target, PyTypeObject* base, DictValue* v);
@@ -57,7 +57,7 @@ class StandIns {
   PyRef unread_class_;
 };
 
-// Around what C code does when bytecode calls for it: an error that the tracer makes is told as CPython tells it.
+// Surrounds the work of C code that bytecode calls: an error that the tracer raises there gets CPython's text.
 class CBoundary {
  public:
   explicit CBoundary(Tracer& t);
@@ -77,9 +77,9 @@ struct CCall {
   std::vector<const char*> declined = {};      // see StandIns::decline
 };
 void tell_as_cpython(Tracer& t, Value* exception, const CCall& call);
-// What `call` raises in CPython; where that is not known, an error of this type and text.
+// Raises what `call` raises in CPython; if that is not known, an error of this type and text.
 [[noreturn]] void raise_as_cpython(Tracer& t, PyObject* type, const std::string& text, const CCall& call);
-// Of an attribute that cannot be written (or deleted: to is null): v has no dict, or nothing of that name.
+// For an attribute that cannot be written (or deleted: to is null): v has no dict, or no attribute of that name.
 [[noreturn]] void raise_unwritable(Tracer& t, Value* v, PyObject* name, Value* to, bool is_in_class);
 
 template <class Does, class Call>

@@ -81,7 +81,7 @@ std::string instance_repr(Tracer& t, Value* v) {
   no_text(v);
 }
 
-// What is being turned into text: a container in itself is dots.
+// The containers whose text is being made: a container inside itself prints as dots.
 std::vector<Value*> in_progress;
 constexpr size_t kDeepest = 100;
 
@@ -143,7 +143,7 @@ std::string text_inside(Tracer& t, Value* v) {
           return text_of_result(t, t.call(bind(t, repr, v, Py_TYPE(type), nullptr), {}), "__repr__");
         return concrete_repr(t, v);
       }
-      if (is_numpy_scalar(v->object.get())) no_text(v);  // numpy.set_printoptions() has a say
+      if (is_numpy_scalar(v->object.get())) no_text(v);  // its text depends on numpy.set_printoptions()
       if (is_plain(v->object.get())) return concrete_repr(t, v);
       if (t.heap.is_constant(v) && !PyCFunction_Check(v->object.get()) && !PyModule_Check(v->object.get()) &&
           !PyCode_Check(v->object.get()))
@@ -180,7 +180,7 @@ Value* Tracer::to_repr(Value* v) {
 
 namespace {
 
-// What str() of a type that has no __str__ in Python does.
+// What str() does for a type that has no __str__ in Python.
 enum class Text { of_repr, of_arguments, of_value, unknown };
 Text kind_of_text(Tracer& t, Value* v) {
   const Found found = look_up(t, v, interned("__str__"));
@@ -269,8 +269,8 @@ Value* str_join(Tracer& t, const Arguments& args) {
   return t.call_pure(method, Arguments{{payload_of(args.positional[0]), t.heap.tuple(std::move(parts))}, {}});
 }
 
-// Values that are not plain are turned into their texts first, which is the same for fields without conversion, spec or
-// attribute.
+// Values that are not plain are first turned into their texts. For fields without conversion, spec or attribute that is
+// the same.
 Value* str_format(Tracer& t, const Arguments& args) {
   static PyObject* const method = _PyType_Lookup(&PyUnicode_Type, interned("format"));
   Arguments plain = args;
@@ -295,7 +295,7 @@ Value* str_format(Tracer& t, const Arguments& args) {
 
 }  // namespace rows
 
-// Other codecs and error handlers are Python code that anybody may register.
+// Other codecs and error handlers are Python code that any program can register.
 void refuse_foreign_codecs(Tracer& t, const Arguments& args) {
   static constexpr std::string_view kKnown[] = {"utf-8",
                                                 "utf8",

@@ -1,5 +1,4 @@
-// frame_hook/trace/torch/inlined.cpp — torch's C functions that are traced as what they do: one_hot,
-// autograd.Function.apply.
+// frame_hook/trace/torch/inlined.cpp — torch's C functions whose work is traced: one_hot, autograd.Function.apply.
 #include <algorithm>
 
 #include "frame_hook/trace/types/builtins.h"
@@ -25,7 +24,7 @@ bool grad_mode() {
   return on && on.get() == Py_True;
 }
 
-class NoGrad final {  // for real, as long as forward() is traced
+class NoGrad final {  // for real, while forward() is traced
  public:
   NoGrad() { set(false); }
   ~NoGrad() { set(before_); }
@@ -42,7 +41,8 @@ class NoGrad final {  // for real, as long as forward() is traced
   graph_break(Reason::custom_dispatch, std::string("an autograd.Function ") + why);
 }
 
-// What forward() gives: autograd's bookkeeping wraps it. An input that is returned is a view of itself.
+// The result of forward(), which autograd's bookkeeping wraps. If it returns an input, the result is a view of that
+// input.
 Value* checked_output(Tracer& t, Value* v, const std::vector<Value*>& inputs) {
   if (v->kind != ValueKind::tensor) return v;
   if (std::find(inputs.begin(), inputs.end(), v) != inputs.end()) return method(t, v, "view_as", {v});
@@ -82,7 +82,7 @@ bool has_context_setup(Facts& facts, Value* cls) {
 
 }  // namespace
 
-// One that records a gradient runs plainly. The context never leaves the trace: no recipe can make one.
+// A call that records a gradient runs plainly. The context never leaves the trace, because no recipe can make one.
 Value* function_apply(Tracer& t, const Arguments& args) {
   if (!args.keywords.empty() || args.positional.empty()) refuse_function("called with keywords");
   Value* cls = args.positional[0];

@@ -1,8 +1,8 @@
 // frame_hook/trace/torch/recorded_calls.cpp — C functions called for real: on traced tensors under the recorder, or on
 // constants.
 //
-// materialise() makes the Python object that such a call gets: constants (guarded deeply), traced tensors, torch's
-// symbolic ints, and fresh containers of them. Nothing of the user's program is passed that the callee could write to.
+// materialise() makes the Python object for such a call: constants (guarded deeply), traced tensors, torch's symbolic
+// ints, and fresh containers of them. It passes no object of the user's program that the callee could write to.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/types/set_order.h"
@@ -73,7 +73,7 @@ PyRef Tracer::materialise(Value* v) {
   switch (v->kind) {
     case ValueKind::object:
       if (heap.is_constant_object(v->object.get())) return PyRef::borrow(constant(v));
-      // Arrays of other libraries: no guard sees what is written to their memory, and what is made of them shares it.
+      // Arrays of other libraries: no guard sees writes to their memory, and what is made from them shares it.
       if (PyObject_CheckBuffer(v->object.get()))
         graph_break(Reason::unsupported_operand,
                     std::string("the memory of an object of type ") + Py_TYPE(v->object.get())->tp_name);
@@ -114,7 +114,7 @@ PyRef Tracer::materialise(Value* v) {
     case ValueKind::instance: {
       if (heap.is_constant(v)) return PyRef::borrow(constant(v));
       auto* instance = as<InstanceValue>(v);
-      // torch.Size and the named results of torch: what C functions read of them is the tuple.
+      // torch.Size and torch's named results: C functions only read the tuple.
       if (instance->payload &&
           (instance->payload->kind == ValueKind::tuple || instance->payload->kind == ValueKind::object)) {
         facts.type_of(v);
@@ -137,7 +137,7 @@ PyRef Tracer::materialise(Value* v) {
               std::string("an object of type ") + (v->type ? v->type->tp_name : "NULL") + " passed to a C function");
 }
 
-// Without guards: whoever acts on the answer materialises the value, which guards what is in it.
+// Adds no guards: code that acts on the answer materialises the value, which guards its contents.
 bool Tracer::holds_tensor(PyObject* object, int depth) {
   std::string reason;
   if (is_exact_scalar(Py_TYPE(object)) || depth > 4) return false;

@@ -1,4 +1,4 @@
-// frame_hook/trace/torch/size_marks.cpp — reads the attributes that the functions leave.
+// frame_hook/trace/torch/size_marks.cpp — reads the attributes that the marking functions set.
 #include "frame_hook/trace/torch/size_marks.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr const char* kDynamic[] = {"_dynamo_dynamic_indices", "_dynamo_weak_dyn
                                     "_dynamo_unbacked_indices"};
 constexpr const char* kFixed[] = {"_framejit_static", "_dynamo_static_indices"};
 
-// Most tensors have no attributes: then nothing is looked up by name.
+// Most tensors have no attributes, and then nothing is looked up by name.
 PyObject* own_attributes(PyObject* tensor) {
   PyObject** dict = _PyObject_GetDictPtr(tensor);
   return dict && *dict && PyDict_GET_SIZE(*dict) > 0 ? *dict : nullptr;

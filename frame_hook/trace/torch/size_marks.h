@@ -1,7 +1,7 @@
 // frame_hook/trace/torch/size_marks.h — which sizes of a tensor its user has marked: as symbols, or as constants.
 //
 // In: a real tensor. Out: the marks that framejit.mark_dynamic and mark_static left on it, and those of torch's
-// functions of these names (attributes of the tensor). They are wishes: no guard depends on them.
+// functions of these names (attributes of the tensor). They are hints: no guard depends on them.
 #pragma once
 
 #include <Python.h>

@@ -1,5 +1,5 @@
 // frame_hook/trace/torch/special.cpp — torch callables that need more than a call: rows of special.def, and Python
-// functions recognised by marks that torch and framejit leave on them. torch._dynamo is never imported for it.
+// functions recognised by marks that torch and framejit leave on them. This never imports torch._dynamo.
 #include "frame_hook/trace/torch/special.h"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
 
 namespace {
 
-// The real object that a function which is run while tracing gets, and what tells it apart; null: there is none.
+// The real object to pass to a function that runs while tracing, and the key that identifies it; null: there is none.
 PyObject* known_argument(Tracer& t, Value* v, std::string& key) {
   if (is_plain(t, v)) {
     PyObject* object = t.constant(v);
@@ -104,8 +104,8 @@ PyObject* known_argument(Tracer& t, Value* v, std::string& key) {
   return v->object.get();
 }
 
-// Runs it once for each set of arguments, as its mark (torch.compiler.assume_constant_result) asks for. Null: it is
-// traced like any other function, since an argument was made in the trace, it raised, or it returned what may change.
+// Runs it once for each set of arguments, as its mark (torch.compiler.assume_constant_result) asks for. Null: trace it
+// like any other function, because an argument was made in the trace, it raised, or its result may change.
 Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args) {
   guard_keyword_order(t.facts, args);
   std::string key = std::to_string(reinterpret_cast<uintptr_t>(function->object.get()));
@@ -137,7 +137,7 @@ Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args
 
 namespace {
 
-// Torch's compiler brings replacements of its own, in modules below this one.
+// Torch's compiler has replacements of its own, in modules below this one.
 bool is_replaced_by_torch(PyObject* modules, PyObject* callable) {
   PyObject *name, *module, *key, *value;
   for (Py_ssize_t at = 0; PyDict_Next(modules, &at, &name, &module);) {
@@ -162,7 +162,7 @@ void say_if_substituted(PyObject* callable) {
   if (!rules || !PyModule_Check(rules) || said.count(callable)) return;
   PyObject* const holder = PyDict_GetItemWithError(PyModule_GetDict(rules), interned("_polyfilled_function_ids"));
   const PyRef replaced =
-      PyRef::steal(holder ? PyObject_GetAttrString(holder, "function_ids") : nullptr);  // None until there is one
+      PyRef::steal(holder ? PyObject_GetAttrString(holder, "function_ids") : nullptr);  // None as long as there is none
   const PyRef id = PyRef::steal(PyLong_FromVoidPtr(callable));
   const bool is_replaced = replaced && id && PySet_Check(replaced.get()) &&
                            PySet_Contains(replaced.get(), id.get()) == 1 && !is_replaced_by_torch(modules, callable);
@@ -249,14 +249,14 @@ Value* call_first_argument(Tracer& t, const Arguments& args) {
   return t.call(args.positional[0], Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords});
 }
 
-// Where nothing has loaded torch's graphs there is no step to mark.
+// If nothing has loaded torch's CUDA graphs, there is no step to mark.
 Value* mark_graph_step(Tracer& t, const Arguments&) {
   PyObject* graphs = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._inductor.cudagraph_trees");
   return graphs ? nullptr : t.heap.none();
 }
 
-// Ops that run plainly, between two segments, keep the casts of weights; without this they would find those of weights
-// that have changed.
+// Ops that run plainly, between two segments, cache the casts of weights. Without this call they would find casts of
+// weights that have since changed.
 Value* clear_autocast_cache(Tracer& t, const Arguments&) {
   PyObject* callable = torch_function("clear_autocast_cache");
   auto& calls = t.protocol().calls_at_exit;
@@ -268,8 +268,8 @@ Value* clear_autocast_cache(Tracer& t, const Arguments&) {
 
 namespace {
 
-// The break is the instruction of the innermost frame that is not torch's own: what torch does around the mode runs
-// plainly too.
+// The break is at the instruction of the innermost frame outside of torch: torch's code around the mode runs plainly
+// too.
 [[noreturn]] void enters_mode(Tracer& t, const char* mode) {
   const auto& frames = t.stack.frames();
   auto outside = std::find_if(frames.rbegin(), frames.rend(),
@@ -294,7 +294,7 @@ Value* inference_mode_new(Tracer& t, const Arguments& args) {
   return v;
 }
 
-// A real guard says which modes it sets, and is left at once: what is kept are the modes.
+// A real guard shows which modes it sets, and is left at once; the trace keeps the modes.
 Value* inference_mode_enter(Tracer& t, const Arguments& args) {
   ModeGuard& guard = mode_guard(t, args.positional.at(0));
   if (guard.before) graph_break(Reason::inference_mode, "inference mode that is entered twice");
@@ -386,8 +386,8 @@ bool is_floating(PyObject* dtype) {
   return answer.get() == Py_True;
 }
 
-// torch.tensor of a number that differs between calls, or of a list of such: torch.full() takes them as they are. Null:
-// as constants.
+// torch.tensor of a number that differs between calls, or of a list of such numbers: torch.full() takes them unchanged.
+// Null: treat them as constants.
 Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   constexpr size_t kMost = 16;
   PyObject* dtype = nullptr;
@@ -425,7 +425,7 @@ Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   return is_row ? t.call(t.heap.constant_value(torch_function("cat")), {t.heap.list(std::move(parts))}) : parts[0];
 }
 
-// torch.tensor() and as_tensor() of an array, with nothing but a dtype and a device. Null: of something else.
+// torch.tensor() and as_tensor() of an array, with at most a dtype and a device. Null: of something else.
 Value* tensor_of_numpy(Tracer& t, const char* function, const Arguments& args) {
   if (args.positional.size() != 1 || args.positional[0]->kind != ValueKind::array) return nullptr;
   Arguments rest;
@@ -457,7 +457,8 @@ Value* torch_tensor(Tracer& t, const Arguments& args) { return tensor_of_data(t,
 Value* torch_as_tensor(Tracer& t, const Arguments& args) { return tensor_of_data(t, "as_tensor", args); }
 Value* torch_asarray(Tracer& t, const Arguments& args) { return tensor_of_data(t, "asarray", args); }
 
-// The class, called: a list or a tuple holds elements of the default dtype. Sizes, whose memory is not written, break.
+// A call of the class: a list or a tuple makes elements of the default dtype. A call with sizes, which leaves memory
+// uninitialised, breaks.
 Value* tensor_class(Tracer& t, const Arguments& args) {
   Value* data = args.positional.size() == 1 && args.keywords.empty() ? args.positional[0] : nullptr;
   if (!data || (data->kind != ValueKind::list && data->kind != ValueKind::tuple))

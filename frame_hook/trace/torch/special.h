@@ -1,6 +1,6 @@
 // frame_hook/trace/torch/special.h — what the tracer must know about single torch functions beyond calling them. The
-// handlers of special.def are declared in builtins.h; this is the part that is found by a function's own marks,
-// not by identity.
+// handlers of special.def are declared in builtins.h; this part recognises functions by their own marks, not by
+// identity.
 #pragma once
 
 #include "frame_hook/trace/protocol/protocol.h"
@@ -11,15 +11,16 @@ enum class SpecialFunction : uint8_t {
   none,
   graph_break,   // a call that asks for one
   disabled,      // the user disabled compilation of it
-  unwrap,  // torch's own disable wrapper around one of its functions, or what torch compiled: what is wrapped is traced
+  unwrap,  // torch's own disable wrapper around one of its functions, or the result of torch.compile: the wrapped
+           // function is traced
   compiling,  // answers True inside a trace
   constant,  // the user says that it always returns the same
-  tag_module,  // torch.compile notes, weakly and by id(), that a module was made: nothing to note of one that the trace
-               // makes
+  tag_module,  // torch.compile notes, weakly and by id(), that a module was made; there is nothing to note about one
+               // that the trace makes
 };
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* function);
 
-// A call of `callable` breaks: said once where the program has given torch's compiler a replacement
+// A call of `callable` breaks: logged once, if the program has given torch's compiler a replacement
 // (torch.compiler.substitute_in_graph).
 void say_if_substituted(PyObject* callable);
 

@@ -1,5 +1,5 @@
-// frame_hook/trace/torch/tensor_frontend.h — all that the tracer knows of torch. One implementation in frame_hook/aten;
-// a fake one in the torch-free tests.
+// frame_hook/trace/torch/tensor_frontend.h — all that the tracer knows about torch. One implementation is in
+// frame_hook/aten, a fake one in the torch-free tests.
 //
 // A real tensor that the trace meets becomes a graph input: a traced tensor, an exact torch.Tensor without data. C
 // functions called on traced tensors run for real under a record scope, and their ATen ops land in the recording.
@@ -23,17 +23,17 @@ namespace framejit::frame_hook {
 enum class TensorClass : uint8_t {
   kNot,          // not a tensor
   kPlain,        // exact Tensor, Parameter or Buffer that can be traced
-  kUnsupported,  // a tensor that breaks: subclass, grad needed, device, dtype, layout (the reason says which)
+  kUnsupported,  // a tensor that breaks: subclass, needs grad, device, dtype, layout (the reason says which)
 };
 
-// The 0-dim tensor that means beside a traced tensor what a Python float means there, where the number promotes.
+// Which 0-dim tensor, next to a traced tensor, means the same as a Python float, where the number promotes.
 enum class FloatBeside : uint8_t { kConstant, kDouble, kFloat };  // none; one of dtype float64, float32
 
-// Whether copies of weights that were packed, folded or cast may stand in for them.
+// Whether packed, folded or cast copies of weights may stand in for them.
 enum class Freezing : uint8_t {
   kNever,
   kProven,   // while it is proven that nobody wrote to the weights
-  kTrusted,  // the user's word: nobody does without their version moving
+  kTrusted,  // the user promises that nobody does without changing their version
 };
 struct Deriving {
   Freezing freezing = Freezing::kProven;
@@ -41,15 +41,15 @@ struct Deriving {
   bool replays = false;     // plans of a GPU are replayed as graphs of its driver
 };
 
-// What a call leaves to be done: weights have stayed for so many calls that values are derived from them. The one who
-// drops it undone meets it again at a later call.
+// Work that a call leaves to do: its weights have stayed the same for so many calls that values are derived from them.
+// If the caller drops it undone, a later call offers it again.
 class DueDerivation {
  public:
   virtual ~DueDerivation() = default;
-  virtual void derive() = 0;  // inside of a compile
+  virtual void derive() = 0;  // inside a compile
 };
 
-// The objects that hold a call's weights: what is derived from them goes when one of the objects does.
+// The objects that hold a call's weights: values derived from the weights are dropped when one of the objects dies.
 struct WeightOwners {
   PyObject* const* objects = nullptr;  // borrowed
   size_t count = 0;
@@ -60,13 +60,13 @@ struct WeightOwners {
 class CompiledCall {
  public:
   virtual ~CompiledCall() = default;
-  // inputs: borrowed, one per recording input, a float where add_float made it; symbols: as bound by the guards.
+  // inputs: borrowed, one per recording input, a float if add_float made it; symbols: as the guards bound them.
   // outputs: new references.
   // False with a Python error set: nothing was written and the segment must run plainly (but see `raises`). Input
   // writes happen last.
   virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) = 0;
-  bool raises = false;  // run() is the user's code: its error is the user's, and plain Python does not run in its place
-  bool is_wrong = false;  // what it was compiled from has turned out to be untrue: it is not run again
+  bool raises = false;  // run() is the user's code: the error is the user's, and plain Python does not run in its place
+  bool is_wrong = false;  // a fact that it was compiled with has turned out to be wrong: it never runs again
   size_t output_count = 0;
   size_t op_count = 0;      // ATen ops of the functional graph
   size_t kernel_count = 0;  // distinct compiled kernels
@@ -77,7 +77,7 @@ struct CaptureBreak {  // why a recorded call cannot be in a graph
   std::string detail;
 };
 
-// One capture. Lives until what was compiled of it is bound.
+// One capture. It lives until the compiled result is bound.
 class Recording {
  public:
   virtual ~Recording() = default;
@@ -93,45 +93,44 @@ class Recording {
 
   virtual bool is_traced(PyObject* object) const = 0;
   // Calls `callable` with arguments in vectorcall form; ops on the thread are recorded meanwhile. New reference, or
-  // null with a Python error set, or null without one when take_break() has the reason. Ops of a failed call are
-  // dropped.
+  // null with a Python error set, or null without one if take_break() has the reason. Ops of a failed call are dropped.
   virtual PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) = 0;
   virtual PyObject* get_attribute(PyObject* traced, PyObject* name) = 0;  // C getters and methods of torch.Tensor
   virtual std::optional<CaptureBreak> take_break() = 0;
   virtual void set_line(const graph::Line& line) = 0;
 
-  // The contents of a traced tensor that depends on nothing but constants: a real tensor of its own. Null without an
-  // error: not known.
+  // The contents of a traced tensor that depends only on constants: a new real tensor. Null without an error: not
+  // known.
   virtual PyObject* known_contents(PyObject*) { return nullptr; }
-  // A traced tensor that has the contents of a real one in each call. New reference, or null as call().
+  // A traced tensor that has the contents of a real one in each call. New reference, or null as in call().
   virtual PyObject* lift(PyObject*) { return nullptr; }
   virtual void keep_unwritten(PyObject*) {}  // from now on a write to its memory is a break
 
   // Symbolic integers that go in and out of recorded calls (torch.SymInt objects over our expressions).
   virtual PyObject* wrap_size(const graph::SymExpr& size) = 0;
   virtual std::optional<graph::SymExpr> unwrap_size(PyObject* object) = 0;
-  // A float that must not specialise: a 0-dim traced tensor, an input whose object at a call is the float itself. New
+  // A float that must stay open: a 0-dim traced tensor, an input whose object in a call is the float itself. New
   // reference, or null with an error set. One input per source.
   virtual PyObject* add_float(double hint, const std::string& source_text) = 0;
   virtual FloatBeside float_beside(PyObject* beside) = 0;
-  // What stands for the float in such a 0-dim traced tensor where torch takes a number and no tensor. New reference;
+  // What stands for the float of such a 0-dim traced tensor where torch takes a number, not a tensor. New reference;
   // null: an error is set.
   virtual PyObject* float_number(PyObject* traced, double now) = 0;
   virtual std::vector<PyObject*> take_fixed_floats() {
     return {};
-  }  // borrowed tensors given to float_number whose number was asked for since
+  }  // borrowed tensors given to float_number whose number has been read since
 
-  // Object identity of torch tensors that a graph captured as constants, printable form of what was captured so far.
+  // Identity of torch tensors that a graph captured as constants; printable form of what was captured so far.
   virtual std::string text() const = 0;
   virtual size_t op_count() const = 0;  // ops recorded so far
   virtual std::vector<size_t> written_inputs() const { return {}; }  // inputs whose memory a recorded op writes
 
   // Ends the recording: outputs are traced tensors (borrowed) in order.
   virtual Result<graph::CapturedGraph> finish(const std::vector<PyObject*>& outputs) = 0;
-  // Times plans of the captured graph on the inputs of this call. The recording outlives what it makes.
+  // Times plans of the captured graph on the inputs of this call. The recording must outlive the timer.
   virtual graph::MakeTimer make_timer() { return nullptr; }
-  // What runs the compiled graph on Python tensors. `user_backend` (borrowed): if not null, a callable that is given
-  // the graph and decides what runs; null with a Python error set when it raised.
+  // What runs the compiled graph on Python tensors. `user_backend` (borrowed): if not null, a callable that gets the
+  // graph and decides what runs. Null with a Python error set if it raised.
   virtual std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend,
                                              Deriving deriving) = 0;
 };

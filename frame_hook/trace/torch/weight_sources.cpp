@@ -13,7 +13,7 @@ SourceId base_of(const SourceTable& sources, SourceId id, SourceKind kind) {
   return id != kNoSource && sources[id].kind == kind ? sources[id].base : kNoSource;
 }
 
-// The dict that holds the input as an item, where that dict is an item itself.
+// The dict that holds the input as an item, if that dict is itself an item.
 SourceId holder_of(const SourceTable& sources, SourceId input) {
   const SourceId holder = base_of(sources, input, SourceKind::dict_item);
   return base_of(sources, holder, SourceKind::dict_item) == kNoSource ? kNoSource : holder;

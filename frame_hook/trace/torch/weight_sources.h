@@ -1,4 +1,4 @@
-// frame_hook/trace/torch/weight_sources.h — which inputs of a trace a module keeps as its weights: by where they come
+// frame_hook/trace/torch/weight_sources.h — which inputs of a trace are weights of a module, judged by where they come
 // from.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace framejit::frame_hook {
 
-// The module that keeps an input as a parameter or buffer, by which a program seldom writes and reads in each call;
-// kNoSource: none does.
+// The module that holds an input as a parameter or buffer; programs seldom write to those, but read them in each call.
+// kNoSource: none.
 guards::SourceId owner_of(const guards::SourceTable& sources, guards::SourceId input);
 bool is_parameter(const guards::SourceTable& sources, guards::SourceId input);
 

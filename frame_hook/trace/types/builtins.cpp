@@ -41,7 +41,7 @@ constexpr RowName kNumpyRows[] = {
 
 using Table = std::unordered_map<PyObject*, CFunction>;
 
-// What a row names, a new reference kept for ever; null when this CPython or torch lacks it.
+// The object that a row names, a new reference kept for ever; null if this CPython or torch lacks it.
 PyObject* resolve(const RowName& row) {
   PyRef at = PyRef::steal(PyImport_ImportModule(row.module));
   std::string path = row.path;
@@ -49,7 +49,7 @@ PyObject* resolve(const RowName& row) {
     const size_t dot = path.find('.');
     const std::string name = path.substr(0, dot);
     path = dot == std::string::npos ? "" : path.substr(dot + 1);
-    // A module's dict, not getattr: torch's module-level __getattr__ imports what it is asked for.
+    // A module's dict, not getattr: torch's module-level __getattr__ would import it.
     if (PyModule_Check(at.get())) at = PyRef::borrow(PyDict_GetItemString(PyModule_GetDict(at.get()), name.c_str()));
     else if (PyType_Check(at.get()))
       at = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), interned(name)));
@@ -361,7 +361,7 @@ PyRef abc_cache_token() {
   return PyRef::steal(PyObject_CallNoArgs(function));
 }
 
-// A class that is no subclass may become one: ABC.register() moves the token.
+// A class that is not a subclass may become one: ABC.register() advances the token.
 class Registrations final : public guards::ModeFacts {
  public:
   bool matches() const override {
@@ -382,8 +382,8 @@ void guard_registrations(Facts& facts) {
 
 }  // namespace
 
-// What an abstract base class answers for a real class depends on its registrations alone; the answer is its own C
-// code's.
+// The answer of an abstract base class about a real class depends only on its registrations; its own C code gives the
+// answer.
 Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "_abc_subclasscheck", 2, 2);
   PyTypeObject *cls = t.facts.known_type(args.positional[0]), *sub = t.facts.known_type(args.positional[1]);
@@ -404,7 +404,7 @@ Value* abc_instancecheck(Tracer& t, const Arguments& args) {
   return has(t.heap.constant_value(reinterpret_cast<PyObject*>(type)));
 }
 
-// ---- context variables: values set in the trace are kept aside and set for real at the exit
+// ---- context variables: values set in the trace are kept aside, and set for real at the exit
 
 Value* context_get(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "get", 1, 2);
@@ -446,7 +446,7 @@ Value* context_reset(Tracer& t, const Arguments& args) {
   return t.heap.none();
 }
 
-// ---- outside of the program
+// ---- effects outside of the program
 
 Value* outside_print(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "print()"); }
 Value* outside_warn(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "warnings.warn()"); }

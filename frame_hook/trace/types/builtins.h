@@ -14,14 +14,13 @@ namespace rows {
 #undef ROW
 }  // namespace rows
 
-// A slot wrapper of a builtin class, by its name ("__getitem__"), on the shadow that self holds. Null: not one that is
-// known.
+// A slot wrapper of a builtin class, by its name ("__getitem__"), on the shadow of self. Null: not a known one.
 Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args);
 
 bool is_instance(Tracer& t, Value* v, Value* cls);
 bool is_subclass(Tracer& t, Value* cls, Value* of);
-bool is_real_instance(Tracer& t, Value* v, PyTypeObject* wanted);  // as type.__instancecheck__ has it
+bool is_real_instance(Tracer& t, Value* v, PyTypeObject* wanted);  // as type.__instancecheck__ answers
 [[noreturn]] void raise_unless_class(Tracer& t, Value* v);         // the first argument of issubclass() is not a type
-void sort_list(Tracer& t, ListValue* list, Value* key, Value* reverse);  // list.sort() of one that may be written
+void sort_list(Tracer& t, ListValue* list, Value* key, Value* reverse);  // list.sort() of a list that may be written
 
 }  // namespace framejit::frame_hook

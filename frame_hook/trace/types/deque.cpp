@@ -1,5 +1,5 @@
 // frame_hook/trace/types/deque.cpp — collections.deque made in the trace: an instance whose payload is a list, and its
-// maxlen. A real deque has no path to its items: it breaks.
+// maxlen. There is no path to the items of a real deque, so it breaks.
 #include <algorithm>
 
 #include "frame_hook/trace/types/builtins.h"

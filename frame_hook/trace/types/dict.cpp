@@ -43,7 +43,7 @@ Value* dict_pop(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "pop", {"self", "key", "default"}, 2);
   DictValue* dict = self_dict(t.errors, args, "pop");
   const bool is_empty = dict->loaded && dict->entries.empty() && builtin_base(args.positional[0]->type) == &PyDict_Type;
-  Value* found = is_empty ? nullptr : t.dict_get(dict, a[1]);  // an empty one does not ask for the key's hash
+  Value* found = is_empty ? nullptr : t.dict_get(dict, a[1]);  // an empty dict does not ask for the key's hash
   if (!found) {
     if (a[2]) return a[2];
     raise_with(t.errors, PyExc_KeyError, {a[1]});
@@ -93,7 +93,7 @@ Value* dict_setdefault(Tracer& t, const Arguments& args) {
   return value;
 }
 
-// Overrides of __setitem__ are not asked; OrderedDict's update does ask them.
+// Overrides of __setitem__ are ignored, but OrderedDict's update does call them.
 Value* dict_update_row(Tracer& t, const Arguments& args) {
   if (args.positional.empty() || args.positional.size() > 2)
     t.errors.raise_new(PyExc_TypeError, "update expected at most 1 argument");
@@ -153,7 +153,7 @@ Value* dict_fromkeys(Tracer& t, const Arguments& args) {
   return made;
 }
 
-// What Counter counts with.
+// Counter counts with this.
 Value* count_elements(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "_count_elements", 2, 2);
   Value* mapping = args.positional[0];

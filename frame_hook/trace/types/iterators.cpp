@@ -10,7 +10,7 @@ namespace {
 PyTypeObject* itertools_type(const char* name) {
   static PyObject* const module = PyImport_ImportModule("itertools");
   PyRef type = PyRef::steal(PyObject_GetAttrString(module, name));
-  return reinterpret_cast<PyTypeObject*>(type.get());  // the module keeps it
+  return reinterpret_cast<PyTypeObject*>(type.get());  // its module keeps it alive
 }
 
 std::vector<Value*> iterators_of(Tracer& t, const std::vector<Value*>& iterables, size_t from = 0) {
@@ -25,7 +25,7 @@ Value* rows_of(Heap& heap, const char* type, std::vector<Value*> items) {
   return make_iterator(heap, Over::snapshot, itertools_type(type), {heap.tuple(std::move(items))});
 }
 
-// reversed() takes it by its own method, or item by item, in C.
+// reversed() takes it in C, by its own method or item by item.
 bool is_sequence_in_c(Value* v) {
   const PyTypeObject* type = builtin_base(v->type);
   return _PyType_Lookup(v->type, interned("__reversed__")) || (type->tp_as_sequence && type->tp_as_sequence->sq_item) ||

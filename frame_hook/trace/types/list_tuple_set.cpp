@@ -22,7 +22,7 @@ ListValue* self_list(Tracer& t, const Arguments& args, const char* method) {
   return list;
 }
 
-// A list about to be written: all items are known to the shadow.
+// A list that is about to be written: the shadow has all its items.
 ListValue* written_list(Tracer& t, const Arguments& args, const char* method) {
   ListValue* list = self_list(t, args, method);
   for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
@@ -36,7 +36,7 @@ SetValue* self_set(Tracer& t, const Arguments& args, const char* method) {
   return set;
 }
 
-// The operands of what is computed from a set. CPython copies the set, or looks into it, while it takes their items.
+// The operands of a set operation. CPython copies a set operand, or looks into it, while it takes the items.
 std::vector<SetOperand> others_of(Tracer& t, const Arguments& args) {
   auto* self = set_of(args.positional[0]);
   const std::vector<Value*> before = self->items;
@@ -119,7 +119,7 @@ Value* list_remove(Tracer& t, const Arguments& args) {
   for (size_t i = 0; i < list->items.size(); ++i) {
     if (!values_equal(t, t.item(list, i), args.positional[1])) continue;
     written_list(t, args, "remove");
-    if (i < list->items.size()) list->items.erase(list->items.begin() + i);  // == may have shortened it
+    if (i < list->items.size()) list->items.erase(list->items.begin() + i);  // == may have shortened the list
     return t.heap.none();
   }
   t.errors.raise_new(PyExc_ValueError, "list.remove(x): x not in list");
@@ -158,7 +158,7 @@ Value* sequence_index(Tracer& t, const Arguments& args) {
   t.facts.type_of(args.positional[0]);
   Value* items = payload_of(args.positional[0]);
   const auto length = [&] { return *raw_length(t, items); };
-  const int64_t n = length();  // == may change a list: its length is asked for each time
+  const int64_t n = length();  // == may change a list, so ask for its length each time
   auto bound = [&](size_t i, int64_t otherwise) {
     if (args.positional.size() <= i) return otherwise;
     const int64_t at = t.as_index(args.positional[i]);
@@ -246,7 +246,7 @@ Value* set_remove(Tracer& t, const Arguments& args) {
   return t.heap.none();
 }
 
-// The item that a set gives up depends on hashes and on where it gave up one before.
+// Which item a set pops depends on hashes, and on where it popped the last one.
 Value* set_pop(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "pop");
   if (set->items.empty()) t.errors.raise_new(PyExc_KeyError, "pop from an empty set");
@@ -290,7 +290,7 @@ Value* set_difference_update(Tracer& t, const Arguments& args) {
     t.for_each(args.positional[i], [&](Value* item) { take_out(t, set, item); });
     const SetOperand nothing{{}, false, PyRef::steal(PyTuple_New(0))};
     if (set->order)
-      call_order(t.errors, set->order, "difference_update", {nothing});  // moves the rest where many places are free
+      call_order(t.errors, set->order, "difference_update", {nothing});  // moves the rest if many places are free
   }
   return t.heap.none();
 }

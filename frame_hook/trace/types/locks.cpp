@@ -1,8 +1,8 @@
-// frame_hook/trace/types/locks.cpp — locks of threads that the program takes and gives back.
+// frame_hook/trace/types/locks.cpp — locks of threads that the program takes and releases.
 //
-// Compiled code holds such a lock from before its graph until its effects are done, so that what the lock protects is
-// read and written under it. It takes the lock only where nobody has to wait: else plain Python runs. A trace that ends
-// while it holds a lock stops before it took it.
+// Compiled code holds such a lock from before its graph until its effects are done, so that everything that the lock
+// protects is read and written under it. It takes the lock only if nobody has to wait; otherwise plain Python runs. A
+// trace that would end while it holds a lock stops before it took the lock.
 #include <algorithm>
 
 #include "frame_hook/trace/protocol/protocol.h"
@@ -12,7 +12,7 @@ namespace framejit::frame_hook::rows {
 
 namespace {
 
-PyTypeObject* type_in_thread_module(const char* name) {  // the process keeps it
+PyTypeObject* type_in_thread_module(const char* name) {  // the process keeps it alive
   const PyRef module = PyRef::steal(PyImport_ImportModule("_thread"));
   PyObject* type = module ? PyObject_GetAttrString(module.get(), name) : nullptr;
   FJ_CHECK(type && PyType_Check(type), "module _thread has no class of locks");
@@ -41,7 +41,8 @@ Value* lock_enter(Tracer& t, const Arguments& args) {
   if (!is_known_lock(lock)) refuse();
   TakenLocks& locks = t.protocol().locks;
   const auto is_it = [&](const auto& held) { return held.first == lock; };
-  if (!is_reentrant(lock) && std::any_of(locks.held.begin(), locks.held.end(), is_it)) refuse();  // waits for itself
+  if (!is_reentrant(lock) && std::any_of(locks.held.begin(), locks.held.end(), is_it)) refuse();  // it would wait for
+                                                                                                  // itself
   locks.held.emplace_back(lock, t.resumable_step());
   if (std::find(locks.taken.begin(), locks.taken.end(), lock) == locks.taken.end()) locks.taken.push_back(lock);
   return t.heap.boolean(true);

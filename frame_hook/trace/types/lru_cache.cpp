@@ -1,9 +1,10 @@
 // frame_hook/trace/types/lru_cache.cpp — calls of functools.lru_cache wrappers.
 //
-// What is cached is read from the cache, under guards. What is not is traced like any function, if it writes nothing.
-// The exit then calls the wrapper with what is known to come of it (guards::lru_account), in the order of the program:
-// the cache counts, keeps and gives up entries as in plain Python, and no code of the program runs for it. Anything
-// else breaks: the call itself, in plain Python, fills the cache, and the next call is traced anew without a break.
+// A cached result is read from the cache, under guards. A call that is not cached is traced like any function, if it
+// writes nothing. The exit then calls the wrapper with the known result (guards::lru_account), in the order of the
+// program. So the cache counts, keeps and evicts entries as in plain Python, and no code of the program runs for it.
+// Any other call breaks: it runs in plain Python and fills the cache, and the next call is traced again, without a
+// break.
 #include "guards/lru_cache.h"
 
 #include "frame_hook/trace/protocol/protocol.h"
@@ -19,7 +20,7 @@ namespace {
 
 std::string name_of(PyObject* callable) { return "a function with lru_cache, " + name_of_callable(callable) + ","; }
 
-// What the trace made is hashed by its identity; a real object stands for that in keys.
+// A value made in the trace is hashed by its identity; in keys a real object stands for it.
 PyObject* identity_in_keys(Tracer& t, Value* v) {
   PyRef& known = t.protocol().identities[v];
   if (!known) known = PyRef::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
@@ -39,7 +40,7 @@ PyRef real_size(Tracer& t, Value* v) {
 
 struct Key {
   PyRef key;
-  bool is_new = false;  // it has in it what the trace made: the cache cannot hold it
+  bool is_new = false;  // it contains a value made in the trace, so the cache cannot hold it
 };
 
 Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
@@ -48,7 +49,7 @@ Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
   Key made;
   auto add = [&](Value* v) {
     const bool by_identity = is_identity_key(v) && t.facts.type_of(v)->tp_hash ==
-                                                       PyBaseObject_Type.tp_hash;  // self, where the method is cached
+                                                       PyBaseObject_Type.tp_hash;  // self, if the method is cached
     if (by_identity && !v->object) {
       made.is_new = true;
       return objects.push_back(identity_in_keys(t, v));
@@ -90,8 +91,8 @@ bool acted(Tracer& t, const Actions& before) {
          !t.frontend().same_modes(now.modes, before.modes);
 }
 
-// Of what was compiled around a call that has to run for real once: when it has run, the call is traced as its result.
-// A wrapper that is gone (made anew in each call) caches nothing.
+// For a trace that breaks at a call which must run for real once: when it has run, the call is traced as its result. A
+// wrapper that has died (made anew in each call) caches nothing.
 class StillUncached final : public guards::ModeFacts {
  public:
   StillUncached(PyObject* callable, PyObject* key)
@@ -115,7 +116,7 @@ class StillUncached final : public guards::ModeFacts {
   const std::string name_;
 };
 
-// So many entries fit in before a bounded cache gives one up.
+// How many entries a bounded cache can add before it evicts one.
 class HasRoom final : public guards::ModeFacts {
  public:
   HasRoom(PyObject* callable, size_t entries)
@@ -137,7 +138,7 @@ class HasRoom final : public guards::ModeFacts {
   const Py_ssize_t entries_;
 };
 
-// Nothing that was cached before the trace, or in it, has been given up for what the trace has added.
+// The trace's new entries must not have evicted anything that was cached before the trace or in it.
 void relies_on_all_entries(Facts& facts, PyObject* callable, TracedCache& traced) {
   if (guards::lru_limit_of(callable) < 0 || traced.misses <= traced.room_for) return;
   if (!HasRoom::now(callable, static_cast<Py_ssize_t>(traced.misses)))
@@ -146,7 +147,7 @@ void relies_on_all_entries(Facts& facts, PyObject* callable, TracedCache& traced
   traced.room_for = traced.misses;
 }
 
-// The exit calls the wrapper, with this result of its function.
+// The exit calls the wrapper, with this result of the function.
 Value* account(Tracer& t, Value* v, const Arguments& args, Value* result) {
   Arguments all = args;
   all.positional.insert(all.positional.begin(), {v, result});
@@ -165,7 +166,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
   try {
     result = t.call(function, args);
   } catch (const SymbolicRaise&) {
-    graph_break(Reason::unknown_callable, name_of(callable) + " which raises");  // it counts, without a result
+    graph_break(Reason::unknown_callable, name_of(callable) + " which raises");  // it counts, but has no result
   }
   if (acted(t, before))
     graph_break(Reason::unknown_callable,
@@ -189,7 +190,7 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
   PyObject* callable = v->object.get();
   t.facts.guard_identity(v);
   Arguments args = given;
-  // An enum's member is no plain number, though it holds one.
+  // A member of an enumeration is not a plain number, although it holds one.
   const auto plain = [&](Value* v) { return v->kind == ValueKind::instance ? v : without_symbols(t, v); };
   for (Value*& a : args.positional) a = plain(a);
   for (auto& [name, a] : args.keywords) a = plain(a);

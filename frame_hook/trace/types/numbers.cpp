@@ -12,7 +12,7 @@ PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuil
 PyObject* math_function(const char* name) {
   static PyObject* const module = PyImport_ImportModule("math");
   PyRef found = PyRef::steal(PyObject_GetAttrString(module, name));
-  return found.get();  // the module keeps it
+  return found.get();  // its module keeps it alive
 }
 
 Arguments concrete(Tracer& t, const Arguments& args) {
@@ -22,7 +22,7 @@ Arguments concrete(Tracer& t, const Arguments& args) {
   return plain;
 }
 
-// A C function of numbers: computed anew where they are open, else on their values.
+// A C function of numbers: computed in each call if they are open, otherwise on their values.
 Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
   Value* result = t.computed(function, args);
   return result ? result : run_plain(t, function, concrete(t, args));
@@ -37,7 +37,7 @@ Value* known_or_break(Value* known, const char* function) {
   return known;
 }
 
-// The special method, where Python code implements it; null otherwise.
+// The special method, if Python code implements it; null otherwise.
 Value* through_special(Tracer& t, const Arguments& args, const char* special) {
   if (args.positional.empty() || args.positional[0]->kind == ValueKind::tensor) return nullptr;
   Value* method = python_special(t, args.positional[0], special);
@@ -45,7 +45,7 @@ Value* through_special(Tracer& t, const Arguments& args, const char* special) {
                 : nullptr;
 }
 
-// What a special method has to return; plain Python warns of subclasses and refuses the rest.
+// The type that a special method must return; plain Python warns about subclasses and refuses the rest.
 Value* exactly(Facts& facts, PyTypeObject* type, Value* result, const char* special) {
   if (result && facts.type_of(result) != type)
     graph_break(Reason::exception_raised, std::string(special) + "() that returns " + describe(result));
@@ -183,7 +183,7 @@ Value* builtin_sum(Tracer& t, const Arguments& args) {
   Value* total = a[1] ? a[1] : t.heap.integer(0);
   if (payload_of(total)->object && PyUnicode_Check(payload_of(total)->object.get()))
     t.errors.raise_new(PyExc_TypeError, "sum() can't sum strings [use ''.join(seq) instead]");
-  // CPython 3.12 adds floats with compensation, as long as there are numbers alone: let it do that itself.
+  // CPython 3.12 adds floats with compensation as long as all items are numbers: let CPython do that itself.
   std::vector<Value*> numbers;
   bool numbers_alone = is_number(t, total);
   const auto add_numbers = [&] {

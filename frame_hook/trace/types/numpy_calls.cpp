@@ -54,9 +54,10 @@ PyRef attribute_of(PyObject* object, const char* name) {
 
 namespace {
 
-constexpr int64_t kMostBytes = 1 << 20;  // of an array: a larger one is no work for a trace, and each call copies it
+constexpr int64_t kMostBytes = 1 << 20;  // of an array: a larger one is too much work for a trace, and each call copies
+                                         // it
 
-// What a traced tensor holds in every call; null: that is not known.
+// The contents of a traced tensor, if they are the same in every call; null: not known.
 PyRef known_contents(Tracer& t, Value* tensor) {
   const PyRef traced = t.materialise(tensor);
   return PyRef::steal(t.recording().known_contents(traced.get()));
@@ -71,7 +72,7 @@ bool is_dtype(PyObject* object) {
   return dtype && PyObject_TypeCheck(object, dtype);
 }
 
-// What the callable gets, and which arrays are among it.
+// What the callable gets, and which of them are arrays.
 class Operands {
  public:
   Operands(Tracer& t, std::string name) : t_(t), name_(std::move(name)) {}
@@ -108,7 +109,7 @@ class Operands {
   }
 
   std::vector<ArrayValue*> arrays;
-  std::vector<PyRef> tensors;  // copies of what they hold
+  std::vector<PyRef> tensors;  // copies of their contents
 
  private:
   Tracer& t_;
@@ -120,7 +121,7 @@ void set_writeable(PyObject* array, bool on) {
   drop_error();
 }
 
-// The arrays that are read cannot be written meanwhile, whatever the arguments ask for.
+// The arrays that are read are locked against writes meanwhile, whatever the arguments ask for.
 class ReadOnly {
  public:
   ReadOnly(const std::vector<ArrayValue*>& arrays, const ArrayValue* written) {
@@ -151,7 +152,7 @@ ArrayValue* wrap_array(Tracer& t, PyObject* array, const std::string& made_by) {
   if (!numbers || !has_root || PyLong_AsLongLong(bytes.get()) > kMostBytes)
     graph_break(Reason::numpy_array, "an array that " + made_by + " makes");
   if (!is_true(attribute_of(array, "flags").get(), "writeable"))
-    set_writeable(array, true);  // a view of what was locked
+    set_writeable(array, true);  // a view of a locked array
   auto* v = t.heap.make<ArrayValue>(ValueKind::array, Py_TYPE(array));
   v->type_guarded = true;
   v->array = PyRef::borrow(array);
@@ -181,7 +182,8 @@ PyRef memory_of(PyObject* tensor) {
   return address;
 }
 
-// A tensor that NumPy made of tensors, as their __array_wrap__ does. One that is a view of theirs would not be it here.
+// A tensor that NumPy made from tensors, through their __array_wrap__. If it is a view of theirs, the trace cannot make
+// the same.
 Value* wrap_tensor(Tracer& t, PyObject* made, const Operands& operands, const std::string& made_by) {
   const PyRef memory = memory_of(made);
   for (const PyRef& tensor : operands.tensors) {

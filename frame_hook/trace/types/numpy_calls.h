@@ -1,8 +1,8 @@
-// frame_hook/trace/types/numpy_calls.h — NumPy's functions on numbers and arrays that are known: they run for real.
+// frame_hook/trace/types/numpy_calls.h — NumPy functions of known numbers and arrays: they run for real.
 //
-// A number that comes out is a constant. An array is the trace's own (ArrayValue): the trace writes to it as the
-// program does, and at the exit each call gets a copy. Tensors whose contents are known are read; one that has its
-// memory in common with an array is not written any more, nor is the array.
+// A resulting number is a constant. An array belongs to the trace (ArrayValue): the trace writes to it as the program
+// does, and at the exit each call gets a copy. Tensors whose contents are known are read. If such a tensor shares
+// memory with an array, neither may be written any more.
 #pragma once
 
 #include <Python.h>
@@ -16,13 +16,12 @@
 namespace framejit::frame_hook {
 
 bool is_numpy_module(std::string_view name);  // NumPy, or a module of it
-// The callable is NumPy's own: a function, a ufunc, a class of numbers, a method of one or of arrays.
+// Whether the callable is NumPy's own: a function, a ufunc, a class of numbers, a method of one or of arrays.
 bool is_of_numpy(PyObject* callable);
-// The callable, or one of the arguments, is NumPy's own.
+// Whether the callable, or one of the arguments, is NumPy's own.
 bool calls_numpy(PyObject* callable, const std::vector<PyObject*>& args);
 
-// As long as it lives, what NumPy would warn of raises FloatingPointError: a warning belongs to each call, not to the
-// trace.
+// While one exists, NumPy's warnings raise FloatingPointError: a warning belongs to each call, not to the trace.
 class NumpyWarnings {
  public:
   explicit NumpyWarnings(bool active);
@@ -42,10 +41,10 @@ Value* array_operator(Tracer& t, const char* function, Value* a, Value* b,
 Value* array_attribute(Tracer& t, ArrayValue* array, PyObject* name);
 Value* array_item(Tracer& t, ArrayValue* array, Value* key);
 void write_array_item(Tracer& t, ArrayValue* array, Value* key, Value* to);
-PyRef attribute_of(PyObject* object, const char* name);  // null where it has none; no error is set
+PyRef attribute_of(PyObject* object, const char* name);  // null if it has none; no error is set
 bool lies_in_order(PyObject* array);  // contiguous, the last dimension innermost
 
-// What a pure function gives for a tensor whose contents are known; null: they are not.
+// The result of a pure function for a tensor whose contents are known; null: they are not.
 Value* of_known_tensor(Tracer& t, PyObject* function, Value* tensor);
 Value* array_of_tensor(Tracer& t, Value* tensor);  // Tensor.numpy(); null: its contents are not known
 Value* tensor_of_array(Tracer& t, ArrayValue* array, bool shares);

@@ -21,7 +21,7 @@ GeneratorValue* self_generator(Tracer& t, const Arguments& args, const char* met
 PyObject* copyreg_function(const char* name) {
   static PyObject* const module = PyImport_ImportModule("copyreg");
   PyRef found = PyRef::steal(PyObject_GetAttrString(module, name));
-  return found.get();  // the module keeps it
+  return found.get();  // its module keeps it alive
 }
 
 bool has_slots(PyTypeObject* type) {
@@ -35,7 +35,7 @@ bool has_slots(PyTypeObject* type) {
   return false;
 }
 
-// State of an instance without slots of its own: its dict, or None when there is nothing in it.
+// State of an instance without slots of its own: its dict, or None if the dict is empty.
 Value* default_state(Tracer& t, Value* self) {
   if (self->kind != ValueKind::instance) return t.heap.none();
   if (has_slots(self->type))

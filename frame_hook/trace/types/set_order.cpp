@@ -1,4 +1,4 @@
-// frame_hook/trace/types/set_order.cpp — real sets that go through what traced ones do.
+// frame_hook/trace/types/set_order.cpp — real sets that go through the operations of traced ones.
 #include "frame_hook/trace/types/set_order.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ PyRef tuple_of_keys(Tracer& t, const std::vector<Value*>& items) {
   return keys;
 }
 
-PyRef dict_of_keys(const PyRef& keys) {  // only how many there are, and their order, is looked at
+PyRef dict_of_keys(const PyRef& keys) {  // only their number and order matter
   return keys ? PyRef::steal(
                     PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyDict_Type), "fromkeys", "(O)", keys.get()))
               : PyRef();
@@ -54,7 +54,7 @@ PyRef same_set(PyObject* real) {
   return copy && fill_in_places(copy.get(), real, items_of_set(real)) ? copy : PyRef();
 }
 
-// What a real set from outside of the trace is now, guarded down to its table.
+// The current state of a real set from outside of the trace, guarded down to its table.
 PyRef guarded_order(Errors& errors, SetValue* set) {
   PyRef copy = same_set(set->object.get());
   if (!copy) errors.raise_pending();
@@ -79,7 +79,7 @@ PyRef real_set(PyTypeObject* type, PyObject* iterable) {
   return PyRef::steal(type == &PyFrozenSet_Type ? PyFrozenSet_New(iterable) : PySet_New(iterable));
 }
 
-// Equal sets with other tables are other operands.
+// Equal sets with different tables count as different operands.
 PyRef order_of(Tracer& t, SetValue* set) {
   if (!is_real(set)) return set->order;
   if (set->source == guards::kNoSource || set->value_guarded) return set->object;
@@ -140,7 +140,7 @@ std::vector<Value*> items_to_rebuild(SetValue* set, PyRef* order) {
       graph_break(Reason::set_order, "the order of a set");
     return set->items;
   }
-  *order = PyRef::steal(PySet_New(nullptr));  // the trace may go on with its own
+  *order = PyRef::steal(PySet_New(nullptr));  // the trace may continue with its own
   std::vector<PyObject*> keys;
   for (Value* v : items) keys.push_back(v->object.get());
   if (!*order || !fill_in_places(order->get(), set->order.get(), keys)) {
@@ -150,8 +150,8 @@ std::vector<Value*> items_to_rebuild(SetValue* set, PyRef* order) {
   return items;
 }
 
-// No sequence of calls makes every table: one that grew by a union, or that lost items, is larger than its items ask
-// for.
+// Some tables cannot be made by any sequence of calls: a set that grew by a union, or that lost items, is larger than
+// its items need.
 bool fill_in_places(PyObject* set, PyObject* order, const std::vector<PyObject*>& items) {
   auto* to = reinterpret_cast<PySetObject*>(set);
   const auto* from = reinterpret_cast<const PySetObject*>(order);

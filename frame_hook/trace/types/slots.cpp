@@ -10,7 +10,7 @@ namespace {
 
 using Slot = Value* (*)(Tracer& t, PyTypeObject* owner, const Arguments& args);
 
-// self, and so many arguments more, as slot wrappers count them.
+// Checks for self and this many more arguments, counted as slot wrappers count them.
 void takes(Tracer& t, const Arguments& args, const char* name, size_t wanted) {
   if (!args.keywords.empty())
     t.errors.raise_new(PyExc_TypeError, std::string("wrapper ") + name + "() takes no keyword arguments");
@@ -29,7 +29,7 @@ PyObject* name_argument(Tracer& t, const Arguments& args) {
 
 Value* not_implemented(Heap& heap) { return heap.constant_value(Py_NotImplemented); }
 
-// BaseException.__init__() takes no keywords; those of its subclasses that take some keep them as members.
+// BaseException.__init__() takes no keywords; subclasses that take some keep them as members.
 void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments& rest) {
   auto is_class = [&](PyObject* of) { return PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(of)); };
   const bool imports = is_class(PyExc_ImportError),
@@ -46,7 +46,7 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
   }
   if (self->kind != ValueKind::instance) graph_break(Reason::unsupported_operand, "__init__() of " + describe(self));
   if (self->object) graph_break(Reason::exception_state, "__init__() of an exception that is there");
-  // A class of OSError with a __new__ of its own has its arguments from there.
+  // A subclass of OSError with its own __new__ took its arguments there.
   const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);
   if (is_class(PyExc_OSError) && (self->type->tp_init == os_error->tp_init || self->type->tp_new != os_error->tp_new))
     return;
@@ -54,7 +54,7 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
   for (const auto& [name, v] : rest.keywords) t.set_attribute(self, name, v);
 }
 
-// object.__init__() takes no arguments where the class has no __new__ of its own, or has an __init__.
+// object.__init__() takes no arguments if the class has no __new__ of its own, or has an __init__.
 void init_object(Errors& errors, PyTypeObject* type, const Arguments& rest) {
   if (rest.positional.empty() && rest.keywords.empty()) return;
   if (type->tp_init != PyBaseObject_Type.tp_init)
@@ -169,8 +169,8 @@ Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
   return t.heap.boolean(raw_contains(t, args.positional[0], args.positional[1]));
 }
 
-// What a slot called by name says by itself: NotImplemented, where an operator would ask the other operand, or its
-// error. Null: it has an answer, which the protocol knows.
+// What a slot that is called by name returns by itself: NotImplemented, where an operator would ask the other operand,
+// or its error. Null: the protocol knows the answer.
 Value* refusal_of_slot(Tracer& t, PyTypeObject* owner, const char* name, const Arguments& args) {
   PyObject* slot = _PyType_Lookup(owner, interned(name));
   if (!slot) return nullptr;
@@ -184,7 +184,7 @@ Value* refusal_of_slot(Tracer& t, PyTypeObject* owner, const char* name, const A
     t.errors.raise(told);
   }
   if (answer.kind != StandIns::Answer::Kind::unknown) return nullptr;
-  // Code of the program has a part in it, and the operator might ask another method first.
+  // Code of the program is involved, and the operator might ask another method first.
   for (Value* v : args.positional)
     if (v->kind == ValueKind::instance && payload_of(v) == v)
       graph_break(Reason::unknown_callable, name_of_callable(slot) + " on " + describe(v));
@@ -320,7 +320,7 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
   Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
   const bool is_of_subclass = owner != a->type && args.positional[0] != a;  // in C: OrderedDict, torch.Size
   if (slot && !is_of_subclass && is_plain(t, a) && is_plain(t, b)) return run_plain(t, slot, Arguments{{a, b}, {}});
-  const bool repeats = op >= 0 && kOperators[op] == "mul" && is_int(b);  // a long sequence is no stand-in
+  const bool repeats = op >= 0 && kOperators[op] == "mul" && is_int(b);  // a long sequence gets no stand-in
   if (!repeats)
     if (Value* refused = refusal_of_slot(t, owner, std::string(name).c_str(), args)) return refused;
   if (owner != a->type) refuse_unknown_arithmetic(args.positional[0], std::string(name).c_str());

@@ -2,9 +2,9 @@
 // compares.
 //
 // An __lt__ in Python sees which items are compared and in which order, and how far they are sorted when it raises.
-// This differs between versions of CPython. So no sort is written here: list.sort() sorts a real list of stand-ins, and
-// their comparison calls back. A C++ exception of the tracer does not pass through CPython: it is kept, and thrown
-// again once the sort has returned with an error.
+// This differs between versions of CPython. So there is no sort here: list.sort() sorts a real list of stand-ins, whose
+// comparison calls back. A C++ exception of the tracer must not pass through CPython: it is kept, and thrown again when
+// the sort has returned with an error.
 #include <cxxabi.h>
 
 #include <exception>
@@ -53,7 +53,7 @@ PyTypeObject* stand_in_type() {
   return type;
 }
 
-// Where each item comes from once the keys are sorted, or as far as they are when a comparison threw.
+// Where each item comes from after the keys are sorted, or sorted as far as they were when a comparison threw.
 std::vector<size_t> sorted_order(SortRun& run, bool backwards) {
   PyRef list = PyRef::steal(PyList_New(0));
   for (size_t i = 0; i < run.keys.size(); ++i) {
@@ -73,7 +73,7 @@ std::vector<size_t> sorted_order(SortRun& run, bool backwards) {
   return order;
 }
 
-// While it is sorted a list looks empty; whatever happens, its items come back.
+// A list looks empty while it is being sorted; its items come back whatever happens.
 struct Emptied {
   ListValue* list;
   std::vector<Value*> items;

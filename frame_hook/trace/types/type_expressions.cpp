@@ -1,7 +1,7 @@
 // frame_hook/trace/types/type_expressions.cpp — Callable[..., int], Optional[Tensor], collections.abc.Sequence[T]:
 // subscripts of types by types.
 //
-// Module typing's own code makes them, natively: it reads types alone, and what it makes is immutable. The operands are
+// Module typing's own code makes them, natively: it only reads types, and its results are immutable. The operands are
 // guarded.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/object_kinds.h"
@@ -39,7 +39,7 @@ PyRef real_expression(Tracer& t, Value* v) {
   return made;
 }
 
-// A class whose subscript is made by types.GenericAlias, or by the code of module typing (Generic, Protocol).
+// A class whose subscript types.GenericAlias makes, or the code of module typing (Generic, Protocol).
 bool has_known_subscript(Tracer& t, Value* v) {
   auto* type = reinterpret_cast<PyTypeObject*>(v->object.get());
   if (_PyType_Lookup(Py_TYPE(type), interned("__getitem__"))) return false;  // of its metaclass, as for enumerations
@@ -83,7 +83,7 @@ Value* type_subscript(Tracer& t, Value* v, Value* key) {
   const PyRef form = is_form ? real_expression(t, v) : v->object, operand = real_expression(t, key);
   PyRef made = PyRef::steal(PyObject_GetItem(form.get(), operand.get()));
   if (made) return t.heap.constant_value(made.get());
-  drop_error();  // its error is raised where the code of typing is traced
+  drop_error();  // the same error is raised when the code of typing is traced
   return nullptr;
 }
 

@@ -1,8 +1,8 @@
-// frame_hook/trace/types/weak_references.cpp — weakref.ref: made of a real object, and called.
+// frame_hook/trace/types/weak_references.cpp — weakref.ref: made for a real object, and called.
 //
-// A reference is asked anew in each call, and what it gives is guarded like anything that is read. In the trace
-// everything that was read lives on, in plain Python it dies with its last owner: a reference whose object the trace
-// may have let go of breaks.
+// Each call reads the reference again, and its object is guarded like anything that is read. In the trace everything
+// that was read stays alive; in plain Python it dies with its last owner. So a reference breaks if the trace may have
+// dropped its object.
 #include "frame_hook/trace/types/builtins.h"
 #include "guards/weak_objects.h"
 
@@ -10,7 +10,7 @@ namespace framejit::frame_hook {
 
 using guards::SourceKind;
 
-// Whether the path by which the trace came to `v` still leads to it: none of it was written.
+// Whether the path by which the trace reached `v` still leads to it: no part of it was written.
 bool Tracer::still_leads_to(const Value* v) const {
   for (guards::SourceId s = v->source; s != guards::kNoSource; s = trace_.guards.sources[s].base) {
     const guards::Source& source = trace_.guards.sources[s];

@@ -10,7 +10,7 @@ namespace framejit::frame_hook {
 
 struct Keywords : std::vector<std::pair<PyObject*, Value*>> {  // borrowed interned names
   using std::vector<std::pair<PyObject*, Value*>>::vector;
-  std::vector<DictValue*> order_from;     // as of a DictValue: whoever looks at the order guards it
+  std::vector<DictValue*> order_from;     // as in DictValue: code that looks at the order guards it
 };
 
 struct Arguments {                        // of a call: positional then keyword, names of the keywords
@@ -18,7 +18,7 @@ struct Arguments {                        // of a call: positional then keyword,
   Keywords keywords;
 };
 
-// The keys of these real dicts are in the order of the trace from now on.
+// Guards that the keys of these real dicts have the order of the trace.
 void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts);
 
 }  // namespace framejit::frame_hook

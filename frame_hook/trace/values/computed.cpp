@@ -1,8 +1,8 @@
-// frame_hook/trace/values/computed.cpp — what pure C functions make of numbers that differ from call to call: 1 - beta
+// frame_hook/trace/values/computed.cpp — results of pure C functions of numbers that differ from call to call: 1 - beta
 // ** step, math.cos(step), x.shape[1] ** 0.5, scale > 1.0, f"{rate:.2f}".
 //
-// Such a value has a source of its own (computed): the guard program calls the function again. Whoever asks for the
-// value has that guarded, not what it was computed of; a float stays open, an int becomes a symbol.
+// Such a value has its own kind of source (computed): the guard program calls the function again. If some code needs
+// the value, the value is guarded, not its operands; a float stays open, an int becomes a symbol.
 #include "frame_hook/trace/machine/tracer.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "guards/checks.h"
@@ -17,7 +17,7 @@ using guards::SourceKind;
 
 namespace {
 
-constexpr size_t kMostComputed = 256;  // of one trace: a loop would make a guard program without end
+constexpr size_t kMostComputed = 256;  // of one trace: a loop would make an endless guard program
 
 }  // namespace
 
@@ -30,7 +30,7 @@ SourceId Tracer::operand_source(Value* v) {
   guards::SourceTable& sources = facts.sources();
   if (v->kind == ValueKind::sym_int) {
     const graph::SymExpr& size = as<SymIntValue>(v)->expr;
-    if (v->source != kNoSource) return v->source;  // its int_range guard is there
+    if (v->source != kNoSource) return v->source;  // it already has its int_range guard
     const std::string text = size.text();
     std::vector<graph::SymExpr>& sizes = trace_.guards.sizes;
     size_t index = 0;
@@ -70,7 +70,7 @@ Value* Tracer::computed(PyObject* function, std::initializer_list<Value*> operan
   }
   if (!open || protocol().computed >= kMostComputed) return nullptr;
   const PyRef result = PyRef::steal(PyObject_Vectorcall(function, now, count, nullptr));
-  if (!result) drop_error();  // who calls it on constants raises it
+  if (!result) drop_error();  // the call on constants raises it again
   if (!result || !guards::is_number_or_text(result.get())) return nullptr;
   ++protocol().computed;
   const SourceId first = operand_source(*operands.begin());

@@ -1,7 +1,7 @@
 // frame_hook/trace/values/constants.cpp — concrete objects of values, their truth, size and identity; real tensors as
 // inputs.
 //
-// Answers never run Python code: what a type answers in Python is inlined.
+// Nothing here runs Python code: if a type answers in Python, that code is inlined.
 #include <cmath>
 
 #include "frame_hook/trace/machine/tracer.h"
@@ -20,8 +20,9 @@ using guards::kNoSource;
 using guards::SourceId;
 using guards::SourceKind;
 
-// Which object it is does not matter to a dict or set that the trace made, only that two of them are two: 32 instances
-// of a block share an entry. Beyond a few keys the guards, one a pair, would cost more than an entry for each instance.
+// For a dict or set made in the trace, it does not matter which object a key is, only that two keys are two objects: 32
+// instances of a block share an entry. Beyond a few keys the guards, one per pair, would cost more than an entry for
+// each instance.
 void Tracer::guard_key(Value* v) {
   constexpr size_t kMostKeys = 24;
   if (v->identity_guarded || std::find(keys_.begin(), keys_.end(), v) != keys_.end()) return;
@@ -44,7 +45,8 @@ PyObject* Tracer::constant(Value* v) {
         PyRef made = materialise_items(v, items_of(v));
         const bool is_payload =
             v->object &&
-            !PyTuple_CheckExact(v->object.get());  // with its items guarded, a tuple as the trace makes them
+            !PyTuple_CheckExact(v->object.get());  // its items are guarded, so it is a tuple like those that the trace
+                                                   // makes
         if (is_payload) v->source = kNoSource;
         if (is_payload || !v->object) v->object = made;
         v->value_guarded = true;
@@ -102,7 +104,7 @@ bool same_truth_slots(PyTypeObject* a, PyTypeObject* b) {
 
 }  // namespace
 
-// Types without nb_bool and lengths are true; the slots of a class written in Python are seen by lookup_special.
+// Types without nb_bool and without a length are true; lookup_special sees the slots of a Python class.
 bool Tracer::instance_truth(Value* v) {
   PyTypeObject* type = facts.type_of(v);
   if (Value* payload = v->kind == ValueKind::instance ? as<InstanceValue>(v)->payload : nullptr;
@@ -234,7 +236,7 @@ bool Tracer::same_object(Value* a, Value* b) {
     if (b->object && b->source != kNoSource) facts.type_of(b);
     return false;
   }
-  // Two real objects: their types tell them apart, or they are told apart as such.
+  // Two real objects: different types tell them apart; otherwise they are guarded to be distinct.
   if (a->type != b->type && facts.type_of(a) != facts.type_of(b)) return false;
   guards::SourceTable& sources = facts.sources();
   auto source_of = [&](Value* v) {
@@ -258,7 +260,7 @@ Value* Tracer::identity_of(Value* v) {
 
 namespace {
 
-// A marked size is a symbol within its range; what is outside compiles by itself.
+// A marked size is a symbol within its range; sizes outside of it compile separately.
 void decide_marked_ranges(Tracer& t, PyObject* real, PyObject* traced) {
   const std::vector<SizeMarks::Dynamic> marks = size_marks(real).dynamic;
   const PyRef shape = marks.empty() ? PyRef() : PyRef::steal(t.recording().get_attribute(traced, interned("shape")));

@@ -26,7 +26,7 @@ void add_dim(std::vector<bool>& dims, size_t dim) {
 
 }  // namespace
 
-// 0 and 1 stay constants, since too much code asks for them, until the int has changed once: a loop index starts with
+// 0 and 1 stay constants until the int has changed once, because too much code asks for them: a loop index starts with
 // them.
 bool DynamicSources::becomes_symbol(PyObject* integer, SourceId source) const {
   int overflow = 0;
@@ -45,7 +45,7 @@ bool DynamicSources::holds_symbol(PyObject* object, SourceId source) const {
   return false;
 }
 
-// The source may be asked for by text, so texts are only made when there is something to compare them with.
+// Sources are compared as texts, so texts are made only if there is something to compare with.
 bool DynamicSources::is_dynamic(SourceId source) const {
   if ((source != kNoSource && sources_[source].kind == SourceKind::computed)) return true;
   if (hints_.dynamic_never) return false;
@@ -60,13 +60,13 @@ bool DynamicSources::is_dynamic(SourceId source) const {
   return is_listed(hints_, this->text(source));
 }
 
-// The frontend leaves sizes and strides 0 and 1 constant.
+// The frontend keeps sizes and strides of 0 and 1 constant.
 graph::DynamicExtents DynamicSources::extents(SourceId source, PyObject* tensor) const {
   graph::DynamicExtents found;
   std::vector<bool>& dims = found.sizes;
   if (hints_.dynamic_never) return found;
   if (hints_.dynamic_all && is_dynamic(source)) dims.assign(64, true);
-  // Parameters of another size are another module: with symbols nothing could be derived from them.
+  // Parameters of another size mean another module: with symbols, nothing could be derived from them.
   const bool varies = !hints_.dynamic_sources.empty() && !is_parameter(sources_, source);
   const std::string text = varies ? this->text(source) : "";
   for (const std::string& dynamic : hints_.dynamic_sources) {

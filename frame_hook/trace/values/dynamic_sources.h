@@ -11,12 +11,13 @@ namespace framejit::frame_hook {
 class DynamicSources {
  public:
   DynamicSources(const TraceHints& hints, guards::SourceTable& sources) : hints_(hints), sources_(sources) {}
-  void reset(PyCodeObject* code) { code_ = code; }         // whose locals the sources name
+  void reset(PyCodeObject* code) { code_ = code; }         // the sources name its locals
 
   std::string text(guards::SourceId source) const { return sources_.text(source, code_); }
   bool is_dynamic(guards::SourceId source) const;
-  bool becomes_symbol(PyObject* integer, guards::SourceId source) const;  // once it is read
-  bool holds_symbol(PyObject* object, guards::SourceId source) const;     // the same of an int, or of one in a tuple
+  bool becomes_symbol(PyObject* integer, guards::SourceId source) const;  // when it is read
+  bool holds_symbol(PyObject* object, guards::SourceId source) const;     // the same for an int, or for an int in a
+                                                                          // tuple
   graph::DynamicExtents extents(guards::SourceId source, PyObject* tensor) const;
 
  private:

@@ -56,7 +56,7 @@ PyTypeObject* Facts::type_of(Value* v) {
     v->type_guarded = true;
     if (!v->value_guarded) {
       PyTypeObject* real = v->object ? Py_TYPE(v->object.get())
-                                     : v->type;  // a payload is of the builtin class, its object of a subclass
+                                     : v->type;  // a payload has the builtin class, its object the subclass
       add_guard(GuardKind::type_is, v->source, reinterpret_cast<PyObject*>(real));
       v->type_is_fixed = true;
     }
@@ -86,7 +86,7 @@ PyTypeObject* Facts::known_type(Value* v) {
 
 // ---- values
 
-// A number that was computed holds under the guards of what it was computed from.
+// A computed number is fixed by the guards of its operands.
 void Facts::guard_operands(Value* v) {
   const auto at = trace_.float_formulas.find(v);
   if (at == trace_.float_formulas.end()) return;
@@ -96,33 +96,33 @@ void Facts::guard_operands(Value* v) {
 
 void Facts::guard_identity(Value* v) {
   if (v->value_guarded && v->identity_guarded) return;
-  if (is_computed(v->source)) return guard_value(v);  // another object in each call
+  if (is_computed(v->source)) return guard_value(v);  // it is another object in each call
   v->value_guarded = v->identity_guarded = true;
   if (v->source != kNoSource) add_guard(GuardKind::is, v->source, v->object.get());
   else guard_operands(v);
 }
 
-// By value where the type is compared by value, else by identity.
+// By value if the type is compared by value, otherwise by identity.
 void Facts::guard_value(Value* v) {
   if (v->value_guarded) return;
   v->value_guarded = v->type_guarded = true;
   if (v->source == kNoSource) return guard_operands(v);
   const bool is_nan = PyFloat_CheckExact(v->object.get()) &&
-                      std::isnan(PyFloat_AS_DOUBLE(v->object.get()));  // equal to itself alone, as a key and in lists
+                      std::isnan(PyFloat_AS_DOUBLE(v->object.get()));  // equal only to itself, as a key and in lists
   const bool by_value =
       is_computed(v->source) || (holds_only_scalars(v->object.get()) && !is_singleton(v->object.get()) && !is_nan);
   v->identity_guarded = !by_value;
   add_guard(by_value ? GuardKind::equals : GuardKind::is, v->source, v->object.get());
 }
 
-// ---- variables, and what is handled
+// ---- variables, and the exception being handled
 
 void Facts::relies_on_binding(SourceId source, bool bound) {
   if (bound) trace_.bound_sources.push_back(source);
   else note(GuardKind::is, source, nullptr);
 }
 
-// Where the segment begins at a call, the arguments are bound and the other locals are not: nothing to guard.
+// If the segment begins at a call, the arguments are bound and the other locals are not: there is nothing to guard.
 void Facts::relies_on_binding(const SymbolicFrame& f, int slot) {
   if (!f.is_resumed || f.is_written[static_cast<size_t>(slot)]) return;
   const SourceId source = sources().add(SourceKind::local, kNoSource, slot);

@@ -1,8 +1,8 @@
-// frame_hook/trace/values/facts.h — what a trace relies on: asking for a fact of a value adds the guard that keeps it
-// true.
+// frame_hook/trace/values/facts.h — what a trace relies on: asking for a fact about a value adds the guard that keeps
+// it true.
 //
-// Each fact is guarded once per value, and with the line of the user that asked. Nothing here makes a value or runs
-// code: what a type answers in Python is inlined by the object protocol.
+// Each fact is guarded once per value, with the user's line that asked. Nothing here makes a value or runs code: if a
+// type answers in Python, the object protocol inlines that code.
 #pragma once
 
 #include "frame_hook/trace/machine/call_stack.h"
@@ -25,26 +25,28 @@ class Facts {
 
   void add_guard(guards::Guard guard);                     // with the user's line
   void add_guard(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
-  // The same; nothing of what has no source.
+  // The same; does nothing for something without a source.
   void note(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
-  guards::LineId user_line();                              // of the innermost frame of the user
+  guards::LineId user_line();                              // of the user's innermost frame
 
   PyTypeObject* type_of(Value* v);
   PyTypeObject* known_type(Value* v);                      // the type object that v stands for, or null
-  void guard_value(Value* v);     // of a value with an object: by value where its type is compared so, else by identity
+  void guard_value(Value* v);     // for a value with an object: by value if its type is compared that way, otherwise by
+                                  // identity
   void guard_identity(Value* v);
   void guard_type_unchanged(PyTypeObject* type, guards::SourceId type_source);  // type_unchanged
-  // The trace goes on as it does because a variable is bound, or because it is not.
+  // The trace depends on a variable being bound, or not bound.
   void relies_on_binding(guards::SourceId source, bool bound);
   void relies_on_binding(const SymbolicFrame& frame, int slot);
-  bool relies_on_nothing_handled();  // guards that no exception is handled where the segment begins; false: one is
+  bool relies_on_nothing_handled();  // guards that no exception is being handled where the segment begins; false: one
+                                     // is
 
  private:
   FrameTrace& trace_;
   CallStack& stack_;
-  PointerMap<PyTypeObject, bool> unchanged_types_;         // type_unchanged guard exists
+  PointerMap<PyTypeObject, bool> unchanged_types_;         // a type_unchanged guard exists
   PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>>
-      guard_lines_;  // that guards of this trace have named
+      guard_lines_;  // lines that guards of this trace name
   void guard_operands(Value* v);
 };
 

@@ -1,10 +1,10 @@
 // frame_hook/trace/values/floats.cpp — Python floats that differ from call to call.
 //
-// A float whose guard failed before is open: it has the number of this trace, and no guard but its type. Beside tensors
-// it becomes a 0-dim float64 input of the graph; sums, differences and products of open floats are open too, 0-dim
-// nodes of the graph there and plain Python arithmetic where they leave the trace. Other arithmetic, comparisons, math
-// and texts of open floats are computed sources (computed.cpp). Whoever asks for the number (an index, C code of torch)
-// closes the float: constant() guards it, or what it was computed from, by value.
+// A float whose guard failed before is open: the trace has a number for it, but guards only its type. In an op with
+// tensors it becomes a 0-dim float64 input of the graph. Sums, differences and products of open floats are open too:
+// they are 0-dim nodes in the graph, and plain Python arithmetic where they leave the trace. Other arithmetic,
+// comparisons, math and texts of open floats are computed sources (computed.cpp). Code that needs the number (an index,
+// C code of torch) closes the float: constant() guards it, or what it was computed from, by value.
 #include <cmath>
 
 #include "frame_hook/trace/machine/tracer.h"
@@ -22,9 +22,9 @@ bool Tracer::is_open_float(Value* v) {
 namespace {
 
 constexpr int64_t kExactInts = int64_t{1} << 53;
-constexpr size_t kDeepest = 256;  // a loop would make a formula without end
+constexpr size_t kDeepest = 256;  // a loop would make an endless formula
 
-// A constant that Python and a float64 kernel compute alike with.
+// A constant for which Python and a float64 kernel compute the same.
 bool is_number(Value* v) {
   if (v->kind != ValueKind::object || !v->object) return false;
   if (PyFloat_CheckExact(v->object.get())) return true;
@@ -38,7 +38,7 @@ bool is_zero(Value* v) { return PyObject_IsTrue(v->object.get()) == 0; }
 
 }  // namespace
 
-// Only what cannot raise: a quotient by an open float would have to be guarded against zero.
+// Only operations that cannot raise: for a quotient by an open float, zero would have to be guarded against.
 Value* Tracer::float_arithmetic(const char* function, Value* a, Value* b) {
   const std::string_view name = function;
   const bool quotient = name == "truediv";
@@ -100,7 +100,7 @@ Value* Tracer::float_number(Value* number) {
   return heap.object_value(made.get(), kNoSource);
 }
 
-// After a call: the numbers that its C code has read.
+// After a call: guards the numbers that its C code has read.
 void Tracer::guard_fixed_floats() {
   for (PyObject* traced : recording().take_fixed_floats())
     for (const auto& [number, tensor] : protocol().float_tensors)

@@ -1,8 +1,8 @@
 // frame_hook/trace/values/heap.cpp — values for the objects that a trace meets, and for those that it makes.
 //
-// wrap() looks at the exact type of a real object, without adding a guard: what is there is only relied on once
-// somebody asks (facts.h). One real object of a kind with identity has one Value; reaching it by a second source adds
-// a `same` guard. Scalars have one Value per source, since their guards are per source.
+// wrap() looks at the exact type of a real object without adding a guard: a trace relies on a fact only after asking
+// for it (facts.h). One real object of a kind with identity has one Value; reaching it by a second source adds a `same`
+// guard. Scalars have one Value per source, since their guards are per source.
 #include "frame_hook/trace/values/heap.h"
 
 #include <new>
@@ -153,7 +153,7 @@ bool Heap::is_constant(Value* v) {
       return is_constant(s->start) && is_constant(s->stop) && is_constant(s->step);
     }
     case ValueKind::instance: return v->object && is_enum_member(v->object.get());
-    case ValueKind::sym_int: return as<SymIntValue>(v)->expr.is_constant();  // since somebody asked for the number
+    case ValueKind::sym_int: return as<SymIntValue>(v)->expr.is_constant();  // since its number was read
     case ValueKind::null:
     case ValueKind::tensor:
     case ValueKind::list:
@@ -283,8 +283,8 @@ Value* Heap::wrap_callable(PyObject* object, SourceId source) {
 
 // An instance of a subclass of a builtin container keeps the container's part as its payload, reached through the same
 // source.
-// That of an int, str, ... subclass is a copy of exact type, good under what the instance holds; of a member of an
-// enumeration under identity.
+// The payload of an int, str, ... subclass is a copy of exact type; it is valid as long as the instance holds the same
+// value, or, for a member of an enumeration, as long as it is the same object.
 Value* Heap::wrap_instance(PyObject* object, SourceId source) {
   auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
   Value* payload = nullptr;
@@ -311,13 +311,13 @@ Value* Heap::wrap_instance(PyObject* object, SourceId source) {
     payload->source = source;
     payload->type_guarded = payload->value_guarded = payload->identity_guarded =
         false;  // read and guarded like a real container
-    payload->type_is_fixed = true;  // its class is the builtin one, that of the object is not
+    payload->type_is_fixed = true;  // it has the builtin class, its object does not
   }
   v->payload = payload;
   return v;
 }
 
-// ---- what a recorded or a concrete call gives
+// ---- results of recorded and concrete calls
 
 Value* Heap::wrap_result(PyObject* object) {
   PyRef owned = PyRef::steal(object);
@@ -376,7 +376,7 @@ Value* Heap::wrap_result_container(PyObject* object) {
     v->step = wrap_result(Py_NewRef(slice->step));
     return v;
   }
-  if (PyTuple_Check(object)) {  // torch.Size, named results
+  if (PyTuple_Check(object)) {  // torch.Size, torch's named results
     auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
     v->payload = tuple(items_in(object));
     return v;

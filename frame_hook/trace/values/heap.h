@@ -32,21 +32,23 @@ class Heap {
   TupleValue* tuple(std::vector<Value*> items);
   ListValue* list(std::vector<Value*> items);
   DictValue* dict();
-  bool is_constant(Value* v);  // has a concrete immutable value, deeply (no guard yet)
+  bool is_constant(Value* v);  // has a concrete immutable value, with all that it holds (no guard yet)
   static bool is_constant_object(PyObject* object);
 
   // ---- what is real
   Value* wrap(PyObject* object, guards::SourceId source);  // a real object reached by `source` (borrowed)
   Value* wrap_result(PyObject* object);  // new reference: result of a recorded or pure call, tensors inside
-  void adopt(TensorValue* v) { by_traced_[v->traced.get()] = v; }  // a result that is its traced tensor is this value
-  // The value of a real object, of what was reached by a source; null: the trace has not met it.
+  void adopt(TensorValue* v) { by_traced_[v->traced.get()] = v; }  // the traced tensor of this result belongs to this
+                                                                   // value
+  // The value of a real object, or of what was reached by a source; null: the trace has not met it.
   Value* find(PyObject* object) {
     Value** known = by_object_.find(object);
     return known ? *known : nullptr;
   }
   Value* find(guards::SourceId source) const { return source < by_source_.size() ? by_source_[source] : nullptr; }
   const PointerMap<PyObject, Value*>& real_objects() const { return by_object_; }
-  bool has_half_way() const { return has_half_way_; }  // has met a real generator, or an iterator that may hold one
+  bool has_half_way() const { return has_half_way_; }  // the trace has met a real generator, or an iterator that may
+                                                       // hold one
 
  private:
   FrameTrace& trace_;
@@ -60,7 +62,7 @@ class Heap {
   bool has_half_way_ = false;
 
   Recording& recording() { return *trace_.recording; }
-  Value* made(PyObject* object);  // new reference; null: there is no memory
+  Value* made(PyObject* object);  // new reference; null: out of memory
   Value* wrap_fresh(PyObject* object, guards::SourceId source);
   Value* wrap_int(PyObject* object, guards::SourceId source);
   Value* wrap_instance(PyObject* object, guards::SourceId source);

@@ -1,5 +1,4 @@
-// frame_hook/trace/values/object_kinds.cpp — classification of real objects by exact type; answers per type are
-// remembered.
+// frame_hook/trace/values/object_kinds.cpp — classification of real objects by exact type; answers are cached per type.
 #include "frame_hook/trace/values/object_kinds.h"
 
 #include <algorithm>
@@ -16,12 +15,12 @@ namespace framejit::frame_hook {
 
 namespace {
 
-PyObject* loaded_module(const char* name) {  // borrowed; null when it was never imported
+PyObject* loaded_module(const char* name) {  // borrowed; null if it was never imported
   PyObject* modules = PyImport_GetModuleDict();
   return modules ? PyDict_GetItemString(modules, name) : nullptr;
 }
 
-// `folder` is the module's once it is known.
+// `folder` is that of the module, once known.
 bool is_file_of(const char* module_name, std::string& folder, PyObject* filename) {
   if (folder.empty()) {
     PyObject* module = loaded_module(module_name);
@@ -35,7 +34,7 @@ bool is_file_of(const char* module_name, std::string& folder, PyObject* filename
   return text && std::strncmp(text, folder.c_str(), folder.size()) == 0;
 }
 
-// Of the package framejit, which may lie in a build folder.
+// Whether it is a file of the package framejit, which may lie in a build folder.
 bool is_own_file(PyObject* filename) {
   static std::string* const folder = new std::string;
   return is_file_of("framejit", *folder, filename);
@@ -65,7 +64,7 @@ bool is_identity_class(PyTypeObject* type) {
          type == &PyClassMethod_Type;
 }
 
-// Classes of C extensions whose instances are immutable and made anew wherever one is asked for.
+// Classes of C extensions whose instances are immutable, with a new object for each request.
 bool is_value_class(PyTypeObject* type) {
   for (const KnownType known : {KnownType::torch_device, KnownType::torch_finfo, KnownType::torch_iinfo})
     if (is_known(type, known)) return guards::compare_by_value(type), true;
@@ -118,7 +117,7 @@ bool is_typing_form(PyObject* object) {
   if (!typing || !abc) return false;
   if (!classes) {
     PyObject *final_class = PyDict_GetItemString(PyModule_GetDict(typing), "_Final"), *name, *item;
-    if (!PyDict_GetItemString(PyModule_GetDict(typing), "Callable")) return false;  // it is being imported
+    if (!PyDict_GetItemString(PyModule_GetDict(typing), "Callable")) return false;  // it is still being imported
     classes = new std::vector<PyObject*>;
     for (Py_ssize_t position = 0; PyDict_Next(PyModule_GetDict(typing), &position, &name, &item);) {
       if (!PyType_Check(item)) continue;

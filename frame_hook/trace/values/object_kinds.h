@@ -15,7 +15,7 @@ namespace framejit::frame_hook {
 bool is_exact_scalar(PyTypeObject* type);
 // None, True, False, Ellipsis, NotImplemented.
 bool is_singleton(PyObject* object);
-// Immutable, made anew wherever one is asked for, equal when == says so: devices, finfo, iinfo, ranges.
+// Immutable, a new object for each request, equal if == says so: devices, finfo, iinfo, ranges.
 bool has_own_equality(PyObject* object);
 // Objects that stand for themselves: types, modules, C functions and descriptors, code objects, dtypes, devices, enum
 // members, ...
@@ -23,17 +23,17 @@ bool has_identity_constant(PyObject* object);
 bool holds_only_scalars(PyObject* object);  // what an `equals` guard can compare
 bool is_enum_member(PyObject* object);
 bool is_enum_class(PyObject* object);
-// An object that has no attributes worth shadowing although its type keeps a dict: types, modules, C functions,
+// An object that has no attributes worth shadowing, although its type keeps a dict: types, modules, C functions,
 // descriptors.
 bool is_plain_object(PyObject* object);
-// A generator, or an iterator of itertools that may hold one: dropped half-way, it may run Python code.
+// A generator, or an iterator of itertools that may hold one: if it is dropped half-way, Python code may run.
 bool may_be_half_way(PyTypeObject* type);
-// The object holds one, itself or through few objects; those behind functions, classes and modules are not looked for.
+// Whether the object holds one, itself or through few objects. Functions, classes and modules are not searched.
 bool holds_half_way(PyObject* object);
-// A number or bool of NumPy's own exact classes: immutable, compared bit by bit.
+// A number or bool of one of NumPy's own exact classes: immutable, compared bit by bit.
 bool is_numpy_scalar(PyObject* object);
 bool is_numpy_scalar_type(PyTypeObject* type);
-// What the classes of module typing make of types (typing.Optional, Optional[int], TypeVars), and
+// What the classes of module typing make from types (typing.Optional, Optional[int], TypeVars), and
 // collections.abc.Callable[...]: immutable.
 bool is_typing_form(PyObject* object);
 // A subclass, not the class itself, of tuple, list, dict, set, frozenset, int, str, float or bytes.
@@ -44,11 +44,11 @@ PyRef exact_copy_of_scalar(PyObject* object);
 std::vector<PyObject*> items_of_set(PyObject* set);
 bool is_size_type(const PyTypeObject* type);  // torch.Size itself
 bool is_torch_module(PyObject* object);  // an instance of nn.Module
-bool calls_forward(PyCodeObject* code);  // what nn.Module itself runs when a module is called, or a copy of that
+bool calls_forward(PyCodeObject* code);  // what nn.Module itself runs when a module is called, or a copy of it
 // Whether the file is part of the torch package itself.
 bool is_torch_file(PyObject* filename);
 bool is_library_file(PyObject* filename);   // of the standard library or of an installed package
-// "model.py:12 Net.forward, in ": of the frames that run, the nearest line that is no library's; "" if there is none.
+// "model.py:12 Net.forward, in ": the nearest running frame outside of libraries; "" if there is none.
 std::string place_of_caller();
 
 }  // namespace framejit::frame_hook

@@ -1,8 +1,8 @@
 // frame_hook/trace/values/shadows.cpp — shadows of lists, tuples, sets and functions: reading real ones through
 // sources, loading them.
 //
-// A real list, tuple or set is guarded by its length (a set by its value) when it is first looked into; its items are
-// wrapped one by one. A write registers the container as an effect once; from then on the shadow alone is the truth.
+// A real list, tuple or set is guarded by its length (a set by its value) when its contents are first read; its items
+// are wrapped one by one. The first write registers the container as an effect; from then on only the shadow counts.
 #include <algorithm>
 
 #include "frame_hook/trace/machine/opcode_handlers.h"
@@ -24,7 +24,7 @@ bool OpcodeHandlers::wrote_attributes_in(const Tracer& t, PyObject* dict) {
   return false;
 }
 
-// What a write to it drops may run Python code at once. Globals are written one by one.
+// Whether a write to it may drop something, and so run Python code at once. Globals are written one by one.
 static bool write_may_drop(Value* v) {
   if (v->kind == ValueKind::list) {
     PyObject** const items = PySequence_Fast_ITEMS(v->object.get());
@@ -60,7 +60,7 @@ void Tracer::load(ListValue* v) {
   const Py_ssize_t n = PyList_GET_SIZE(v->object.get());
   facts.note(GuardKind::length, v->source, nullptr, n);
   v->items.insert(v->items.begin(), n, nullptr);
-  for (Py_ssize_t i = 0; v->mutated && i < n; ++i) item(v, i);  // what is written is known to the shadow
+  for (Py_ssize_t i = 0; v->mutated && i < n; ++i) item(v, i);  // the shadow of a list that is written has all items
 }
 
 Value* Tracer::item(ListValue* v, size_t i) {
@@ -193,7 +193,7 @@ SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& ite
 
 namespace {
 
-// Whose items a set takes at once, with the hashes that they have there.
+// A set takes these items at once, with the hashes that they have there.
 bool is_taken_at_once(Value* v) { return set_of(v) || v->kind == ValueKind::dict; }
 
 }  // namespace
@@ -210,7 +210,7 @@ void set_update(Tracer& t, SetValue* set, Value* other) {
   const SetOperand operand = set_operand(t, other);
   t.will_mutate(set);
   if (PyRef order = std::exchange(set->order, {})) {
-    if (set->type == &PyFrozenSet_Type)  // one that set_from() makes: it is empty
+    if (set->type == &PyFrozenSet_Type)  // set_from() makes an empty one
       order = operand.real ? real_set(set->type, operand.real.get()) : PyRef();
     else if (!call_order(t.errors, order, "update", {operand})) order = {};
     for (Value* v : operand.items) set_add(t, set, v);
@@ -235,7 +235,7 @@ int find_in_set(Tracer& t, SetValue* set, Value* item) {
   const Py_hash_t hash = key_hash(t, item);
   auto& hashes = t.protocol().item_hashes;
   if (is_hashed_by_python(item)) hashes.try_emplace(item, hash);
-  // A __eq__ in Python is asked of equal hashes alone; a set keeps the hashes of its items.
+  // A __eq__ in Python is called only for equal hashes; a set keeps the hashes of its items.
   auto may_equal = [&](Value* known) {
     if (known == item || !(is_hashed_by_python(known) || is_hashed_by_python(item))) return true;
     auto at = hashes.find(known);
@@ -261,7 +261,7 @@ void list_append(Tracer& t, ListValue* list, Value* item) {
   list->items.push_back(item);
 }
 
-// Of lists, tuples and the list itself the items that they hold now; of anything else item by item.
+// From lists, tuples and the list itself, it takes the items that they hold now; from anything else, item by item.
 void list_extend(Tracer& t, ListValue* list, Value* iterable) {
   t.facts.type_of(iterable);
   const bool is_itself = payload_of(iterable) == list;

@@ -1,9 +1,9 @@
 // frame_hook/trace/values/shadows_dict.cpp — shadows of dicts: keys, lookups in real dicts by key, writes.
 //
 // A real dict is read key by key (dict_has and the item's source, or dict_lacks) until its keys as a whole are needed:
-// iteration, length after a write, a write. Keys are compared as CPython does, but a hash or equality written in Python
-// is inlined or breaks.
-// The __dict__ of a traced instance (owner set) has no entries of its own: the instance's attributes are the truth.
+// iteration, length after a write, a write. Keys are compared as CPython does, except that a hash or equality written
+// in Python is inlined or breaks.
+// The __dict__ of a traced instance (owner set) has no entries of its own: only the instance's attributes count.
 #include <algorithm>
 #include <bit>
 #include <unordered_set>
@@ -49,7 +49,7 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
   return returned_hash(t, t.call(method, {}));
 }
 
-// As CPython hashes a tuple: a __hash__ in Python may return the hash of one.
+// As CPython hashes a tuple: a __hash__ in Python may return the hash of a tuple.
 class TupleHash {
  public:
   void add(Py_hash_t item) {
@@ -65,7 +65,7 @@ class TupleHash {
   uint64_t h_ = kStart;
 };
 
-// One hash for all: which of them are equal is asked of same_object, which guards the answer.
+// One hash for all of them: same_object says which are equal, and guards the answer.
 constexpr Py_hash_t kIdentityHash = 0x1d;
 
 bool is_exact_int(Value* v) {
@@ -101,7 +101,7 @@ bool is_identity_key(Value* key) {
       PyObject* eq = _PyType_Lookup(key->type, interned("__eq__"));
       PyObject* plain = _PyType_Lookup(&PyBaseObject_Type, interned("__eq__"));
       if (eq == plain) return true;
-      // A member of an enumeration that is also a str or int: hashed by its name, so only the member itself is found.
+      // A member of an enumeration that is also a str or int is hashed by its name, so only the member itself is found.
       return key->object && defined_in_python(key->type, "__hash__") &&
              _PyType_Lookup(key->type, interned("_member_map_"));
     }
@@ -195,7 +195,7 @@ DictEntry* find_entry(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
   return nullptr;
 }
 
-// The real item at a key, borrowed, without Python code: by the C hash, or by identity where the hash is Python's.
+// The real item at a key, borrowed, without running Python code: by the C hash, or by identity if the hash is Python's.
 PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
   PyObject* dict = v->object.get();
   PyObject* k = key->object ? key->object.get() : nullptr;
@@ -260,7 +260,7 @@ Value* entry_value(Tracer& t, DictValue* v, DictEntry& e) {
   return e.value = t.heap.wrap(item, t.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key));
 }
 
-// A look-up of a key compares it with others of the same hash: an equality in Python would run for real.
+// A look-up compares a key with others of the same hash: an equality in Python would run for real.
 void refuse_keys_that_compare(Tracer& t, DictValue* v) {
   const auto compares = [](const DictEntry& e) { return defined_in_python(Py_TYPE(e.key->object.get()), "__eq__"); };
   if (std::ranges::none_of(v->entries, compares)) return;
@@ -277,7 +277,7 @@ void load_owner(Heap& heap, DictValue* v) {
   v->loaded = true;
 }
 
-// OrderedDict keeps an order of its own, which move_to_end changes; the shadow has the dict's.
+// OrderedDict has its own order, which move_to_end changes; the shadow has that of the dict.
 void guard_linked_order(Facts& facts, DictValue* v, PyObject* keys) {
   PyObject* dict = v->object.get();
   if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) < 2) return;
@@ -286,9 +286,9 @@ void guard_linked_order(Facts& facts, DictValue* v, PyObject* keys) {
   facts.note(GuardKind::linked_order, v->source, keys);
 }
 
-// Keyword arguments come in the order in which a call names them, and code rarely looks at it. So they are found by
-// key, and the order is guarded when it is read. What was made of such dicts (the kwargs of a callee, copies) has its
-// order from them.
+// Keyword arguments come in the order in which a call names them, but code rarely looks at it. So they are found by
+// key, and the order is guarded only when it is read. Dicts made from such dicts (the kwargs of a callee, copies) take
+// their order from them.
 bool is_found_by_key(const DictValue* v) {
   if (!v->entries.empty() || !PyDict_CheckExact(v->object.get()) || PyDict_GET_SIZE(v->object.get()) < 2) return false;
   PyObject *key, *value;
@@ -312,7 +312,7 @@ void take_order(DictValue* into, const DictValue* from) {
       into->order_from.push_back(real);
 }
 
-// id() of a real object, in a real dict of ints: the number, good for that object.
+// For id() of a real object in a real dict of ints: the number, which holds for that object.
 Value* settled_key(Errors& errors, DictValue* v, Value* key) {
   const bool by_identity = key->kind == ValueKind::tensor || (key->kind == ValueKind::instance && is_identity_key(key));
   if (v->object && key->object && by_identity) errors.heap.facts.guard_identity(key);
@@ -403,8 +403,8 @@ void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
   if (!v->is_globals) load_keys(v);
   will_mutate(v);
   if (DictEntry* e = find_entry(*this, v, key, hash)) return static_cast<void>(e->value = to);
-  // A key that comes back is the last one, which it may have been before: of a real dict, the order decides what the
-  // exit has to write.
+  // A key that was deleted and comes back is now last, but it may have been last before too. For a real dict, the order
+  // decides what the exit has to write.
   if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) guard_order(trace_.guards, v->order_from);
   v->entries.push_back({key, to, hash});
 }
@@ -436,7 +436,7 @@ bool Tracer::dict_delete(DictValue* v, Value* key) {
 
 namespace {
 
-// A dict, or one whose keys() and __getitem__ are the builtin ones: what they would give can be read directly.
+// A dict, or a mapping whose keys() and __getitem__ are the builtin ones: its items can be read directly.
 DictValue* plainly_read(Tracer& t, Value* v) {
   PyTypeObject* type = t.facts.type_of(v);
   if (v->kind == ValueKind::dict) return as<DictValue>(v);
@@ -445,13 +445,13 @@ DictValue* plainly_read(Tracer& t, Value* v) {
   return python_special(t, v, "keys") || python_special(t, v, "__getitem__") ? nullptr : held;
 }
 
-// PyDict_Merge does not ask them where iteration is dict's own.
+// PyDict_Merge does not call them if iteration is dict's own.
 DictValue* merged_directly(Tracer& t, Value* v) {
   if (v->kind == ValueKind::instance && t.facts.type_of(v)->tp_iter == PyDict_Type.tp_iter) return dict_of(v);
   return plainly_read(t, v);
 }
 
-// PySequence_Fast of one that has to have two items.
+// PySequence_Fast, for a sequence that must have two items.
 std::vector<Value*> pair_items(Tracer& t, Value* pair, size_t number) {
   const std::string which = "dictionary update sequence element #" + std::to_string(number);
   std::vector<Value*> both;
@@ -511,7 +511,7 @@ void dict_update(Tracer& t, DictValue* dict, Value* other) {
   });
 }
 
-// OrderedDict asks overrides of __setitem__, takes keys one by one, and may have items() asked.
+// OrderedDict calls overrides of __setitem__, takes keys one by one, and may call items().
 void update_mapping(Tracer& t, Value* self, Value* other) {
   DictValue* dict = dict_of(self);
   const bool is_ordered = self->kind == ValueKind::instance && PyType_IsSubtype(self->type, &PyODict_Type);

@@ -1,5 +1,5 @@
-// frame_hook/trace/values/value.cpp — small facts about traced values that all of the object protocol uses. None of
-// them runs Python code.
+// frame_hook/trace/values/value.cpp — small facts about traced values that the whole object protocol uses. None of them
+// runs Python code.
 #include "frame_hook/trace/values/value.h"
 
 #include <array>
@@ -45,14 +45,15 @@ Value* InstanceValue::find_attr(PyObject* name, bool* known) const {
 }
 
 PyObject* interned(std::string_view text) {
-  // By the address of the text, nearly always a literal: two texts that share a slot take turns in it. The GIL is held.
+  // Indexed by the address of the text, nearly always a literal; two texts that share a slot take turns. The GIL is
+  // held.
   struct Known { std::string text; PyObject* object = nullptr; };
   static std::array<Known, 512> table;
   Known& known = table[(reinterpret_cast<size_t>(text.data()) * 0x9E3779B97F4A7C15ull) >> 55];
   if (known.text != text || !known.object) {
     known.text = text;
     known.object = PyUnicode_InternFromString(known.text.c_str());
-    static std::unordered_set<PyObject*> kept;  // a reference each, for ever
+    static std::unordered_set<PyObject*> kept;  // holds a reference to each, for ever
     if (!kept.insert(known.object).second) Py_DECREF(known.object);
   }
   return known.object;
@@ -85,7 +86,8 @@ std::string describe(Value* v) {
 
 Value* payload_of(Value* v) {
   while (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload &&
-         !PyType_HasFeature(v->type, Py_TPFLAGS_BASE_EXC_SUBCLASS))  // its arguments are not what it is
+         !PyType_HasFeature(v->type, Py_TPFLAGS_BASE_EXC_SUBCLASS))  // an exception's payload is its arguments, not its
+                                                                     // value
     v = as<InstanceValue>(v)->payload;
   return v;
 }
@@ -100,7 +102,7 @@ int keep_first(PyObject* object, void* first) {
 
 }  // namespace
 
-// What a real mappingproxy shows never changes, and the garbage collector's view of it names it.
+// Which mapping a real mappingproxy shows never changes, and its tp_traverse names it.
 Value* contents_of(Heap& heap, Value* v) {
   v = payload_of(v);
   if (v->kind != ValueKind::object || !v->object || Py_TYPE(v->object.get()) != &PyDictProxy_Type) return v;
@@ -259,7 +261,7 @@ void load_method(Heap& heap, MethodValue* m) {
   m->self = heap.wrap(PyMethod_GET_SELF(m->object.get()), sources.add(guards::SourceKind::method_self, m->source));
 }
 
-// A finaliser runs at the moment the last reference goes, which a trace does not know.
+// A finaliser runs when the last reference is dropped, and a trace does not know when that is.
 InstanceValue* make_instance(Heap& heap, PyTypeObject* type) {
   if (_PyType_Lookup(type, interned("__del__")))
     graph_break(Reason::made_in_trace,

@@ -1,14 +1,14 @@
 // frame_hook/trace/values/value.h — what the tracer computes with.
 //
-// Concrete first: a value carries the real object that it stands for, where one exists (`object`), and where it came
-// from (`source`). What the trace makes has neither until a recipe rebuilds it. Values are owned by their Trace and
-// addressed by plain pointers; equal pointers are equal identity: one real mutable object has one Value in a trace
+// Concrete first: a value carries the real object that it stands for, if one exists (`object`), and where it came from
+// (`source`). Values that the trace makes have neither until a recipe rebuilds them. The Trace owns the values, and
+// plain pointers address them. Equal pointers mean equal identity: one real mutable object has one Value in a trace
 // (Heap::wrap).
 //
-// Laziness: a value with a source has no guard yet. Whoever uses its type asks Facts::type_of, whoever uses its value
-// asks Tracer::constant: these add the guards. Real lists, dicts, tuples and instances are read item by item through
-// their sources; a write first loads a container fully (its length or keys guarded) and from then on works on the
-// shadow.
+// Laziness: a value with a source has no guard yet. Code that uses its type calls Facts::type_of, and code that uses
+// its value calls Tracer::constant: these add the guards. Real lists, dicts, tuples and instances are read item by item
+// through their sources. A write first loads the whole container (its length or keys are guarded); from then on it
+// works on the shadow.
 #pragma once
 
 #include <Python.h>
@@ -41,12 +41,12 @@ struct Value {
   ValueKind kind = ValueKind::null;
   bool type_guarded = false;     // its type_is guard exists, or none is needed (no source)
   bool type_is_fixed =
-      false;    // its type_is guard exists: what is reached through type(source) is reached through the type
-  bool value_guarded = false;    // its equals / is guard exists, or none is needed: the value is known
-  bool identity_guarded = false; // its is guard exists, or none is needed: which object it is, is known
+      false;    // its type_is guard exists: paths through type(source) go through the type itself
+  bool value_guarded = false;    // its equals / is guard exists, or none is needed because the value is known
+  bool identity_guarded = false; // its is guard exists, or none is needed because the object is known
   bool mutated = false;          // differs from `object` now, or was written: replayed at the commit point
   PyTypeObject* type = nullptr;  // exact type; read it through Facts::type_of
-  PyRef object;                  // the real object, null for what the trace made
+  PyRef object;                  // the real object; null for values made in the trace
   guards::SourceId source = guards::kNoSource;
   virtual ~Value() = default;
 };
@@ -68,9 +68,9 @@ struct TupleValue : Value {
 struct ListValue : Value {
   std::vector<Value*> items;
   bool loaded =
-      false;  // items has the right length (guarded for a real list); before, it holds what was appended alone
+      false;  // items has the right length (guarded for a real list); before that, it holds only what was appended
   bool being_sorted = false;     // list.sort() runs: the list looks empty, and must not be written
-  uint32_t changes = 0;          // of a deque: how often it was changed, for its iterators
+  uint32_t changes = 0;          // of a deque: how often it changed, for its iterators
 };
 
 // Keys are values with a concrete, hashable key object (or identity-hashed instances). Insertion order kept.
@@ -80,10 +80,10 @@ struct DictEntry {
   Py_hash_t hash = -1;           // of the key, -1: not computed yet
 };
 struct InstanceValue;
-// Items of a real dict that were read one by one, by hash of the key; a null value: guarded to be absent.
+// Items of a real dict that were read one by one, by hash of the key; a null value is guarded to be absent.
 class DictReads {
  public:
-  template <class Same>  // same(key): is it this one? Null: not read yet.
+  template <class Same>  // same(key): whether it is this one. Null: not read yet.
   Value** find(Py_hash_t hash, Same&& same) {
     const uint32_t at = index_.find(static_cast<size_t>(hash), [&](uint32_t i) { return same(items_[i].first.get()); });
     return at == HashIndex::kNone ? nullptr : &items_[at].second;
@@ -102,18 +102,18 @@ struct DictValue : Value {
   std::vector<DictEntry> entries;            // when loaded; deleted entries are erased
   bool loaded = false;                       // all keys known (keys guarded for a real dict)
   DictReads read;                            // items read one by one before loading
-  bool is_globals = false;  // never loaded for a write: entries are the written keys alone, replayed key by key
-  uint32_t removals = 0;                     // how often something was taken out
-  guards::LineId keys_line = guards::kNoLine;  // of the user, that caused the loading
-  std::vector<DictValue*> order_from;  // real dicts whose order `entries` follow, and that are not guarded to be in it
+  bool is_globals = false;  // never loaded for a write: entries are only the written keys, replayed key by key
+  uint32_t removals = 0;                     // how often something was removed
+  guards::LineId keys_line = guards::kNoLine;  // the user's line that caused the loading
+  std::vector<DictValue*> order_from;  // real dicts whose order `entries` follow, and whose order is not guarded yet
   InstanceValue* owner =
-      nullptr;  // this is the __dict__ of a traced instance: its attributes, not `entries`, are the truth
+      nullptr;  // this is the __dict__ of a traced instance: its attributes count, not `entries`
 };
 struct SetValue : Value {
   std::vector<Value*> items;     // in insertion order, unique
   bool loaded = false;
-  PyRef order;                   // of one made in the trace: set_order.h
-  uint32_t removals = 0;         // how often something was taken out
+  PyRef order;                   // of a set made in the trace: set_order.h
+  uint32_t removals = 0;         // how often something was removed
 };
 struct SliceValue : Value { Value *start, *stop, *step; };
 struct CellValue : Value {
@@ -135,21 +135,21 @@ struct FunctionValue : Value {
 
 struct MethodValue : Value { Value* function; Value* self; };
 
-// attrs: attributes written or deleted (null) in the trace, then the object's own through its source.
+// attrs: attributes written or deleted (null) in the trace; all others are the object's own, through its source.
 struct InstanceValue : Value {
   std::vector<std::pair<PyRef, Value*>> attrs;  // names interned
   PointerMap<PyObject, std::pair<PyRef, Value*>>
       read;  // own attributes of `object` read so far, names interned; null: guarded to be absent
-  DictValue* dict = nullptr;     // the value of __dict__, once the trace asked for it (its `owner` is this)
+  DictValue* dict = nullptr;     // the value of __dict__, after the trace has read it (its `owner` is this)
   Value* payload =
       nullptr;  // what a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind
   Value* find_attr(PyObject* name, bool* known) const;
 };
 
-// next(): the next item or null at the end; may raise. state describes it for recipes (kind, operands, position).
-// A real one (`object`) of CPython's own types stays as it is until the exit, which takes from it what the trace took.
-// `real`: one with items, position counts those taken. zip, map and filter have no state but their parts; of enumerate,
-// operands[1] is the index and step counts the items taken.
+// next(): the next item, or null at the end; may raise. Kind, operands and position are its state, from which recipes
+// rebuild it. A real iterator (`object`) of one of CPython's own types stays unchanged until the exit, which then takes
+// the items that the trace took. `real`: one with items; position counts those taken. zip, map and filter have no state
+// besides their parts. For enumerate, operands[1] is the index, and step counts the items taken.
 struct IteratorValue : Value {
   enum class Over : uint8_t {
     sequence,
@@ -189,17 +189,18 @@ struct GeneratorValue : Value {
   enum class State : uint8_t { created, suspended, running, finished } state = State::created;
   Value* return_value = nullptr;
 };
-struct IdentityValue : Value {   // type int; equal when `of` are the same object
+struct IdentityValue : Value {   // type int; equal if `of` are the same object
   Value* of = nullptr;
-  uint64_t made_at = 0;          // the step to stop before when it would leave the trace
+  uint64_t made_at = 0;          // the step to stop before if it would leave the trace
 };
-// The array itself, which the trace computes with and writes to; each call gets its own. A view's root has its memory.
+// The array itself, which the trace computes with and writes to; each call gets its own copy. A view uses the memory of
+// its root.
 struct ArrayValue : Value {
   PyRef array;
   ArrayValue* root = nullptr;
   bool is_shared =
-      false;  // of a root: a tensor has its memory too, so that it is neither written any more nor leaves the trace
-  uint64_t shared_at = 0;        // the step to stop before when it would
+      false;  // of a root: a tensor has the same memory, so the array is neither written any more nor leaves the trace
+  uint64_t shared_at = 0;        // the step to stop before if it would
 };
 struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };
 struct ViewValue : Value { DictValue* dict; enum class What : uint8_t { keys, values, items } what; };
@@ -207,8 +208,9 @@ struct ViewValue : Value { DictValue* dict; enum class What : uint8_t { keys, va
 struct FloatFormula {  // an open float computed from others: a function of module operator of its operands
   const char* function;
   Value *a, *b;
-  size_t depth;  // of formulas in formulas
-  guards::SourceId source = guards::kNoSource;  // once somebody has asked for it: operands may be shared many times
+  size_t depth;  // nesting of formulas
+  guards::SourceId source = guards::kNoSource;  // set when it has been asked for: formulas may share operands many
+                                                // times
 };
 
 PyObject* interned(std::string_view text);  // borrowed, immortal
@@ -216,7 +218,7 @@ PyObject* real_type(Value* v);  // the type object that v stands for, or null (n
 
 template <class T> T* as(Value* v) { return static_cast<T*>(v); }
 
-// Owns the values of a trace: made in chunks, destroyed together in order of making.
+// Owns the values of a trace: made in chunks, destroyed together in order of creation.
 class ValueArena {
  public:
   ValueArena() = default;
