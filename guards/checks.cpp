@@ -1,4 +1,4 @@
-// guards/checks.cpp — the checks and fetches that are more than a load or two.
+// guards/checks.cpp — the checks and fetches that need more than a load or two.
 #include "guards/checks.h"
 
 #include <structmember.h>
@@ -60,7 +60,7 @@ bool same_int(PyObject* a, PyObject* b) {
   const long long x = PyLong_AsLongLongAndOverflow(a, &a_overflow), y = PyLong_AsLongLongAndOverflow(b, &b_overflow);
   if (!a_overflow && !b_overflow) return x == y;
   if (a_overflow != b_overflow) return false;
-  const PyRef equal = PyRef::steal(PyLong_Type.tp_richcompare(a, b, Py_EQ));  // a subclass may have a == of its own
+  const PyRef equal = PyRef::steal(PyLong_Type.tp_richcompare(a, b, Py_EQ));  // a subclass may have its own ==
   return equal.get() == Py_True;
 }
 
@@ -69,7 +69,7 @@ bool same_float(PyObject* a, PyObject* b) {
   return std::memcmp(&x, &y, sizeof x) == 0;
 }
 
-// Equal ranges may have another start or stop when they are empty or of one item.
+// Equal ranges may differ in start or stop if they are empty or have one item.
 bool same_range(PyObject* a, PyObject* b) {
   static PyObject* const names[] = {PyUnicode_InternFromString("start"), PyUnicode_InternFromString("stop"),
                                     PyUnicode_InternFromString("step")};
@@ -80,7 +80,7 @@ bool same_range(PyObject* a, PyObject* b) {
   return true;
 }
 
-// Of two objects of a class that shows its value as memory: -0.0 and NaN are told apart.
+// For two objects of a class that shows its value as memory: -0.0 and NaN are told apart.
 bool same_memory(PyObject* a, PyObject* b) {
   Py_buffer x, y;
   if (PyObject_GetBuffer(a, &x, PyBUF_SIMPLE) < 0) return drop_error(), false;
@@ -104,7 +104,7 @@ PyRef& fresh_attribute() {  // never destroyed: a thread may end after the inter
 
 }  // namespace
 
-bool same_order(PyObject* a, PyObject* b) {  // of equal sets: now, and after the same changes
+bool same_order(PyObject* a, PyObject* b) {  // of equal sets: the same order now, and after the same changes
   auto* other = reinterpret_cast<PySetObject*>(b);
   const auto* self = reinterpret_cast<PySetObject*>(a);
   if (self->mask != other->mask || self->fill != other->fill || self->finger != other->finger) return false;
@@ -173,7 +173,7 @@ bool has_keys(PyObject* dict, PyObject* keys) {
   Py_ssize_t position = 0, i = 0;
   PyObject *key, *value;
   while (i < n && PyDict_Next(dict, &position, &key, &value) && key == PyTuple_GET_ITEM(keys, i))
-    ++i;  // mostly in the same order
+    ++i;  // they are mostly in the same order
   for (; i < n; ++i) {
     PyObject* wanted = PyTuple_GET_ITEM(keys, i);
     if (!find_in_dict(dict, wanted, PyObject_Hash(wanted))) return false;
@@ -211,7 +211,7 @@ bool is_number_or_text(PyObject* object) {
 
 uint64_t type_version_of(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("__framejit_version__");
-  _PyType_Lookup(type, name);  // a lookup gives the type a tag, if it has none and CPython has one to give
+  _PyType_Lookup(type, name);  // a lookup gives the type a tag if it has none, as long as CPython has tags left
   return type_version(reinterpret_cast<PyObject*>(type));
 }
 
@@ -234,7 +234,7 @@ PyObject* make_instance_dict(PyObject* object) {
     drop_error();
     return nullptr;
   }
-  Py_DECREF(dict);  // the object keeps it
+  Py_DECREF(dict);  // the object keeps it alive
   return dict;
 }
 
@@ -252,7 +252,8 @@ PyObject* fetch_attribute(const RunState&, PyObject* base, const Step& step) {
   PyObject* descriptor = _PyType_Lookup(type, step.object);
   if (!descriptor) return nullptr;
   PyTypeObject* kind = Py_TYPE(descriptor);
-  if (kind != &PyGetSetDescr_Type && kind != &PyMemberDescr_Type) return nullptr;  // anything else may run Python code
+  if (kind != &PyGetSetDescr_Type && kind != &PyMemberDescr_Type) return nullptr;  // any other descriptor may run
+                                                                                   // Python code
   PyObject* value = kind->tp_descr_get(descriptor, base, reinterpret_cast<PyObject*>(type));
   if (!value) {
     drop_error();
@@ -266,7 +267,7 @@ PyObject* fetch_attribute(const RunState&, PyObject* base, const Step& step) {
 namespace {
 
 std::vector<PyRef>&
-computed_objects() {  // never destroyed: a thread may end after the interpreter. The GIL keeps threads apart.
+computed_objects() {  // never destroyed: a thread may end after the interpreter. The GIL protects it.
   static auto* const objects = new std::vector<PyRef>;
   return *objects;
 }
@@ -304,7 +305,7 @@ PyObject* fetch_context_value(const RunState&, PyObject* base, const Step&) {
   PyObject* value = nullptr;
   if (PyContextVar_Get(base, nullptr, &value) < 0) drop_error();
   if (!value) return nullptr;
-  Py_DECREF(value);  // the context, or the variable as its default, keeps it
+  Py_DECREF(value);  // the context keeps it alive, or the variable does if it is the default
   return value;
 }
 

@@ -1,4 +1,5 @@
-// guards/checks.h — the check functions, one per row of guard_kinds.def. No Python code runs, no exception is left set.
+// guards/checks.h — the check functions, one per row of guard_kinds.def. They run no Python code and leave no exception
+// set.
 #pragma once
 
 #include "guards/fetch.h"
@@ -7,26 +8,27 @@
 namespace framejit::guards {
 
 // Same exact type and value: bits of floats, True and 1 told apart, tuples and frozensets element by element. Types
-// that were named to compare_by_value(): their own ==. Others: identity.
+// passed to compare_by_value(): their own ==. Others: identity.
 bool same_value(PyObject* a, PyObject* b);
-// Instances of this type of a C extension, which lives for ever, are immutable and equal when its == says so; == and
-// repr() run no Python code.
+// Says that instances of this type of a C extension are immutable and equal if its == says so, that its == and repr()
+// run no Python code, and that the type lives for ever.
 void compare_by_value(PyTypeObject* type);
 bool is_compared_by_value(PyTypeObject* type);
-// What the object holds as an instance of a subclass of int, float, str or bytes is the value of `exact`, bit by bit.
+// Whether an instance of a subclass of int, float, str or bytes holds the value of `exact`, bit by bit.
 bool holds_value(PyObject* object, PyObject* exact);
-bool same_order(PyObject* a, PyObject* b);  // two equal sets iterate alike
-// len() of a builtin container or str or bytes, subclasses' builtin part included; -1 for others.
+bool same_order(PyObject* a, PyObject* b);  // two equal sets iterate in the same order
+// len() of a builtin container or str or bytes, or of that part of a subclass's instance; -1 for others.
 Py_ssize_t builtin_length(PyObject* object);
-bool has_keys(PyObject* dict, PyObject* keys);  // these exact strs, and no others
+bool has_keys(PyObject* dict, PyObject* keys);  // exactly these exact strs
 bool has_keys_in_order(PyObject* dict, PyObject* keys);
 bool is_linked_in_order(PyObject* ordered, PyObject* keys);  // of an OrderedDict, by its own list
-// What sources of kind computed are made of and give: exact float, int, bool, str.
+// What sources of kind computed take and return: exact float, int, bool, str.
 bool is_number_or_text(PyObject* object);
-// The version tag of a type, given one when it has none; 0 when CPython has no more to give.
+// The version tag of a type, which gets one if it has none; 0 if CPython has none left.
 uint64_t type_version_of(PyTypeObject* type);
 
-bool is_class_unchanged(PyObject* type, const Step& step);  // looks at the class; keeps the version at which it held
+bool is_class_unchanged(PyObject* type, const Step& step);  // looks at the class; stores the version for which the
+                                                            // guard held
 
 inline bool check_is(const RunState&, PyObject* object, const Step& step) { return object == step.object; }
 inline bool check_type_is(const RunState&, PyObject* object, const Step& step) {

@@ -1,7 +1,7 @@
-// guards/class_state.cpp — a record for each class, compared with the class again when its version tag is another.
+// guards/class_state.cpp — a record for each class, compared with the class again when its version tag changes.
 //
-// Two values are taken for the same when they lie at one address and the first one cannot have died since: a weak
-// reference to it is alive, or the record keeps it, where it cannot keep the class alive in turn.
+// Two values count as the same if they have one address and the first one cannot have died since: a weak reference to
+// it is alive, or the record keeps it alive, if that cannot keep the class alive in turn.
 #include "guards/class_state.h"
 
 #include <array>
@@ -26,7 +26,7 @@ bool is_special(PyObject* name) {
   return !text || (n > 4 && std::strncmp(text, "__", 2) == 0 && std::strncmp(text + n - 2, "__", 2) == 0);
 }
 
-// True when all that `object` refers to are its own type, classes that never change, and what refers to nothing.
+// True if `object` refers only to its own type, to classes that never change, and to objects that refer to nothing.
 bool refers_to_nothing_made_by_users(PyObject* object) {
   const traverseproc traverse = Py_TYPE(object)->tp_traverse;
   const visitproc visit = [](PyObject* item, void* of) -> int {
@@ -36,7 +36,7 @@ bool refers_to_nothing_made_by_users(PyObject* object) {
   return !traverse || traverse(object, visit, object) == 0;
 }
 
-// One object that an item of a class is, or is made of.
+// One object that an item of a class is, or consists of.
 class Part {
  public:
   void take(PyObject* object, PyTypeObject* owner) {
@@ -54,7 +54,7 @@ class Part {
       if (!keeps_) drop_error();
       known_ = is_weak_ = static_cast<bool>(keeps_);
     } else if (!PyObject_IS_GC(object) || PyTuple_CheckExact(object) ||
-               refers_to_nothing_made_by_users(object)) {  // tuples: __orig_bases__ and the like
+               refers_to_nothing_made_by_users(object)) {  // tuples: __orig_bases__ and so on
       keeps_ = PyRef::borrow(object);
     } else {
       known_ = false;
@@ -83,12 +83,12 @@ class Part {
 
 using Parts = std::array<PyObject*, 3>;
 
-// What a value is made of, for those that no weak reference can point at and that hold functions of the class.
+// The parts of a value, for values that cannot have weak references and that hold functions of the class.
 Parts parts_of(PyObject* value) {
   auto part = [&](const char* name) {
     const PyRef found = PyRef::steal(PyObject_GetAttrString(value, name));  // a member of an exact builtin type
     if (!found) drop_error();
-    return found.get();  // the value keeps it
+    return found.get();  // the value keeps it alive
   };
   if (Py_TYPE(value) == &PyProperty_Type) return {part("fget"), part("fset"), part("fdel")};
   if (Py_TYPE(value) == &PyClassMethod_Type || Py_TYPE(value) == &PyStaticMethod_Type)
@@ -105,7 +105,7 @@ struct Item {
 
 class OwnItems {
  public:
-  // The number of what the class's own dict holds.
+  // The number of the contents of the class's own dict.
   uint64_t number(PyTypeObject* type, uint64_t& last_number) {
     PyObject* dict = type->tp_dict;
     const uint64_t version = dict ? dict_version(dict) : 0;
@@ -172,7 +172,7 @@ class Records {
       if (record.number != 0 && version != 0 && record.version == version && is_alive(record)) return record.number;
     }
     const int collects =
-        PyGC_Disable();  // weak references are made below: no finaliser may change a dict that is walked
+        PyGC_Disable();  // weak references are made below: no finaliser may change a dict during the walk
     std::vector<std::pair<PyTypeObject*, uint64_t>> mro;
     for (Py_ssize_t i = 0; type->tp_mro && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
       auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
@@ -234,7 +234,7 @@ bool is_class_data(PyObject* name, PyObject* value) {
 }
 
 uint64_t class_state(PyTypeObject* type) {
-  static auto* records = new Records;  // never freed: Python may be gone before
+  static auto* records = new Records;  // never freed: Python may be gone earlier
   return records->number(type);
 }
 

@@ -1,4 +1,4 @@
-// guards/describe.cpp — objects as short text, without asking their own __repr__.
+// guards/describe.cpp — objects as short text, without calling their own __repr__.
 #include "guards/describe.h"
 
 #include "guards/checks.h"
@@ -24,7 +24,7 @@ bool is_literal(PyTypeObject* t) {
          t == &PyComplex_Type || t == Py_TYPE(Py_None) || t == Py_TYPE(Py_Ellipsis);
 }
 
-// An int of thousands of digits is refused by repr (its limit, an exception) or slow.
+// repr refuses an int of thousands of digits (its limit raises), or takes long.
 std::string literal(PyObject* object) {
   if (PyLong_CheckExact(object)) {
     int overflow = 0;

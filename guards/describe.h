@@ -7,8 +7,8 @@
 
 namespace framejit::guards {
 
-// Literals as Python writes them, types, modules and functions by name, the rest as "<T object>". A weak reference
-// shows what it refers to. At most about 80 characters.
+// Literals as Python writes them, types, modules and functions by name, others as "<T object>". A weak reference shows
+// its object. At most about 80 characters.
 std::string describe(PyObject* object);
 std::string type_name(PyTypeObject* type);
 std::string text_of_str(PyObject* str);  // an exact str without quotes

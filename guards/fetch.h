@@ -1,7 +1,7 @@
 // guards/fetch.h — how each kind of source is fetched: one function per row of source_kinds.def.
 //
-// A fetch returns a borrowed object or null when there is nothing. It trusts nothing about its base but that it is an
-// object, so that no guard has to come first. No Python code runs, no exception is left set.
+// A fetch returns a borrowed object, or null if there is none. It assumes only that its base is an object, so no guard
+// has to come first. No Python code runs, and no exception is left set.
 #pragma once
 
 #include "guards/class_state.h"
@@ -50,7 +50,7 @@ inline PyObject* fetch_type_of(const RunState&, PyObject* base, const Step&) {
 inline PyObject* fetch_type_lookup(const RunState&, PyObject* base, const Step& step) {
   return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), step.object) : nullptr;
 }
-// object: the name of a slot that the type of the base declares; property.fget and its like are slots too.
+// object: the name of a slot that the type of the base declares; property.fget and the like are slots too.
 PyObject* fetch_member(const RunState& run, PyObject* base, const Step& step);
 inline PyObject* fetch_cell_contents(const RunState&, PyObject* base, const Step&) {
   return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
@@ -59,7 +59,7 @@ inline PyObject* fetch_cell_contents(const RunState&, PyObject* base, const Step
 inline PyFunctionObject* as_function(PyObject* object) {
   return PyFunction_Check(object) ? reinterpret_cast<PyFunctionObject*>(object) : nullptr;
 }
-// A part of a function that is not set reads as None, as from Python.
+// A part of a function that is not set reads as None, as in Python.
 inline PyObject* or_none(PyObject* object) { return object ? object : Py_None; }
 inline PyObject* fetch_function_code(const RunState&, PyObject* base, const Step&) {
   auto* f = as_function(base);
@@ -108,14 +108,14 @@ inline PyObject* fetch_lru_result(const RunState&, PyObject* base, const Step&) 
 inline PyObject* fetch_referent(const RunState&, PyObject* base, const Step&) {
   return PyWeakref_CheckRef(base) ? or_none(weak_target(base)) : nullptr;
 }
-PyObject* fetch_weak_reference(const RunState& run, PyObject* base, const Step& step);  // kept as what is computed
+PyObject* fetch_weak_reference(const RunState& run, PyObject* base, const Step& step);  // kept as a computed object
 
-// object: the name. What the getter made afresh is kept until the thread's next such fetch.
+// object: the name. If the getter makes a new object, it is kept until the thread's next such fetch.
 PyObject* fetch_attribute(const RunState& run, PyObject* base, const Step& step);
 // A new object, kept until forget_computed().
 PyObject* fetch_computed(const RunState& run, PyObject* base, const Step& step);
 PyObject* fetch_size(const RunState& run, PyObject*, const Step& step);
-void forget_computed();  // where a program begins: what the last one computed has found its keepers
+void forget_computed();  // called where a program begins: by now, what the last one computed is held elsewhere
 PyObject* fetch_context_value(const RunState& run, PyObject* base, const Step& step);
 
 }  // namespace framejit::guards

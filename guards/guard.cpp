@@ -1,4 +1,4 @@
-// guards/guard.cpp — the set of guards of one trace; equal ones are merged as they come.
+// guards/guard.cpp — the set of guards of one trace; equal ones are merged as they are added.
 #include "guards/guard.h"
 
 #include "guards/checks.h"

@@ -17,18 +17,19 @@ enum class GuardKind : uint8_t {
 #undef GUARD
 };
 
-// What was seen of a tensor; the implementation reads TensorImpl (guards/aten). A dimension may be bound to a symbol.
+// The facts about a tensor; the implementation reads TensorImpl (guards/aten). A dimension may be bound to a symbol.
 class TensorFacts {
  public:
   virtual ~TensorFacts() = default;
-  // True when `tensor` has these facts; writes the values of the bound symbols. No Python code, no exception left.
+  // True if `tensor` has these facts; writes the values of the bound symbols. Runs no Python code and leaves no
+  // exception.
   virtual bool matches(PyObject* tensor, int64_t* symbols) const = 0;
-  // "size(0) == 4 but is 5"; empty when it matches.
+  // "size(0) == 4 but is 5"; empty if it matches.
   virtual std::string mismatch(PyObject* tensor) const = 0;
   virtual std::string text() const = 0;
-  // The dimensions whose constant size differs, when sizes and strides are all that differs (automatic dynamic).
+  // The dimensions whose constant size differs, if nothing but sizes and strides differs (automatic dynamic).
   virtual std::vector<int> differing_dims(PyObject* tensor) const = 0;
-  // Those whose stride differs, when sizes fit and the strides are in the same order.
+  // Those whose stride differs, if the sizes fit and the strides have the same order.
   virtual std::vector<int> differing_strides(PyObject* tensor) const = 0;
 };
 
@@ -51,15 +52,15 @@ struct Guard {
   int64_t number = 0;                        // length; int_range: symbol index; type_unchanged: class_state
   SourceId other = kNoSource;                // same, distinct
   std::shared_ptr<const TensorFacts> facts;  // tensor
-  LineId line = kNoLine;                     // the user line that caused it
+  LineId line = kNoLine;                     // the user's line that caused it
 };
 
 class GuardSet {
  public:
   SourceTable sources;
-  Guard* add(Guard guard);                   // the new guard, good until the next add; null when an equal one is there
+  Guard* add(Guard guard);                   // the new guard, valid until the next add; null if an equal one exists
   const std::vector<Guard>& guards() const { return guards_; }
-  std::vector<graph::SizeFact> size_facts;   // over symbols that tensor, int_range guards bind
+  std::vector<graph::SizeFact> size_facts;   // over symbols that tensor and int_range guards bind
   std::vector<graph::SymExpr> sizes;         // of the sources of kind size
   std::vector<std::shared_ptr<const ModeFacts>> modes;
   size_t symbol_count = 0;

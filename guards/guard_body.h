@@ -1,4 +1,4 @@
-// guards/guard_body.h — what is inside a GuardProgram, shared by the files that compile, run and explain it.
+// guards/guard_body.h — the contents of a GuardProgram, shared by the files that compile, run and explain it.
 #pragma once
 
 #include <optional>
@@ -21,9 +21,9 @@ struct GuardProgram::Body {
   bool computes = false;  // has sources of kind computed, size or weak_reference
   SizeChecks sizes;
   WeakObjects weak;
-  PyRef code;  // of the frame, as weak keeps it: for the names of locals
+  PyRef code;  // of the frame, held weakly: for the names of locals
 
-  // Index of the first step from `start` on that fails, or -1. Modes and sizes are not looked at.
+  // Index of the first step from `start` on that fails, or -1. Does not look at modes and sizes.
   int first_failing_step(const RunState& run, size_t start = 0) const;
   PyCodeObject* live_code() const;
   // Every number that differs, from step `failed` on (GuardFailure::changed).
@@ -32,7 +32,7 @@ struct GuardProgram::Body {
 
 // Texts of guards: guards/guard_text.cpp.
 std::string text_of(const Guard& guard, const SourceTable& sources, PyCodeObject* code);
-// `object`: what the source of the guard holds now.
+// `object`: the current object of the guard's source.
 std::string text_of_failure(const Guard& guard, PyObject* object, const SourceTable& sources, PyCodeObject* code);
 
 // Fills a body: guards/guard_compiler.cpp.

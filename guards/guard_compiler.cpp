@@ -1,10 +1,10 @@
 // guards/guard_compiler.cpp — from a set of guards to the flat program.
 //
-// The needed sources form a forest over frame and constants, and numbers computed of them. It is walked level by level,
-// so that what differs most between calls (types and tensors of the locals) comes first and a path is fetched once. All
-// lookups in one dict, or along one type's MRO, make a block. What the version of the dict or type pins down, the
-// identity of an item and with it the value of an immutable one, is checked inside the block. A type that is known
-// exactly is one source, however many instances lead to it.
+// The needed sources form a forest over the frame, constants, and numbers computed from them. It is walked level by
+// level, so that the facts that differ most between calls (types and tensors of the locals) come first and each path is
+// fetched once. All lookups in one dict, or along one type's MRO, make a block. The version of the dict or type fixes
+// the identity of an item, and the value of an immutable one: guards on these are checked inside the block. A type that
+// is known exactly is one source, no matter how many instances lead to it.
 #include <algorithm>
 #include <utility>
 
@@ -51,7 +51,7 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
     for (SourceId child = nodes_[queue[at]].first_child; child != kNoSource; child = nodes_[child].next_sibling)
       queue.push_back(child);
   }
-  // What is computed, and what is reached from it, comes after all that it is computed of, in the order of the trace.
+  // Computed sources, and everything reached from them, come after their operands, in the order of the trace.
   for (SourceId id : merged) {
     if (!nodes_[id].needed || body_.register_of_source[id] != kNoRegister) continue;
     body_.computes |= is_computed(id);
@@ -64,8 +64,8 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
   return {};
 }
 
-// type(x), where a guard fixes the exact type of x, becomes the type itself, and what is reached through it follows: 32
-// blocks of one class share the guards of their class. Returns what each source became.
+// type(x), if a guard fixes the exact type of x, becomes the type itself, and so do the paths through it: 32 blocks of
+// one class share the guards of their class. Returns the replacement of each source.
 std::vector<SourceId> GuardCompiler::merge_types() {
   SourceTable& sources = set_.sources;
   std::vector<PyRef> exact(sources.size());
@@ -143,7 +143,7 @@ std::optional<StepCode> GuardCompiler::block_of(const Node& node) const {
   return std::nullopt;
 }
 
-// Of what is in a block: holds as long as the item is the same object. An exact type is pinned only where __class__
+// For a guard in a block: it holds as long as the item is the same object. An exact type is pinned only if __class__
 // cannot be assigned.
 bool GuardCompiler::is_pinned(const Guard& guard) const {
   if (guard.kind == GuardKind::is || guard.kind == GuardKind::holds) return true;

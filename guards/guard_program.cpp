@@ -11,7 +11,8 @@ namespace framejit::guards {
 
 void BlockRecord::remember(uint64_t version, PyObject* const* registers) {
   if (version == 0) return;
-  // A version already in this way belongs to another dict as likely as to this one in an older state: give both room.
+  // A version that is already in this way may belong to another dict as well as to an older state of this one: make
+  // room for both.
   while (versions_[way_of(version)] != 0 && can_grow()) {
     const std::vector<uint64_t> old_versions = std::move(versions_);
     const std::vector<PyObject*> old_values = std::move(values_);

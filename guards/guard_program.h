@@ -2,8 +2,8 @@
 //
 // In: a GuardSet and the sources whose objects the segment wants (graph inputs, recipe operands). Out: a flat program
 // that fetches each path once into a register, cheapest check first. Hot path: run() allocates nothing, runs no Python
-// code, leaves no exception set, writes nothing but registers. The GIL must be held. Objects that guards name are held
-// weakly where the type allows; when one dies the program is dead() and never matches again.
+// code, leaves no exception set, and writes only registers. The GIL must be held. Objects that guards name are held
+// weakly if their type allows it; when one dies, the program is dead() and never matches again.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct GuardFailure {
   std::vector<std::string>
       changed;  // "L['n']", "L['x'].size(0)": every int, float and size that differs, as far as guards can be checked
   std::string source;       // "L['x']": of the guard that failed
-  size_t held = 0;         // steps that held before it: how close the entry comes
-  PyObject* object = nullptr;  // borrowed: what that source holds now, null when it is gone
+  size_t held = 0;         // steps that held before the failure: how close the entry comes
+  PyObject* object = nullptr;  // borrowed: the current object of that source, null if it is gone
 };
 
 class GuardProgram {
@@ -39,7 +39,7 @@ class GuardProgram {
                                                        PyCodeObject* code);
   ~GuardProgram();
 
-  // True when everything holds. registers: register_count() borrowed objects, those of wanted sources valid on success;
+  // True if everything holds. registers: register_count() borrowed objects, those of wanted sources valid on success;
   // symbols: values bound by tensor and int_range guards.
   bool run(const FrameAccess& frame, PyObject** registers, int64_t* symbols) const;
   size_t register_count() const;
@@ -47,9 +47,9 @@ class GuardProgram {
   size_t symbol_count() const;
   bool dead() const;
 
-  // Runs again, slowly, and says what fails; nothing when all holds.
+  // Runs again, slowly, and says what fails; nothing if all holds.
   std::optional<GuardFailure> explain(const FrameAccess& frame) const;
-  std::vector<std::string> texts() const;  // every guard with its user line, for the log
+  std::vector<std::string> texts() const;  // every guard with its user's line, for the log
   const GuardSet& guards() const;          // objects that are held weakly appear as weak references
 
   struct Body;  // guards/guard_body.h

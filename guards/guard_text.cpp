@@ -26,7 +26,7 @@ std::string keys_text(PyObject* dict) {
   return text + ")";
 }
 
-// What is there instead, after " but "; one line per kind.
+// The actual value, for the text after " but "; one line per kind.
 std::string actual(const Guard& guard, PyObject* object) {
   switch (guard.kind) {
     case GuardKind::is:
@@ -151,7 +151,7 @@ std::vector<std::string> GuardProgram::texts() const {
 
 namespace {
 
-// False: something else than numbers differs.
+// False: something other than numbers differs.
 bool add_changed_numbers(PyObject* before, PyObject* now, const std::string& source,
                          std::vector<std::string>& changed) {
   if (same_value(before, now)) return true;
@@ -165,8 +165,8 @@ bool add_changed_numbers(PyObject* before, PyObject* now, const std::string& sou
   return true;
 }
 
-// What of a failed guard's value could be a symbol: the int or float itself, those of a tuple, or sizes of the tensor.
-// Nothing in the guards after it relies on such a value, so they can still be checked.
+// The parts of a failed guard's value that could become symbols: the int or float itself, those of a tuple, or sizes of
+// the tensor. No guard after it relies on such a value, so the rest can still be checked.
 std::vector<std::string> changed_numbers(const Guard& guard, PyObject* now, const std::string& source) {
   std::vector<std::string> changed;
   if (guard.kind == GuardKind::tensor) {
@@ -191,7 +191,7 @@ bool is_check(const Step& step) { return step.code >= StepCode::check_is && step
 
 }  // namespace
 
-// Goes on after the step that failed as long as only numbers changed.
+// Continues after the failed step as long as only numbers changed.
 std::vector<std::string> GuardProgram::Body::all_changed(const RunState& run, int failed) const {
   std::vector<std::string> all;
   PyCodeObject* names = live_code();

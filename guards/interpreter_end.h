@@ -1,8 +1,8 @@
 // guards/interpreter_end.h — a thread that asks for the GIL while the interpreter ends.
 //
-// CPython until 3.13 ends such a thread, a daemon, by unwinding its stack. The frames of C++ on that stack hold
-// references, and threads that help: their destructors have no GIL then, and nothing may unwind out of a destructor.
-// The thread stays where it is for good, as it would in later versions.
+// CPython up to 3.13 ends such a thread, a daemon, by unwinding its stack. C++ frames on that stack hold references and
+// helper threads, but their destructors would run without the GIL, and nothing may unwind out of a destructor. So the
+// thread stays where it is for good, as it would in later versions.
 #pragma once
 
 #include <cxxabi.h>
@@ -12,7 +12,7 @@
 
 namespace framejit {
 
-// Around a call that may take the GIL or run Python code.
+// Use it around a call that may take the GIL or run Python code.
 template <class Call> decltype(auto) stays_if_python_ends(Call&& call) {
   try {
     return std::forward<Call>(call)();

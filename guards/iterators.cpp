@@ -60,7 +60,7 @@ PyObject* item_of_sequence(PyObject* sequence, Py_ssize_t i) {
   return PyTuple_CheckExact(sequence) && i < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, i) : nullptr;
 }
 
-// Where keys were exchanged there may be fewer items than it counts; with more its last step raises.
+// After keys were exchanged, there may be fewer items than it counts; if there are more, its last step raises.
 int64_t left_of_dict(const DictIterator& it) {
   Py_ssize_t position = it.position;
   PyObject *key, *value;
@@ -94,7 +94,7 @@ int64_t left_of_sequence(PyObject* iterator, bool backward) {
   return it->index < length ? length - it->index : 0;
 }
 
-// ---- proof of the mirrors
+// ---- checking the mirrors
 
 PyRef made(PyTypeObject& type, std::initializer_list<PyObject*> arguments) {
   PyRef tuple = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
@@ -107,7 +107,7 @@ int64_t read_left(PyObject* iterator);
 PyObject* read_item(PyObject* iterator, int64_t k, bool key);
 PyObject* read_part(PyObject* iterator, int64_t i);
 
-// Each item foretold, each count right, at every position.
+// Whether each item is predicted and each count is right, at every position.
 bool items_are_as_read(PyObject* iterable) {
   PyRef iterator = PyRef::steal(PyObject_GetIter(iterable)), items = PyRef::steal(PySequence_List(iterable));
   if (!iterator || !items) return false;
@@ -150,7 +150,7 @@ bool prove() {
   PyRef range = PyRef::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "iii", 10, 0, -3));
   if (!list || !tuple || !set || !dict || !range || PyDict_DelItemString(dict.get(), "b") < 0) return false;
   auto view = [&](const char* name) { return PyRef::steal(PyObject_CallMethod(dict.get(), name, nullptr)); };
-  auto reversed_of = [](PyObject* sequence) {  // its items come from a second one
+  auto reversed_of = [](PyObject* sequence) {  // a second iterator gives its items
     PyRef backward = PyRef::steal(PySequence_List(sequence));
     PyRef iterator = made(PyReversed_Type, {sequence});
     const Py_ssize_t n = backward && iterator ? PyList_GET_SIZE(backward.get()) : 0;

@@ -1,4 +1,4 @@
-// guards/lru_cache.cpp — members of the wrapper found by value: the dict by its contents, the result by its identity.
+// guards/lru_cache.cpp — finds members of the wrapper by value: the dict by its contents, the result by its identity.
 #include "guards/lru_cache.h"
 
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 struct Layout {
   PyTypeObject *wrapper = nullptr, *link = nullptr;  // link: the entry of a bounded cache
   size_t typed = 0, cache = 0, function = 0, limit = 0, result = 0;  // offsets
-  PyRef keyword_mark;                                // stands in keys between positional and keyword arguments
+  PyRef keyword_mark;                                // separates positional from keyword arguments in keys
 };
 
 PyObject* word(PyObject* object, size_t offset) {
@@ -36,7 +36,7 @@ size_t find_word(PyObject* object, PyObject* wanted) {
 }
 
 size_t find_number(PyObject* object, Py_ssize_t wanted) {
-  return find_word(object, reinterpret_cast<PyObject*>(wanted));  // as wide, and only compared
+  return find_word(object, reinterpret_cast<PyObject*>(wanted));  // the same width, and only compared
 }
 
 struct Search { PyObject *key, *dict; };
@@ -94,7 +94,7 @@ bool find_members(Layout& layout) {
   return true;
 }
 
-const Layout* layout() {  // null: an interpreter that we do not know
+const Layout* layout() {  // null: an unknown interpreter
   static const Layout* const known = [] {
     auto* made = new Layout;
     const bool found = find_members(*made);
@@ -151,11 +151,11 @@ void set_function(PyObject* wrapper, PyObject* function) {
   std::memcpy(reinterpret_cast<char*>(wrapper) + layout()->function, &function, sizeof function);
 }
 
-// In the place of the wrapper's function, for one call. While the wrapper makes its key, code of the program may run
-// and other threads with it: their calls get what the function says.
+// Replaces the wrapper's function for one call. While the wrapper makes its key, code of the program may run, and with
+// it other threads: their calls get the result of the real function.
 struct OneCall {
   PyRef wrapper, function, result;
-  std::vector<PyRef> args;  // in their order, those with names last
+  std::vector<PyRef> args;  // in order, those with names last
   PyRef names;              // of the last ones
   unsigned long thread;
 

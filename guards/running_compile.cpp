@@ -1,4 +1,4 @@
-// guards/running_compile.cpp — the state of the one compile that runs; the GIL guards it.
+// guards/running_compile.cpp — the state of the one compile that runs, protected by the GIL.
 #include "guards/running_compile.h"
 
 #include <thread>
@@ -10,11 +10,11 @@
 namespace framejit {
 namespace {
 
-// To look for Ctrl-C takes the GIL, for which a busy thread of Python lets us wait 5 ms.
+// Checking for Ctrl-C takes the GIL, and a busy Python thread may make us wait 5 ms for it.
 constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 bool g_collector_waits = false;           // the running compile has disabled the garbage collector
-unsigned long g_unlocked_thread = 0;      // that is Unlocked; 0: none
+unsigned long g_unlocked_thread = 0;      // the thread that is Unlocked; 0: none
 int g_forking = 0;                        // threads between before_fork and after
 thread_local Unlocked* t_unlocked = nullptr;
 
@@ -47,7 +47,7 @@ Unlocked::~Unlocked() {
   if (collector_waited_) g_collector_waits = PyGC_Disable() != 0;  // unless the program has disabled it meanwhile
 }
 
-// CPython offers no other look at pending signals that leaves them pending.
+// CPython has no other way to look at pending signals without handling them.
 bool ctrl_c_is_pending() {
   if (!PyOS_InterruptOccurred()) return false;
   PyErr_SetInterrupt();

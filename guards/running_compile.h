@@ -1,8 +1,8 @@
-// guards/running_compile.h — what a compile asks of the interpreter: the collector waits, other threads run, Ctrl-C
+// guards/running_compile.h — what a compile needs from the interpreter: the collector waits, other threads run, Ctrl-C
 // ends it.
 //
-// A compile holds the GIL but for its passes and the code generation, which touch no Python object (Unlocked). All of
-// it is on one thread, and there is one compile at a time.
+// A compile holds the GIL except during its passes and code generation, which touch no Python object (Unlocked). It
+// runs on one thread, and there is one compile at a time.
 #pragma once
 
 #include <Python.h>
@@ -11,8 +11,8 @@
 
 namespace framejit {
 
-// Lets the GIL go, where that is wanted, and takes it back. Where the interpreter ends meanwhile the thread stays in
-// the destructor for good, as daemon threads do: nothing of Python is touched any more.
+// Releases the GIL, if asked to, and takes it back. If the interpreter ends meanwhile, the thread stays in the
+// destructor for good, as daemon threads do: it touches nothing of Python any more.
 class WithoutGil {
  public:
   explicit WithoutGil(bool wanted = true) : thread_(wanted ? PyEval_SaveThread() : nullptr) {}
@@ -27,17 +27,17 @@ class WithoutGil {
   PyThreadState* thread_;
 };
 
-// Around a compile: a trace makes many objects and no garbage.
+// Around a compile: a trace makes many objects, but no garbage.
 class CollectorWaits {
  public:
   CollectorWaits();
   ~CollectorWaits() { end(); }
   CollectorWaits(const CollectorWaits&) = delete;
-  static void end();                      // also in a forked child, for the compile that it has not
+  static void end();                      // also in a forked child, for the compile that it does not have
 };
 
-// Inside of a compile, for what needs no Python: other threads run, and the collector with them. Stays locked while
-// another thread forks: a child has no use for a lock that a thread held which it does not have.
+// For the part of a compile that does not need Python: other threads run, and so does the collector. Stays locked while
+// another thread forks: a child must not inherit a lock whose owner does not exist there.
 class Unlocked {
  public:
   Unlocked();
@@ -52,12 +52,12 @@ class Unlocked {
 };
 
 bool ctrl_c_is_pending();                 // with the GIL
-bool compile_interrupted();  // the reader of runtime/base/interrupt.h, with the GIL or Unlocked; false on threads that
-                             // help
+bool compile_interrupted();  // the reader of runtime/base/interrupt.h, with the GIL or Unlocked; false on helper
+                             // threads
 
-// Around os.fork(): the first waits for another thread's Unlocked, and no other begins until the second.
+// Around os.fork(): the first waits for another thread's Unlocked, and no other may begin until the second.
 void before_fork();
 void after_fork_in_parent();
-void after_fork_in_child();               // also where nobody called before_fork
+void after_fork_in_child();               // also if nobody called before_fork
 
 }  // namespace framejit

@@ -1,4 +1,4 @@
-// guards/size_checks.cpp — flattening and running of size facts.
+// guards/size_checks.cpp — flattens size facts, and runs them.
 #include "guards/size_checks.h"
 
 #include <algorithm>

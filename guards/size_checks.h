@@ -1,5 +1,5 @@
 // guards/size_checks.h — facts about sizes, flattened into one straight program over int64 that allocates nothing when
-// it runs. A fact about an expression that is no int64 for the symbols given does not hold.
+// it runs. If an expression does not fit int64 for the given symbols, its fact does not hold.
 #pragma once
 
 #include <cstdint>

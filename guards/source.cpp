@@ -67,7 +67,7 @@ SourceId SourceTable::add(SourceKind kind, SourceId base, int32_t index, PyObjec
 
 namespace {
 
-constexpr size_t kLongText = 1000;  // "..." from here on: a source may be computed from one that it has twice
+constexpr size_t kLongText = 1000;  // "..." from here on: a source may be computed from one source twice
 
 }  // namespace
 

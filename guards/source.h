@@ -1,6 +1,6 @@
-// guards/source.h — access paths: how an object that the trace used is found again from the live frame. L['x'].w[0]
+// guards/source.h — access paths: how to find an object of the trace again from the live frame. L['x'].w[0]
 //
-// Sources are hash-consed in one table per capture; a SourceId is an index. Texts read as users write them: an
+// Sources are hash-consed in one table per capture; a SourceId is an index. Texts look as users write them: an
 // instance_dict followed by dict_item of a str prints as base.name.
 #pragma once
 

@@ -2,9 +2,9 @@
 // block.
 //
 // A block is the set of lookups in one dict, or along the MRO of one type. Its head knows the registers that the
-// lookups fill; when the version of the dict or type is one that passed before, the registers are filled from the
-// record and the lookups are skipped. Versions of dicts are unique among all states of all dicts, those of types among
-// types.
+// lookups fill. If the version of the dict or type passed before, the registers are filled from the record and the
+// lookups are skipped. Versions of dicts are unique among all states of all dicts, those of types among all states of
+// all types.
 #pragma once
 
 #include <Python.h>
@@ -33,7 +33,7 @@ inline constexpr uint32_t kNoRegister = UINT32_MAX;
 struct Step {
   explicit Step(StepCode step_code) : code(step_code) {}
   StepCode code;
-  bool may_be_absent = false;  // a fetch whose guard is that there is nothing
+  bool may_be_absent = false;  // a fetch whose guard says that there is no such object
   uint32_t base = kNoRegister; // fetch: register of the base; check: the checked one; block: the dict or type
   uint32_t target = 0;         // fetch: register; check: register of the other source; block: index of its BlockRecord
   uint32_t origin = 0;         // fetch: SourceId; check: index of the guard
@@ -56,12 +56,12 @@ struct RunState {
   const GuardSet* set = nullptr;  // for sources of kind size
 };
 
-// What passed before, by version. Direct mapped; grows while versions collide, so that an entry that serves 32
+// The versions that passed before. Direct mapped; it grows while versions collide, so that an entry that serves 32
 // instances of a class keeps one record for each.
 class BlockRecord {
  public:
   BlockRecord(uint32_t first_register, uint32_t registers) : first_(first_register), count_(registers) {}
-  // True when `version` passed before; fills the registers.
+  // True if `version` passed before; fills the registers.
   bool recall(uint64_t version, PyObject** registers) const {
     const size_t way = way_of(version);
     if (versions_[way] != version || version == 0) return false;
@@ -81,18 +81,18 @@ class BlockRecord {
   uint32_t log_ways_ = 0;
   std::vector<uint64_t> versions_ = {0};
   std::vector<PyObject*> values_ =
-      std::vector<PyObject*>(count_);  // borrowed from the dict or type as long as its version stands
+      std::vector<PyObject*>(count_);  // borrowed from the dict or type while its version stays the same
 };
 
-// A number that no other state of any dict has, or 0 when this dict cannot tell.
+// A number that no other state of any dict has, or 0 if this dict has none.
 inline uint64_t dict_version(PyObject* object) {
 #if PY_VERSION_HEX >= 0x030E0000
   return 0;
 #else
   auto* dict = reinterpret_cast<PyDictObject*>(object);
 #if PY_VERSION_HEX >= 0x030D0000
-  // CPython 3.13: attributes stored in inline values (Objects/dictobject.c, store_instance_attr) leave the version
-  // alone.
+  // CPython 3.13: storing an attribute in inline values (Objects/dictobject.c, store_instance_attr) does not change the
+  // version.
   if (dict->ma_values) return 0;
 #endif
 #pragma GCC diagnostic push

@@ -20,7 +20,7 @@ PyObject* weak_target(PyObject* reference) {
 #if PY_VERSION_HEX >= 0x030D0000
   PyObject* target = nullptr;
   if (PyWeakref_GetRef(reference, &target) <= 0) return nullptr;
-  Py_DECREF(target);  // somebody else keeps it: the GIL is held and no code runs before the caller looks at it
+  Py_DECREF(target);  // somebody else holds it: the GIL is held, and no code runs before the caller looks at it
   return target;
 #else
   PyObject* target = PyWeakref_GET_OBJECT(reference);
@@ -48,7 +48,7 @@ PyRef WeakObjects::hold(const PyRef& object) {
     if (capsule) callback_ = PyRef::steal(PyCFunction_New(&on_death_definition, capsule.get()));
   }
   PyRef reference = callback_ ? PyRef::steal(PyWeakref_NewRef(object.get(), callback_.get())) : PyRef();
-  if (!reference) {  // the type refuses after all: hold it strongly
+  if (!reference) {  // the type refuses after all: hold the object strongly
     drop_error();
     references_.erase(it);
     return object;

@@ -1,7 +1,7 @@
 // guards/weak_objects.h — objects that guards name without keeping them alive.
 //
-// hold() replaces a strong reference by a weak one where the type allows; when one of the objects dies, dead() turns
-// true for good, so that its reused address is never compared. The GIL must be held.
+// hold() replaces a strong reference by a weak one if the type allows it. When one of the objects dies, dead() is true
+// for good, so that a reused address is never compared. The GIL must be held.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ class WeakObjects {
   WeakObjects(const WeakObjects&) = delete;
   WeakObjects& operator=(const WeakObjects&) = delete;
 
-  // Types made by the user, functions, code and instances are held weakly; builtin types and what cannot be referred to
-  // weakly stay as they are. Returns what to keep in place of `object`.
+  // Types made by the user, functions, code and instances are held weakly; builtin types, and objects without weak
+  // references, stay as they are. Returns what to keep in place of `object`.
   PyRef hold(const PyRef& object);
   bool dead() const { return *dead_; }
 
@@ -26,8 +26,8 @@ class WeakObjects {
   static PyObject* on_death(PyObject* self, PyObject* reference);
   static PyMethodDef on_death_definition;
 
-  const std::shared_ptr<bool> dead_ = std::make_shared<bool>(false);  // the callback's too: a program that finds a
-                                                                      // reference may keep it for longer than us
+  const std::shared_ptr<bool> dead_ = std::make_shared<bool>(false);  // shared with the callback: a program that finds
+                                                                      // a reference may keep it longer than we do
   PyRef callback_;
   std::unordered_map<PyObject*, PyRef> references_;
 };

@@ -1,8 +1,8 @@
-// guards/aten/mode_facts.cpp — torch's modes as one record of words, read anew at each call and compared.
+// guards/aten/mode_facts.cpp — torch's modes as one record of words, read in each call and compared.
 //
-// The thread's dispatch keys tell autocast per device, inference mode, functorch, Python dispatcher and dispatch modes.
-// What keys do not tell is read one by one. Precision flags are read through float32Precision, which never warns or
-// throws.
+// The thread's dispatch keys show autocast per device, inference mode, functorch, the Python dispatcher and dispatch
+// modes. Modes that the keys do not show are read one by one. Precision flags are read through float32Precision, which
+// never warns or throws.
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
@@ -16,7 +16,7 @@
 
 #include "guards/aten/tensor_facts.h"
 
-// These headers pull in much of torch; the functions are all that is needed of them.
+// The headers of these functions pull in much of torch, and nothing else of them is needed.
 namespace at::autocast {
 TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device_type);
 TORCH_API bool is_autocast_cache_enabled();

@@ -1,4 +1,4 @@
-// guards/aten/tensor_facts.cpp — the tensor guard: loads and compares, nothing virtual, nothing allocated.
+// guards/aten/tensor_facts.cpp — the tensor guard: loads and compares; no virtual call, no allocation.
 #include "guards/aten/tensor_facts.h"
 
 #include <torch/csrc/autograd/python_variable.h>
@@ -27,7 +27,7 @@ inline GradFacts grad_facts(const c10::TensorImpl& impl) {
   return {meta->requires_grad_ || has_fn, !has_fn, meta->fw_grad_ && !meta->fw_grad_->empty()};
 }
 
-// One size or stride: a constant, a symbol that it binds, or an expression of symbols bound before.
+// One size or stride: a constant, a symbol that is bound here, or an expression of symbols bound before.
 struct Extent {
   enum Kind : uint8_t { constant, binds, expression } kind = constant;
   int64_t value = 0;  // constant, or the symbol
@@ -68,7 +68,7 @@ class TensorImplFacts : public TensorFacts {
     const size_t n = sizes.size();
     if (few_dims_ >= 0) {
       if (n != static_cast<size_t>(few_dims_)) return false;
-      for (size_t i = 0; i < n; ++i)  // a call of memcmp costs more than what it compares here
+      for (size_t i = 0; i < n; ++i)  // a call of memcmp costs more than the comparison itself
         if (sizes[i] != few_[i] || strides[i] != few_[n + i]) return false;
       return true;
     }
@@ -103,7 +103,7 @@ class TensorImplFacts : public TensorFacts {
     symbols[extent.value] = actual;
     return actual >= graph::kLeastSize && actual <= graph::kMostSize;
   }
-  // Differences other than of sizes and strides; empty when there are none.
+  // Differences other than those of sizes and strides; empty if there are none.
   std::string attribute_mismatch(PyObject* tensor) const;
 
   static constexpr size_t kFewDims = 4;
@@ -114,7 +114,7 @@ class TensorImplFacts : public TensorFacts {
   caffe2::TypeMeta dtype_;
   c10::Device device_{c10::kCPU};
   GradFacts grad_;
-  int8_t few_dims_ = -1;  // that many, with constant sizes and strides: few_ says all, beside what else a hit reads
+  int8_t few_dims_ = -1;  // this many dimensions with constant sizes and strides: then few_ holds all of them
   int64_t few_[2 * kFewDims];    // sizes, then strides
   graph::TensorMeta meta_;
   int64_t seen_offset_ = 0;
@@ -192,7 +192,7 @@ std::vector<int> TensorImplFacts::differing_dims(PyObject* tensor) const {
   return dims;
 }
 
-// A view of a larger tensor: its rows lie as far apart as that one's do.
+// For a view of a larger tensor, whose rows are as far apart as those of that tensor.
 std::vector<int> TensorImplFacts::differing_strides(PyObject* tensor) const {
   if (!attribute_mismatch(tensor).empty() || !differing_dims(tensor).empty()) return {};
   const c10::IntArrayRef sizes = impl_of(tensor)->sizes(), strides = impl_of(tensor)->strides();

@@ -1,9 +1,10 @@
-// guards/aten/tensor_facts.h — what a guard knows of a tensor, read straight from its TensorImpl, and of torch's modes.
+// guards/aten/tensor_facts.h — what a guard knows about a tensor, read straight from its TensorImpl, and about torch's
+// modes.
 //
 // Facts of a tensor: exact class (Tensor, Parameter), dispatch keys (backend, layout, inference, conj and neg bits),
 // dtype, device, requires_grad and being a leaf, no forward-mode tangent, sizes and strides. The storage offset is a
-// fact only where the program asked for it: plans address a tensor from its own first element, so that slices of one
-// tensor share an entry.
+// fact only if the program asked for it: plans address a tensor from its own first element, so slices of one tensor
+// share an entry.
 #pragma once
 
 #include <Python.h>
@@ -16,13 +17,14 @@
 namespace framejit::guards {
 
 // `meta` gives sizes and strides: constants are compared; the first dimension that is a bare symbol binds it and must
-// be at least 2; later mentions in sizes and strides are evaluated and compared. The rest is what `tensor` has now.
+// be at least 2; later mentions in sizes and strides are evaluated and compared. All other facts are those of `tensor`
+// now.
 std::shared_ptr<TensorFacts> make_tensor_facts(PyObject* tensor, const graph::TensorMeta& meta);
-// Makes the storage offset that the tensor had then one of its facts; `facts` are of make_tensor_facts.
+// Adds the storage offset that the tensor had at that time; `facts` must come from make_tensor_facts.
 void include_offset(TensorFacts& facts);
 
-// The modes of this thread and process as they are now: grad, inference, autocast, default dtype, deterministic and
-// precision flags, torch-function modes, saved-tensor hooks, and all that shows in the thread's dispatch keys.
+// The current modes of this thread and process: grad, inference, autocast, default dtype, deterministic and precision
+// flags, torch-function modes, saved-tensor hooks, and everything that shows in the thread's dispatch keys.
 std::shared_ptr<const ModeFacts> current_mode_facts();
 
 }  // namespace framejit::guards
