@@ -1,6 +1,7 @@
-// graph/backend.h — the seam between capture and code generation: a functional graph goes in, an executable comes out.
+// graph/backend.h — the interface between capture and code generation: a functional graph goes in, an executable comes
+// out.
 //
-// The driver is handed a Backend by name ("framejit", "interp", "eager"). A backend keeps nothing of the graph.
+// The driver gets a Backend by name ("framejit", "interp", "eager"). A backend keeps nothing of the graph.
 #pragma once
 
 #include <memory>
@@ -12,12 +13,12 @@
 
 namespace framejit::graph {
 
-// Runs executables of one graph with the inputs of the call that it is compiled for. Nothing that a program can see
-// changes, as long as the graph's ops do nothing but compute.
+// Runs executables of one graph with the inputs of the call that it is compiled for. The program sees no change, as
+// long as the graph's ops only compute.
 class PlanTimer {
  public:
   virtual ~PlanTimer() = default;
-  // Seconds of one run; infinity when it was given up after about `most` of them. An Error: a step failed or threw.
+  // Seconds of one run; infinity if it was given up after about `most` of them. An Error: a step failed or threw.
   virtual Result<double> seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) = 0;
 };
 
@@ -25,7 +26,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  // Whether composite ops are decomposed for it. False: it takes the ops that were recorded.
+  // Whether composite ops are decomposed for it. False: it takes the recorded ops.
   virtual bool takes_core_ops() const { return true; }
   virtual Result<runtime::Executable> compile(const Graph& functional) = 0;
   // For callers that accept a longer compile for a faster plan: what can be decided by time may be. decided: what was,
@@ -45,11 +46,11 @@ class Backend {
 };
 
 runtime::DeviceId runtime_device(Device device);
-// Where a node runs: where its last result is.
+// The place where a node runs: that of its last result.
 runtime::Place place_of(const Graph& graph, const Node& node);
 
-// Every node an extern call, nothing fused: graph/eager_backend.cpp. Takes the functional graph, or a recorded one as
-// it is.
+// Every node is an extern call, nothing is fused: graph/eager_backend.cpp. Takes a functional graph, or a recorded one
+// without changes.
 std::unique_ptr<Backend> make_eager_backend();
 
 // Shared by all backends: fills size program slots for the SymExprs of one plan.

@@ -1,4 +1,4 @@
-// graph/dynamic_extents.h — which sizes and strides of an input are symbols; what is beyond the end is constant.
+// graph/dynamic_extents.h — which sizes and strides of an input are symbols; those beyond the end are constant.
 #pragma once
 
 #include <vector>

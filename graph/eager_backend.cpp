@@ -1,8 +1,8 @@
-// graph/eager_backend.cpp — backend "eager": every node an extern call, in order; nothing fused, nothing merged.
+// graph/eager_backend.cpp — backend "eager": every node is an extern call, in order; nothing is fused or merged.
 //
 // In: a functional graph, or a recorded one with its views and writes.  Out: a plan that does what op-by-op execution
-// does; each intermediate is freed behind its last use. Views come out of the view ops themselves, so the output
-// aliases hold by construction.
+// does; each intermediate is freed after its last use. View ops make the views themselves, so the output aliases hold
+// by construction.
 #include <algorithm>
 #include <iterator>
 #include <string_view>
@@ -63,7 +63,7 @@ class EagerCompiler {
     for (const auto& [input, value] : graph_.updates) keep(value);
   }
 
-  // Their kernels copy all of the operand's storage: of a slice, the result would begin where the slice does.
+  // Their kernels copy the operand's whole storage: for a slice, the result would begin where the slice does.
   static bool copies_storage(const Node& node) {
     if (node.results.empty() || node.results[0] == kNoValue) return false;  // an op that only checks has none
     static constexpr std::string_view kOps[] = {"slice_scatter", "select_scatter", "diagonal_scatter",
@@ -71,7 +71,7 @@ class EagerCompiler {
     return std::find(std::begin(kOps), std::end(kOps), node.op->name) != std::end(kOps);
   }
 
-  // A copy of the node's first operand, with memory of its own.
+  // A copy of the node's first operand, in its own memory.
   runtime::BufferId add_copy(const Node& node) {
     runtime::ExternStep step;
     step.op = "clone";
@@ -115,8 +115,7 @@ class EagerCompiler {
     });
   }
 
-  // An output that is a view, but whose view op was an identity, becomes a tensor object of its own over the same
-  // memory.
+  // An output that is a view, but whose view op was an identity, becomes a new tensor object over the same memory.
   runtime::Output output(size_t i) {
     const ValueId v = graph_.outputs[i];
     const OutputAlias alias = graph_.output_aliases[i];
@@ -139,7 +138,7 @@ class EagerCompiler {
   runtime::CallPlan plan_;
   PlanSizes sizes_;
   std::vector<runtime::BufferId> buffer_of_;
-  std::vector<size_t> last_use_;  // node after which a value is dead; kNever for what leaves the graph
+  std::vector<size_t> last_use_;  // node after which a value is dead; kNever for outputs
   std::vector<bool> used_;
 };
 

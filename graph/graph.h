@@ -25,11 +25,11 @@ enum class ValueId : uint32_t {};
 inline constexpr ValueId kNoValue{UINT32_MAX};  // an undefined tensor, an absent optional
 inline uint32_t index_of(ValueId v) { return static_cast<uint32_t>(v); }
 
-// A slot for what has no text of its own: a torch generator, a Python object. Numbered per graph; the recorder keeps
+// A slot for something without a text form: a torch generator, a Python object. Numbered per graph; the recorder keeps
 // the object.
 struct OpaqueSlot { uint32_t index; friend bool operator==(const OpaqueSlot&, const OpaqueSlot&) = default; };
-// Enumerations of torch that a graph only carries: kind 'l' layout, 'm' memory format, 'q' scheme, 'x' others; value as
-// in c10.
+// Enumerations of torch that a graph only passes on: kind 'l' layout, 'm' memory format, 'q' scheme, 'x' others; value
+// as in c10.
 struct TorchEnum { char kind; int8_t value; friend bool operator==(const TorchEnum&, const TorchEnum&) = default; };
 struct None { friend bool operator==(const None&, const None&) = default; };
 
@@ -73,7 +73,8 @@ struct OutputAlias {
   uint32_t of = 0;  // index of the input or output
 };
 
-using ValueInfos = std::deque<ValueInfo>;  // passes hold metas while they add values: none moves
+using ValueInfos = std::deque<ValueInfo>;  // a deque, because passes hold metas while they add values, and none may
+                                           // move
 
 struct Graph {
   std::string name = "f";
@@ -81,7 +82,7 @@ struct Graph {
   ValueInfos values;
   std::vector<ValueId> inputs;
   std::vector<std::string> input_names;       // printable sources, same order
-  std::vector<ValueId> constants;             // captured tensors: the recorder keeps them, slot = position here
+  std::vector<ValueId> constants;             // captured tensors: the recorder keeps them; slot = position here
   std::vector<Node> nodes;
   std::vector<ValueId> outputs;
   std::vector<OutputAlias> output_aliases;    // same order as outputs

@@ -1,4 +1,4 @@
-// graph/graph_builder.cpp — emission: numbering of values, merging of equal pure nodes, undoing a failed call.
+// graph/graph_builder.cpp — emission: numbers values, merges equal pure nodes, undoes a failed call.
 #include "graph/graph_builder.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ ValueId GraphBuilder::add_constant(TensorMeta meta, uint32_t storage) {
 }
 
 LineId GraphBuilder::intern_line(const Line& line) {
-  // A line is met again right after itself or not far back; older duplicates do no harm.
+  // A line usually repeats at once or soon; older duplicates do no harm.
   const size_t oldest = graph_.lines.size() > 8 ? graph_.lines.size() - 8 : 0;
   for (size_t i = graph_.lines.size(); i-- > oldest;) {
     const Line& known = graph_.lines[i];
@@ -93,7 +93,7 @@ LineId GraphBuilder::intern_line(const Line& line) {
 size_t GraphBuilder::add_node(Node node) {
   for (Arg& arg : node.args) {
     const ValueId* v = arg.get<ValueId>();
-    if (v != nullptr && *v == kNoValue) arg = Arg{};  // one spelling of "absent"
+    if (v != nullptr && *v == kNoValue) arg = Arg{};  // one form of "absent"
   }
   if (std::all_of(node.result_lists.begin(), node.result_lists.end(), [](int16_t n) { return n < 0; }))
     node.result_lists.clear();
@@ -151,7 +151,7 @@ GraphBuilder::Mark GraphBuilder::mark() const {
   return {graph_.nodes.size(), graph_.values.size(), graph_.shapes.facts().size()};
 }
 
-// Facts asked by the dropped nodes stay: they are true of this call and only make the guards narrower.
+// Facts that the dropped nodes asked for stay: they are true for this call, and only make the guards narrower.
 void GraphBuilder::rollback(const Mark& mark) {
   std::erase_if(seen_, [&](const auto& entry) { return entry.second >= mark.nodes; });
   const bool holds_boundary =
@@ -161,7 +161,7 @@ void GraphBuilder::rollback(const Mark& mark) {
   graph_.nodes.resize(mark.nodes);
   for (ValueInfo& info : graph_.values)
     if (info.node >= static_cast<int32_t>(mark.nodes)) info.node = -1;
-  if (!holds_boundary) graph_.values.resize(mark.values);  // else the dropped results stay as values nobody names
+  if (!holds_boundary) graph_.values.resize(mark.values);  // otherwise the dropped results stay as unused values
 }
 
 Graph GraphBuilder::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,

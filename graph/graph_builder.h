@@ -20,21 +20,21 @@ class GraphBuilder {
 
   ValueId add_input(TensorMeta meta, uint32_t storage, std::string source_name);
   ValueId add_constant(TensorMeta meta, uint32_t storage);
-  ValueId new_value(TensorMeta meta, uint32_t storage);  // to be named as a result of the next add_node
+  ValueId new_value(TensorMeta meta, uint32_t storage);  // will be a result of the next add_node
   uint32_t new_storage() { return next_storage_++; }
   uint32_t new_opaque() { return graph_.opaque_count++; }
   LineId intern_line(const Line& line);
   void set_line(LineId line) { line_ = line; }
 
-  // Recorded dialect: metas and storages of the results are given.
+  // Recorded dialect: the caller gives metas and storages of the results.
   size_t add_node(Node node);
-  // Functional dialect: one single-tensor op by name; metas by its shape rule (must have one) unless given.
+  // Functional dialect: one single-tensor op by name; metas come from its shape rule (it must have one) unless given.
   ValueId emit(std::string_view op, std::vector<Arg> args);
   ValueId emit(std::string_view op, std::vector<Arg> args, TensorMeta meta);
   // The same for several results.
   std::vector<ValueId> emit_many(std::string_view op, std::vector<Arg> args, std::vector<TensorMeta> metas);
 
-  // The results of an equal pure node emitted before, when merging is on; null otherwise.
+  // The results of an equal pure node that was emitted before, if merging is on; null otherwise.
   const std::vector<ValueId>* find_equal(const OpDef& op, const std::vector<Arg>& args) const;
 
   struct Mark { size_t nodes, values, facts; };

@@ -1,4 +1,4 @@
-// graph/graph_names.h — the names under which print() spells the values of a graph.
+// graph/graph_names.h — the names of a graph's values in print().
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace framejit::graph {
 
-// By value index, "%" left out; empty for a value that no node and no boundary names.
+// By value index, without "%"; empty for a value that no node and no boundary names.
 std::vector<std::string> value_names(const Graph& graph);
 
 }  // namespace framejit::graph

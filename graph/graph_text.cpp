@@ -8,7 +8,7 @@
 //   node    = [results "="] op args [":" types]  results = %n | "_" | "[" results "]"     update = "update" %input "="
 //           %value
 //   return  = "return" %value ["as" ("input" | "view of input" | "view of output") n]
-// Strides are printed when not contiguous; `&%v` says that a value lies in the storage of the earlier %v; `# file:line`
+// Strides are printed if not contiguous; `&%v` says that a value lies in the storage of the earlier %v; `# file:line`
 // is a comment. Arguments stand in schema order. Values are numbered as nodes define them, so the text is canonical.
 #include <algorithm>
 #include <charconv>
@@ -118,7 +118,7 @@ class Printer {
     return "%" + (known.empty() ? "?" + std::to_string(index_of(v)) : known);
   }
 
-  // The type; a value that shares its storage with an earlier printed one names that one.
+  // The type; if a value shares the storage of an earlier printed value, it names that one.
   std::string typed(ValueId v) {
     const ValueInfo& info = graph_.values[index_of(v)];
     const auto [first, is_new] = storages_.emplace(info.storage, v);
@@ -353,7 +353,7 @@ class Parser {
     return meta;
   }
 
-  // What stands behind '@' in an argument: dtype, device, enumeration, opaque slot.
+  // The word after '@' in an argument: dtype, device, enumeration, opaque slot.
   Result<Arg> at_token(std::string_view word) {
     static const std::map<std::string_view, DeviceType> kDevices = {{"cpu", DeviceType::kCpu},
                                                                     {"cuda", DeviceType::kCuda},
@@ -363,7 +363,7 @@ class Parser {
       Device device{found->second, -1};
       const size_t before = at_.position();
       if (at_.accept(":")) {
-        // "@cuda : f32[...]" is a device and the type behind it.
+        // "@cuda : f32[...]" is a device and the type after it.
         if (at_.peek() < '0' || at_.peek() > '9') at_.rewind(before);
         else {
           FJ_TRY(const int64_t index, at_.integer());
@@ -522,7 +522,7 @@ class Parser {
     return {};
   }
 
-  // Whether the next token begins a new node ("%5 = ..."): only then can an op without arguments stand before it.
+  // Whether the next token begins a new node ("%5 = ..."): only then can an op without arguments come before it.
   bool starts_next_node() {
     const size_t start = at_.position();
     std::vector<std::string> names;

@@ -1,5 +1,5 @@
-// graph/graph_verify.cpp — the invariants every graph keeps, in both dialects. The first broken one is named with its
-// node.
+// graph/graph_verify.cpp — the invariants of every graph, in both dialects. The error names the first broken one and
+// its node.
 #include <algorithm>
 
 #include "graph/node_values.h"

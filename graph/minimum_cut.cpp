@@ -1,4 +1,5 @@
-// graph/minimum_cut.cpp — maximum flow by Dinic's method: shortest paths found for all vertices at once, then filled.
+// graph/minimum_cut.cpp — maximum flow by Dinic's method: finds shortest paths for all vertices at once, then fills
+// them.
 #include "graph/minimum_cut.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// graph/minimum_cut.h — which side each vertex is on when the edges between the two sides weigh least.
+// graph/minimum_cut.h — splits vertices into two sides so that the edges between the sides weigh least.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ class MinimumCut {
   explicit MinimumCut(size_t vertices) : out_(vertices + 2) {}
 
   void prefer(size_t vertex, int64_t weight);           // the first side; a negative weight: the second
-  void join(size_t a, size_t b, int64_t weight);        // weighs when a and b are on different sides
-  void precede(size_t a, size_t b, int64_t weight);     // weighs when a is on the first side and b on the second
-  std::vector<bool> on_first_side();                    // of ties, the second side
+  void join(size_t a, size_t b, int64_t weight);        // weighs if a and b are on different sides
+  void precede(size_t a, size_t b, int64_t weight);     // weighs if a is on the first side and b on the second
+  std::vector<bool> on_first_side();                    // ties go to the second side
 
  private:
   struct Edge {

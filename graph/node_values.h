@@ -1,5 +1,5 @@
-// graph/node_values.h — the values among a node's arguments, those of lists too, in order; kNoValue (an absent one) is
-// visited like others.
+// graph/node_values.h — the values among a node's arguments, including those in lists, in order; kNoValue (an absent
+// one) is visited like any other.
 #pragma once
 
 #include <algorithm>

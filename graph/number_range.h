@@ -13,9 +13,9 @@ struct NumberRange {
 };
 
 double largest(DType float_dtype);  // finite value
-// What of dtype `from` fits into `target`; nothing when all of it does.
+// Which numbers of dtype `from` fit into `target`; nothing if all do.
 std::optional<NumberRange> fitting_range(DType from, DType target);
-// A constant that fits into `target`; what is no constant number: false.
+// Whether it is a constant that fits into `target`; false if it is not a constant number.
 bool is_fitting_constant(const Arg& number, DType target);
 
 }  // namespace framejit::graph

@@ -1,7 +1,7 @@
 // graph/op_def.cpp — the table of operators: rows of graph/ops/*.cpp first, what the dispatcher declares later.
 //
-// One mutex guards the map; definitions live in a deque and are never moved. What a row left open is added by the first
-// declare_op(), which happens before the op can stand in any recorded graph.
+// One mutex guards the map; definitions live in a deque and are never moved. The first declare_op() adds what a row
+// left open, before the op can appear in any recorded graph.
 #include "graph/op_def.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class OpTable {
         definition.shape_rule = row.rule;
         definition.flags = row.flags;
         definition.functional = row.functional;
-        if (definition.has(kMutates)) definition.write_args = {0};  // rows of ours write their first argument only
+        if (definition.has(kMutates)) definition.write_args = {0};  // our rows write only their first argument
         if (definition.has(kMutates) || definition.has(kView)) definition.result_alias = {0};
         insert(std::move(definition));
       }

@@ -1,8 +1,8 @@
-// graph/op_def.h — what is known of an ATen op, once per process.
+// graph/op_def.h — what is known about an ATen op, once per process.
 //
-// Ops are named as ATen names them without "aten::" ("add.Tensor", "relu", "sum.dim_IntList"); other namespaces keep
-// theirs ("mkldnn::_linear_pointwise"). A definition comes from a row of ours (graph/ops) or is declared at run time
-// from the dispatcher's schema; a declared op has no shape rule and no decomposition, and can only be an extern call.
+// Ops have ATen's names without "aten::" ("add.Tensor", "relu", "sum.dim_IntList"); other namespaces keep theirs
+// ("mkldnn::_linear_pointwise"). A definition comes from a row of ours (graph/ops), or is declared at run time from the
+// dispatcher's schema. A declared op has no shape rule and no decomposition, and can only be an extern call.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,13 @@ enum OpFlags : uint32_t {
   kDivides = 128,       // raises for an integer zero in argument 1, used or not
   kTakesAlpha = 256,    // argument 2 scales argument 1: no fraction among integers
   kRuleIsComplete = 512,   // eager raises what the shape rule does not cover
-  kKeepsPlace = 1024,      // the result lies in its storage where argument 0 lies in its own
-  kChecksOperands = 2048,  // written in place, it refuses operands that do not fit
+  kKeepsPlace = 1024,      // a result has the same place in its storage as argument 0 in its own
+  kChecksOperands = 2048,  // as an in-place op, it refuses operands that do not fit
 };
 
-// How one argument of a shape rule looks: tensors as metas, the rest as Arg.
+// The arguments as a shape rule sees them: tensors as metas, the others as Arg.
 struct RuleArgs;
-// Fills one meta per result; false when the rule does not cover these arguments.
+// Fills one meta per result; false if the rule does not cover these arguments.
 using ShapeRule = bool (*)(const RuleArgs& args, ShapeEnv& env, std::vector<TensorMeta>& results);
 
 struct OpDef {
@@ -44,7 +44,7 @@ struct OpDef {
   std::vector<std::string> arg_names;
   std::vector<int8_t> write_args;    // indices of arguments that are written
   std::vector<int8_t> result_alias;  // per result: index of the argument whose storage it shares, or -1
-  std::string functional;  // of an op that writes, or hides that it is a view: its form in functional graphs, "" when
+  std::string functional;  // for an op that writes, or hides that it is a view: its form in functional graphs, "" if
                            // none is known
   bool drops_out_args = false;       // the functional form takes no out= arguments
   ShapeRule shape_rule = nullptr;
@@ -53,6 +53,6 @@ struct OpDef {
 
 // The process-wide table. Definitions are never removed or moved; find() and declare() are thread-safe.
 const OpDef* find_op(std::string_view name);
-const OpDef* declare_op(OpDef definition);  // keeps an existing one; adds what it lacks (schema facts) to it
+const OpDef* declare_op(OpDef definition);  // keeps an existing one, and adds what it lacks (schema facts)
 
 }  // namespace framejit::graph

@@ -40,7 +40,7 @@ double float_rem(double a, double b) {
   const double r = std::fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-// Python's // on floats, as torch computes it: exact quotient first, then repaired to the floor.
+// Python's // on floats, as torch computes it: first the exact quotient, then corrected to the floor.
 double float_floor_div(double a, double b) {
   if (b == 0) return a / b;
   const double r = std::fmod(a, b);

@@ -1,7 +1,7 @@
 // graph/scalar_op.h — the scalar algebra that pointwise ops, loop bodies, constant folding and all emitters share.
 //
-// One row of scalar_ops.def is all that is known of an op. evaluate() is its definition: every emitter is right when it
-// agrees with it within the dtype's tolerance. Values of bool and integer dtypes travel as int64, of float dtypes as
+// One row of scalar_ops.def is all that is known about an op. evaluate() defines it: an emitter is right if it agrees
+// with evaluate() within the dtype's tolerance. Values of bool and integer dtypes travel as int64, of float dtypes as
 // double.
 #pragma once
 
@@ -38,7 +38,8 @@ union ScalarValue {
 
 // `dtype` is that of the operands (select: of the last two). Half-precision dtypes are computed as float32.
 ScalarValue evaluate(ScalarOp op, DType dtype, std::span<const ScalarValue> operands);
-// Conversion as torch's casts do it: float to integer truncates (saturating where C++ leaves it open), to bool is != 0.
+// Conversion as in torch's casts: float to integer truncates (and saturates where C++ leaves the result undefined), to
+// bool is != 0.
 ScalarValue convert(ScalarValue value, DType from, DType to);
 
 float bf16_to_float(uint16_t bits);

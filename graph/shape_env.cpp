@@ -1,8 +1,8 @@
 // graph/shape_env.cpp — what can be proven about size expressions, and the record of what had to be assumed.
 //
-// A question is turned into the sign of one difference d = left - right. It is answered, in this order, from the
+// A question becomes one about the sign of a difference d = left - right. The answer comes, in this order, from the
 // difference being constant, from its bounds (symbols are shifted to start at zero, so that s0*s1 - s0 is seen to be
-// positive), and from recorded facts about the same difference. Facts that fix a symbol (s0 == 4, s1 == s0) are
+// positive), or from recorded facts about the same difference. Facts that fix a symbol (s0 == 4, s1 == s0) are
 // substituted first.
 #include "graph/shape_env.h"
 
@@ -44,7 +44,7 @@ Bounds remainder(const Bounds& b) { return {std::min<Wide>(b.low + 1, 0), std::m
 bool may_be_zero(const Bounds& b) { return b.low <= 0 && b.high >= 0; }
 bool is_int64(const Bounds& b) { return b.low >= INT64_MIN && b.high <= INT64_MAX; }
 
-// `fits`, where wanted, turns false when e, or a part of it as value() evaluates them, may be no int64.
+// If `fits` is given, it becomes false if e, or a part of it as value() evaluates it, may not be an int64.
 Bounds bounds_of(const SymExpr& e, const ShapeEnv& env, bool* fits = nullptr) {
   if (e.is_constant()) return {e.constant(), e.constant()};
   const SymExpr::Node& n = *e.node();
@@ -69,8 +69,8 @@ Bounds bounds_of(const SymExpr& e, const ShapeEnv& env, bool* fits = nullptr) {
   return result;
 }
 
-// Bounds of a difference: the better of the plain ones and those after s = low + s', s' >= 0, where only coefficients
-// count.
+// Bounds of a difference: the better of the plain ones and those after s = low + s', s' >= 0, where only the
+// coefficients count.
 Bounds tight_bounds(const SymExpr& e, const ShapeEnv& env) {
   Bounds plain = bounds_of(e, env);
   if (e.is_constant() || e.node()->op != SymOp::kSum) return plain;
@@ -99,7 +99,7 @@ Bounds tight_bounds(const SymExpr& e, const ShapeEnv& env) {
   return plain;
 }
 
-// Constants and other symbols that facts put in the place of symbols; empty when there are none.
+// Constants and other symbols that facts substitute for symbols; empty if there are none.
 std::vector<SymExpr> fixed_symbols(const ShapeEnv& env) {
   std::vector<SymExpr> by_symbol;
   for (const SizeFact& fact : env.facts()) {
@@ -117,7 +117,7 @@ std::vector<SymExpr> fixed_symbols(const ShapeEnv& env) {
   return by_symbol;
 }
 
-struct Sign {  // what is known of a difference
+struct Sign {  // what is known about a difference
   bool negative = false, zero = false, positive = false;  // possible
 };
 
@@ -150,7 +150,7 @@ void narrow_by_fact(const SymExpr& d, const SizeFact& fact, const std::vector<Sy
     SymExpr f = fact.left - fact.right;
     if (!fixed.empty()) f = f.substitute(fixed);
     if (!f.is_constant()) narrow_by_fact(d, f, fact.relation, sign);
-  } catch (const NoInt64&) {  // it says nothing in 64 bits
+  } catch (const NoInt64&) {  // in 64 bits this fact says nothing
   }
 }
 

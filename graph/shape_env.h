@@ -1,7 +1,7 @@
 // graph/shape_env.h — the symbols of one capture: hints, ranges, and every fact that was used about them.
 //
-// A question about a symbolic size is answered from constants, from ranges and known facts, or from the hints; an
-// answer from hints is recorded as a fact to be guarded. Nothing is ever answered from a hint in silence.
+// The answer to a question about a symbolic size comes from constants, from ranges and known facts, or from the hints.
+// An answer from hints is always recorded as a fact, which a guard checks.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct SizeFact {  // holds: left <relation> right
 
 struct SymbolInfo {
   int64_t hint;
-  int64_t low = 2, high = INT64_MAX;  // sizes 0 and 1 specialise, so a symbol is at least 2 unless it was asked for
+  int64_t low = 2, high = INT64_MAX;  // sizes 0 and 1 specialise, so a symbol is at least 2, unless it was asked for
 };
 
 class ShapeEnv {
@@ -31,14 +31,15 @@ class ShapeEnv {
   const SymbolInfo& symbol(SymbolId id) const { return symbols_[id]; }
   int64_t hint(const SymExpr& e) const;  // value of e for the hints
 
-  // Known without asking the hints; nullopt when it is not.
+  // The answer without the hints; nullopt if it is not known.
   std::optional<bool> known(const SymExpr& left, Relation relation, const SymExpr& right) const;
-  // The answer for the hints; when not known, the answer (or its negation) becomes a fact.
+  // The answer for the hints; if it is not known, it (or its negation) becomes a fact.
   bool decide(const SymExpr& left, Relation relation, const SymExpr& right, const std::string& why);
   // Makes e a constant: records e == hint. Returns it.
   int64_t specialise(const SymExpr& e, const std::string& why);
 
-  void add_fact(SizeFact fact) { facts_.push_back(std::move(fact)); }  // known from elsewhere: a parsed text, the user
+  void add_fact(SizeFact fact) { facts_.push_back(std::move(fact)); }  // known from elsewhere: from a parsed text or
+                                                                       // the user
   const std::vector<SizeFact>& facts() const { return facts_; }
 
  private:

@@ -1,4 +1,4 @@
-// graph/shape_rule.cpp — reading arguments for shape rules.
+// graph/shape_rule.cpp — reads arguments for shape rules.
 #include "graph/shape_rule.h"
 
 namespace framejit::graph {

@@ -1,10 +1,9 @@
 // graph/shape_rule.h — what a shape rule is given and what it may ask.
 //
-// A rule is called with the arguments in schema order (missing trailing ones count as their defaults: none) and one
-// meta per result to fill. It answers false when it does not cover the arguments; nothing is recorded in the ShapeEnv
-// before the rule is sure to cover them. A Python or wrapped number is a SymExpr, double or bool argument, so that
-// tensor(i) is null for it: numbers do not promote across categories, 0-dim tensors do not against tensors with
-// dimensions.
+// A rule gets the arguments in schema order (missing trailing ones count as their defaults: none) and fills one meta
+// per result. It returns false if it does not cover the arguments; it must be sure of that before it records anything
+// in the ShapeEnv. A Python or wrapped number is a SymExpr, double or bool argument, so tensor(i) is null for it:
+// numbers promote only within their category, and 0-dim tensors do not promote tensors with dimensions.
 #pragma once
 
 #include <optional>
@@ -41,9 +40,9 @@ struct RuleArgs {
 bool infer_metas(const OpDef& op, std::span<const Arg> args, const ValueInfos& values, ShapeEnv& env,
                  std::vector<TensorMeta>& results, DType default_dtype = DType::kFloat32);
 
-bool is_as_strided(const OpDef& op);     // or one of its kin: _copy, _scatter, in place
+bool is_as_strided(const OpDef& op);     // or a related op: _copy, _scatter, in place
 bool has_own_offset(
-    const Node& node);  // of as_strided and its kin: it says where in the storage, not where in its argument
+    const Node& node);  // of as_strided and its related ops: it is relative to the storage, not to the argument
 
 // A definition of ours: a row of graph/ops/<family>.cpp.
 struct OpRow {

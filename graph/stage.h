@@ -1,9 +1,10 @@
-// graph/stage.h — a row of the table from a recorded graph to an executable, and what runs a row.
+// graph/stage.h — one row of the tables that lead from a recorded graph to an executable, and the function that runs a
+// row.
 //
-// Graph passes (passes/passes.def) are rows over a graph, a backend's own (inductor/stages.def) over what it makes of
-// it. Nothing else changes a graph, a loop program, a schedule or a plan. Each row is timed under the log channel
-// `timing`, dumped under the channel of what it leaves, and verified when FRAMEJIT_STRICT is set. Ctrl-C ends a compile
-// between two rows.
+// Graph passes (passes/passes.def) are rows over a graph; a backend's own rows (inductor/stages.def) are over what it
+// makes from the graph. Nothing else changes a graph, a loop program, a schedule or a plan. Each row is timed on the
+// log channel `timing`, its result is dumped on the channel of its kind, and it is verified if FRAMEJIT_STRICT is set.
+// Ctrl-C ends a compile between two rows.
 #pragma once
 
 #include <string>
@@ -22,7 +23,7 @@ template <class State> struct Stage {
   void (*dump)(State&, const char* stage);
 };
 
-// `graph`: the name under which it is timed. What a row leaves and does not verify is a defect of the row.
+// `graph`: the name under which it is timed. If the result of a row does not verify, that is a defect of the row.
 template <class State> Result<void> run_stage(const Stage<State>& row, State& state, const std::string& graph) {
   FJ_TRY_VOID(go_on());
   {

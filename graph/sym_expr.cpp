@@ -6,8 +6,8 @@
 // polynomials, works there, and packs the result; packing is the only place where nodes are made, so equal polynomials
 // have equal nodes.
 // Division first tries to be exact (graded order is a monomial order, so long division finds every exact quotient),
-// then pulls multiples of a constant divisor out; what is left becomes an atom. Integers have any length: a coefficient
-// that needs more than 64 bits is refused with NoInt64.
+// then takes out multiples of a constant divisor; the rest becomes an atom. Integers have any length: a coefficient
+// that needs more than 64 bits throws NoInt64.
 #include "graph/sym_expr.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ int compare(const Atoms& a, const Atoms& b) {
   return 0;
 }
 
-// A total order that knows no addresses: constants, then by kind, symbol, coefficient, operands.
+// A total order that does not use addresses: constants, then by kind, symbol, coefficient, operands.
 int compare(const SymExpr& a, const SymExpr& b) {
   if (a.node() == b.node() && a.node() != nullptr) return 0;
   if (a.is_constant() || b.is_constant()) {
@@ -99,7 +99,7 @@ void add_term(Polynomial& p, Term term) {
   if (at->coefficient == 0) p.terms.erase(at);
 }
 
-// a / b as atoms, when every atom of b is in a.
+// a / b as atoms, if every atom of b is in a.
 bool divide_atoms(const Atoms& a, const Atoms& b, Atoms& quotient) {
   quotient = a;
   for (const SymExpr& atom : b) {

@@ -1,9 +1,8 @@
-// graph/sym_expr.h — sizes as expressions: a constant most of the time, else a normalised integer expression over
-// symbols.
+// graph/sym_expr.h — sizes as expressions: usually a constant, otherwise a normalised integer expression over symbols.
 //
-// Immutable and cheap to copy. Expressions are kept in a canonical form (sums of products with constant coefficients,
-// then floor division, modulo, min and max as atoms), so that equal polynomials compare equal. Division is Python's
-// floor division.
+// Immutable and cheap to copy. Expressions are kept in a canonical form (sums of products with constant coefficients;
+// floor division, modulo, min and max are atoms), so equal polynomials compare equal. Division is Python's floor
+// division.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +41,7 @@ class SymExpr {
   friend SymExpr operator*(const SymExpr& a, const SymExpr& b);
   friend bool operator==(const SymExpr& a, const SymExpr& b);
 
-  // What the expression is made of, for emitters: terms of a sum, factors of a product, or an atom's operands.
+  // The parts of the expression, for emitters: terms of a sum, factors of a product, or an atom's operands.
   struct Node;
   const Node* node() const { return node_.get(); }
 

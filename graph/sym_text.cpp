@@ -1,6 +1,6 @@
 // graph/sym_text.cpp — recursive descent over the grammar of size expressions, with Python's precedence.
 //
-// The modulo sign is followed by a blank: "%2" right behind an expression is the value that begins the next line.
+// A blank follows the modulo sign: "%2" directly after an expression is the value that begins the next line.
 #include "graph/sym_text.h"
 
 #include <charconv>

@@ -6,7 +6,7 @@
 
 namespace framejit::graph {
 
-// sum of products over + - * // %, min(a, b), max(a, b), parentheses, integers and s<n>. Stops behind the expression.
+// sum of products over + - * // %, min(a, b), max(a, b), parentheses, integers and s<n>. Stops after the expression.
 Result<SymExpr> parse_sym_expr(text::Cursor& cursor);
 
 }  // namespace framejit::graph

@@ -1,4 +1,4 @@
-// graph/tensor_meta.cpp — questions that a meta answers by itself, without a ShapeEnv.
+// graph/tensor_meta.cpp — questions that a meta can answer alone, without a ShapeEnv.
 #include "graph/tensor_meta.h"
 
 namespace framejit::graph {

@@ -7,17 +7,17 @@
 
 namespace framejit::graph {
 
-// Per value of a graph. What depends on inputs that calls bring is neither.
+// Per value of a graph. A value that depends on inputs that vary from call to call has neither flag.
 struct WeightValues {
-  std::vector<bool> is_known;      // depends on weights and constants alone
-  std::vector<bool> has_weight;    // and on one weight at least
+  std::vector<bool> is_known;      // depends only on weights and constants
+  std::vector<bool> has_weight;    // and on at least one weight
   bool is_weight(ValueId v) const { return v != kNoValue && has_weight[index_of(v)]; }
 };
 
-// `weights`: per input, whether it stays as it is from call to call. One that the graph writes does not.
+// `weights`: per input, whether it stays the same from call to call. An input that the graph writes does not.
 WeightValues find_weight_values(const Graph& functional, const std::vector<bool>& weights);
 
-// The value of which this one is a view, through any number of views; itself where it is none.
+// The value of which this one is a view, through any number of views; itself if it is not a view.
 ValueId viewed_value(const Graph& graph, ValueId v);
 
 int64_t bytes_of(const TensorMeta& meta);  // of constant sizes

@@ -1,7 +1,7 @@
-// graph/aten/capture_break.h — how ATen-side code says that a call cannot stand in a graph.
+// graph/aten/capture_break.h — how code on the ATen side says that a call cannot be part of a graph.
 //
-// The exception travels through torch's C++ and Python layers, which turn it into a RuntimeError; what counts is the
-// copy that the recorder keeps (Recorder::take_break), so that nobody on the way can swallow it.
+// The exception travels through torch's C++ and Python layers, which turn it into a RuntimeError. The copy that the
+// recorder keeps (Recorder::take_break) is what counts, so nobody on the way can swallow it.
 #pragma once
 
 #include <exception>

@@ -1,5 +1,5 @@
-// graph/aten/composites.cpp — see composites.h. Each answers as the function of ATen that it names; what is unusual, an
-// error, or of constant sizes only is left to that function.
+// graph/aten/composites.cpp — see composites.h. Each gives the results of the ATen function that it names, and leaves
+// unusual calls, errors and calls with constant sizes to that function.
 #include "graph/aten/composites.h"
 
 #include <ATen/autocast_mode.h>
@@ -32,7 +32,7 @@ constexpr std::array kRecurrentLayers = {"aten::lstm", "aten::gru", "aten::rnn_t
 
 bool is_symbolic(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); }
 
-// floor(size * scale), as doubles say it: exact where the scale is a fraction of a small power of two.
+// floor(size * scale), computed as doubles do: exact if the scale is a fraction of a small power of two.
 std::optional<SymInt> scaled(const SymInt& size, double scale) {
   constexpr double kMost = 1 << 12;
   if (!(scale > 0) || scale > kMost) return std::nullopt;
@@ -44,8 +44,8 @@ std::optional<SymInt> scaled(const SymInt& size, double scale) {
   return std::nullopt;
 }
 
-// upsample_*.vec(input, output_size?, [align_corners], scale_factors?): the overload without a name, given sizes and
-// scales.
+// upsample_*.vec(input, output_size?, [align_corners], scale_factors?): calls the overload without a name, with sizes
+// and scales.
 bool upsample(const c10::OperatorHandle& op, torch::jit::Stack& args) {
   const at::Tensor& input = args[0].toTensor();
   const size_t rank = static_cast<size_t>(input.dim());
@@ -127,14 +127,15 @@ bool take_along_dim(const c10::OperatorHandle&, torch::jit::Stack& args) {  // s
   return true;
 }
 
-// Straight to the recorder: at the keys between, the op would become its parts.
+// Straight to the recorder: at the keys in between, the op would be split into its parts.
 bool recurrent_layer(const c10::OperatorHandle& op, torch::jit::Stack& args) {
   if (!stays_whole(op, args)) return false;
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Fake), &args);
   return true;
 }
 
-using Composite = bool (*)(const c10::OperatorHandle& op, torch::jit::Stack& args);  // true: args became the results
+using Composite = bool (*)(const c10::OperatorHandle& op, torch::jit::Stack& args);  // true: the results have replaced
+                                                                                     // args
 
 template <Composite composite>
 void whole(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -163,7 +164,7 @@ bool stays_whole(const c10::OperatorHandle& op, std::span<const IValue> args) {
 }
 
 void register_composites() {
-  // Never removed, as the recorder's own.
+  // Never removed, like the recorder's own.
   auto* fallthrough = new torch::Library(torch::Library::IMPL, "_", kCompositesKey, __FILE__, __LINE__);
   fallthrough->fallback(torch::CppFunction::makeFallthrough());
   auto* library = new torch::Library(torch::Library::IMPL, "aten", kCompositesKey, __FILE__, __LINE__);

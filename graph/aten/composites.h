@@ -1,5 +1,5 @@
-// graph/aten/composites.h — composite functions of torch whose C++ asks for sizes as numbers, composed again over
-// symbolic sizes; and layers that are recorded as they are called.
+// graph/aten/composites.h — composite functions of torch whose C++ asks for sizes as numbers, composed here over
+// symbolic sizes; and layers that are recorded as one call.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -9,11 +9,11 @@
 
 namespace framejit::graph {
 
-// A key that traced tensors carry, above autograd: everything but these composites falls through it.
+// A key that traced tensors carry, above autograd: everything except these composites falls through it.
 inline constexpr c10::DispatchKey kCompositesKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
-// A recurrent layer, unrolled, would be a graph of its length. On a CPU, where it draws nothing and casts nothing, it
-// is recorded as one call.
+// A recurrent layer, unrolled, would make a graph as long as its sequence. On a CPU, if it draws no numbers and casts
+// nothing, it is recorded as one call.
 bool stays_whole(const c10::OperatorHandle& op, std::span<const c10::IValue> args);
 
 void register_composites();  // once, with the recorder

@@ -15,7 +15,7 @@ bool overlaps_itself(const TensorMeta& meta) {
 
 namespace {
 
-// x + alpha * y of integers and bools takes no fraction.
+// x + alpha * y of integers and bools does not allow a fractional alpha.
 bool has_fractional_alpha(const Graph& graph, const Node& node) {
   if (!node.op->has(kTakesAlpha) || node.args.size() < 3 || node.args[2].get<double>() == nullptr ||
       node.args[1].get<double>() != nullptr)
@@ -40,7 +40,7 @@ bool has_fewer_rows_than_groups(const Graph& graph, const Node& node) {
   return rows && count && *rows < *count;
 }
 
-// Resized to nothing.
+// A resize to no elements.
 bool has_size_without_elements(const Node& node) {
   const auto* sizes = node.args.size() > 1 ? node.args[1].get<std::vector<SymExpr>>() : nullptr;
   return sizes != nullptr && std::any_of(sizes->begin(), sizes->end(),

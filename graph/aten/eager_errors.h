@@ -1,4 +1,4 @@
-// graph/aten/eager_errors.h — calls that eager refuses although neither a shape rule of ours nor torch's shape
+// graph/aten/eager_errors.h — calls that eager refuses, although neither a shape rule of ours nor torch's shape
 // functions do.
 #pragma once
 
@@ -8,7 +8,7 @@ namespace framejit::graph {
 
 // Plain Python raises at this instruction.
 bool eager_raises(const Graph& graph, const Node& node);
-// Writing to such a tensor is an error that torch words.
+// Writing to such a tensor is an error; torch has the text.
 bool overlaps_itself(const TensorMeta& meta);
 
 }  // namespace framejit::graph

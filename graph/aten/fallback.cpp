@@ -1,8 +1,8 @@
 // graph/aten/fallback.cpp — the boxed kernel on the Fake key: one op in, one node out.
 //
-// Order: who is concerned (traced arguments, or an open scope), composites that arrive below autograd are expanded,
-// answers that depend on data break unless the contents are known, arguments, shapes, results. Shape errors are torch's
-// own: a rule that does not cover its arguments leaves them to torch's shape functions, which raise what eager raises.
+// Order: find the recorder (traced arguments, or an open scope); expand composites that arrive below autograd; break if
+// the answer depends on data, unless the contents are known; then arguments, shapes, results. Shape errors are torch's
+// own: if a rule does not cover its arguments, torch's shape functions raise what eager raises.
 #include <ATen/autocast_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -59,7 +59,7 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* 
   const size_t count = facts.arg_classes.size();
   const Concern concern = concern_of(facts, std::span(stack->data() + stack->size() - count, count));
   Recorder* recorder = concern.traced != nullptr ? &concern.traced->recorder() : recorder_of_thread();
-  // Meta tensors of others are shape arithmetic (decompositions, functionalisation), not part of the program.
+  // Meta tensors of other code are shape arithmetic (decompositions, functionalisation), not part of the program.
   if (recorder == nullptr || (concern.traced == nullptr && concern.any_tensor && concern.all_meta)) {
     c10::impl::ExcludeDispatchKeyGuard no_recording{DispatchKeySet(DispatchKey::Fake)};
     op.callBoxed(*stack);
@@ -72,7 +72,7 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* 
   recorder->record(facts, stack);
 }
 
-// Most checks of sizes that torch's shape functions and our rules leave out matter for these only.
+// Most size checks that torch's shape functions and our rules leave out matter only for these.
 bool has_empty_argument(const Graph& graph, const Node& node) {
   const auto empty = [&](ValueId v) { return v != kNoValue && graph.meta(v).numel() == SymExpr(0); };
   return std::any_of(node.args.begin(), node.args.end(), [&](const Arg& arg) {
@@ -91,20 +91,20 @@ bool broadcasts_to(const ShapeEnv& env, const TensorMeta& from, const TensorMeta
   return true;
 }
 
-// Their kernels call ops that autocast casts, which it does not where a compiled graph runs them.
+// Their kernels call ops that autocast casts, but autocast is not active where a compiled graph runs them.
 bool is_cast_inside(const std::string& name, c10::Device device) {
   const bool calls_ops =
       name == "_transformer_encoder_layer_fwd" || name == "_native_multi_head_attention" || name == "_trilinear";
   return calls_ops && at::autocast::is_autocast_enabled(device.type());
 }
 
-// Random fills draw in another order where memory is not contiguous, which the functional form's own memory is.
+// Random fills draw in another order if memory is not contiguous; the memory of the functional form is contiguous.
 bool fills_contiguous(const Graph& graph, const Node& node) {
   const ValueId* self = node.args[0].get<ValueId>();
   return self != nullptr && graph.meta(*self).is_contiguous();
 }
 
-// Whether a fill of transposed memory draws as a fill of the memory does: the op is asked, with a generator of its own.
+// Whether a fill of transposed memory draws in memory order: the op itself is tried, with its own generator.
 bool draws_along_memory(const OpFacts& facts, std::span<const IValue> args) {
   for (const IValue& arg : args.subspan(1)) {
     bool takes_tensors = false;
@@ -144,8 +144,8 @@ c10::SymFloat Recorder::float_of(const at::Tensor& traced, double now) {
   return open_float(index_of(value_of(traced)), now, shared_from_this());
 }
 
-// Arguments look as if the numbers of open floats were given. Which arguments they are, if the op has a form that takes
-// values.
+// Arguments look as if the numbers of open floats had been passed. Returns which arguments they are, if the op has a
+// form that takes values.
 Recorder::FloatArgs Recorder::settle_floats(const OpFacts& facts, torch::jit::Stack* stack) {
   FloatArgs found;
   const size_t count = facts.arg_classes.size(), first = stack->size() - count;
@@ -161,8 +161,7 @@ Recorder::FloatArgs Recorder::settle_floats(const OpFacts& facts, torch::jit::St
   return found;
 }
 
-// A number among the results may be anything that the kernel makes of its arguments. In calls the kernel runs under the
-// modes of the call.
+// The kernel may compute a number among the results in any way. In calls the kernel runs under the modes of the call.
 void Recorder::refuse_op_of_users(const OpCall& call) {
   const std::string& name = call.def().name;
   const auto is_number = [](ReturnClass r) { return r == ReturnClass::kOther; };
@@ -186,7 +185,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     if (depends_on_data(call)) {
       const bool value = std::all_of(facts.returns.begin(), facts.returns.end(),
                                      [](ReturnClass r) { return r == ReturnClass::kOther; });
-      // item() is what programs call, and what torch calls where it wants a number of a tensor.
+      // Programs call item(), and torch calls it where it wants the number of a tensor.
       const std::string& name = call.def().name;
       fail({value ? Reason::data_dependent_value : Reason::data_dependent_size,
             name == "_local_scalar_dense" ? "Tensor.item()" : name});
@@ -198,7 +197,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     refuse_absolute_offsets(call);
     if (facts.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node))
       fail({Reason::unsupported_op, call.def().name + " on a tensor that is not contiguous"});
-    // The memory behind the new sizes has no functional form.
+    // The memory of the new sizes has no functional form.
     if (facts.def->name == "resize_" || facts.def->name == "resize_as_")
       fail({Reason::unsupported_op, facts.def->name});
     refuse_memory(call);
@@ -224,7 +223,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     note_writes(call);
     if (!floats.empty()) call.node.op = twin_with_values(facts);
     for (const auto& [i, value] : floats) call.node.args[i] = Arg(value);
-    // An op without tensor results and without writes (a choice of kernel, a property) leaves no trace.
+    // An op without tensor results and without writes (a choice of kernel, a property) leaves nothing in the graph.
     if (!call.node.results.empty() || call.def().has(kMutates) || call.def().has(kSideEffect))
       builder_.add_node(std::move(call.node));
   }
@@ -232,8 +231,8 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
   for (IValue& result : call.results) stack->push_back(std::move(result));
 }
 
-// Random fills draw along memory, functional forms along the dimensions: what lies in another order is filled through a
-// view that does not.
+// Random fills draw in memory order, functional forms in dimension order. A tensor in another order is filled through a
+// view that has the same order in both.
 bool Recorder::fill_in_memory_order(const OpFacts& facts, torch::jit::Stack* stack) {
   if (!facts.in_place || !facts.def->has(kRandom)) return false;
   const size_t first = stack->size() - facts.arg_classes.size();
@@ -263,7 +262,7 @@ void Recorder::find_device(OpCall& call) const {
   const bool may_mix = call.def().name == "copy_" || call.def().name == "_to_copy";
   for (const IValue& arg : call.args)
     each_tensor(arg, [&](const at::Tensor& tensor) {
-      const bool scalar = tensor.dim() == 0 && tensor.is_cpu();  // yields to any device
+      const bool scalar = tensor.dim() == 0 && tensor.is_cpu();  // it yields to any device
       if (!found || (only_scalars && !scalar)) {
         call.device = tensor.device();
         found = true;
@@ -295,7 +294,7 @@ bool Recorder::depends_on_data(const OpCall& call) const {
   return masks;
 }
 
-// An op whose answer depends on data that is known runs for real.
+// An op whose answer depends on data runs for real if the data is known.
 bool Recorder::answer_from_known_contents(OpCall& call) {
   if (!depends_on_data(call) || call.def().has(kMutates) || call.def().has(kRandom)) return false;
   bool known = true;
@@ -402,7 +401,7 @@ void Recorder::build_args(OpCall& call) {
 
 namespace {
 
-// native_batch_norm writes the running statistics although its schema does not say so.
+// native_batch_norm writes the running statistics, although its schema does not say so.
 std::vector<int8_t> written_arguments(const OpCall& call) {
   if (call.def().name != "native_batch_norm" || call.args.size() < 6 || !call.args[5].isBool() ||
       !call.args[5].toBool())
@@ -420,7 +419,7 @@ void Recorder::refuse_writes_to_constants(const OpCall& call) {
     });
 }
 
-// Guards do not fix an input's storage offset, so an absolute one means nothing there.
+// Guards do not fix the storage offset of an input, so an absolute offset means nothing there.
 void Recorder::refuse_absolute_offsets(const OpCall& call) {
   if (!has_own_offset(call.node)) return;
   const ValueId* self = call.node.args[0].get<ValueId>();
@@ -429,9 +428,8 @@ void Recorder::refuse_absolute_offsets(const OpCall& call) {
       fail({Reason::unsupported_op, call.def().name + " with a storage offset on an input"});
 }
 
-// Eager refuses where a written tensor shares some elements with another argument but is not laid out as that one is.
-// As eager does, only tensors without gaps are looked at: two columns of a matrix lie between each other and share
-// nothing.
+// Eager refuses if a written tensor shares some elements with another argument but has a different layout. Like eager,
+// this looks only at tensors without gaps: two columns of a matrix lie interleaved and share nothing.
 bool Recorder::reads_what_it_writes(const OpCall& call) {
   const Graph& g = graph();
   const auto range = [&](ValueId v) {  // empty: with gaps
@@ -457,7 +455,7 @@ bool Recorder::reads_what_it_writes(const OpCall& call) {
   return false;
 }
 
-// What has no functional form: several writes to one element, results that keep their first argument's place in its
+// What has no functional form: several writes to one element, and results that keep their first argument's place in its
 // storage.
 void Recorder::refuse_memory(const OpCall& call) {
   const auto meta_at = [&](size_t i) -> const TensorMeta* {
@@ -482,7 +480,7 @@ void Recorder::refuse_memory(const OpCall& call) {
   }
 }
 
-// The dispatcher's own layers count writes, but for lists: these ops' kernels do it, which do not run here.
+// The dispatcher's own layers count writes, except to lists: there the kernels of the ops do it, which do not run here.
 void Recorder::note_writes(const OpCall& call) {
   const bool kernel_counts = call.def().name.starts_with("_foreach_");
   for (int8_t i : written_arguments(call))
@@ -514,8 +512,8 @@ bool Recorder::fits_in_place(const OpCall& call) const {
   return true;
 }
 
-// In place a tensor keeps its shape; only broadcasting and promotion must be right, which the functional form's rule
-// tells.
+// An in-place op keeps the shape of its tensor. Only broadcasting and promotion can be wrong, which the rule of the
+// functional form finds.
 bool Recorder::keep_shape_in_place(OpCall& call) {
   if (!call.facts.in_place) return false;
   if (!fits_in_place(call)) {
@@ -548,7 +546,7 @@ bool Recorder::shape_by_rule(OpCall& call) {
   return true;
 }
 
-// as_strided may reach beyond the storage, which is an error of the program.
+// as_strided may reach beyond the storage, which is an error in the program.
 bool Recorder::within_storage(const OpCall& call, const TensorMeta& meta) {
   SymExpr last = meta.offset;
   for (size_t d = 0; d < meta.ndim(); ++d) last = last + (meta.sizes[d] - 1) * meta.strides[d];

@@ -22,7 +22,7 @@ c10::Argument with_value(const c10::Argument& a) {
                                                        : c10::TypePtr(c10::TensorType::get());
   const std::optional<c10::AliasInfo> alias = a.alias_info() ? std::optional(*a.alias_info()) : std::nullopt;
   return c10::Argument(a.name(), std::move(type), a.N(), std::nullopt, a.kwarg_only(),
-                       alias);  // nodes give every argument: no defaults
+                       alias);  // nodes give every argument, so there are no defaults
 }
 
 // "framejit::pow.Tensor_Scalar" runs pow.Tensor_Scalar.
@@ -72,7 +72,7 @@ const OpDef* register_twin(const OpFacts& facts) {
 }  // namespace
 
 const OpDef* twin_with_values(const OpFacts& facts) {
-  static std::recursive_mutex mutex;  // recursive: a writing op's twin needs that of its functional form
+  static std::recursive_mutex mutex;  // recursive: the twin of a writing op needs the twin of its functional form
   static auto* const twins = new std::unordered_map<const OpDef*, const OpDef*>;
   std::lock_guard lock(mutex);
   if (const auto at = twins->find(facts.def); at != twins->end()) return at->second;

@@ -1,17 +1,16 @@
 // graph/aten/float_ops.h — ATen ops whose numbers are values of the graph.
 //
-// A Scalar that differs from call to call is a 0-dim tensor in the graph, but no op of ATen takes one in its place:
-// "pow.Tensor_Scalar" means by its exponent what pow.Tensor_Tensor does not. So the op gets a twin in the namespace
-// framejit, "framejit::pow.Tensor_Scalar", with a Tensor wherever it takes a Scalar: the twin reads the numbers and
-// calls the op. Passes and emitters know no rule for twins, which makes each an extern call.
+// A Scalar that differs from call to call is a 0-dim tensor in the graph, but no ATen op takes a tensor in its place:
+// pow.Tensor_Scalar and pow.Tensor_Tensor treat the exponent differently. So the op gets a twin in the namespace
+// framejit, "framejit::pow.Tensor_Scalar", with a Tensor for every Scalar: the twin reads the numbers and calls the op.
+// Passes and emitters have no rules for twins, so each is an extern call.
 #pragma once
 
 #include "graph/aten/op_facts.h"
 
 namespace framejit::graph {
 
-// Made when first asked for. Null where there is none: an op without Scalars, or one that writes and has no functional
-// form.
+// Made on first use. Null if there is none: for an op without Scalars, or one that writes and has no functional form.
 const OpDef* twin_with_values(const OpFacts& facts);
 
 }  // namespace framejit::graph

@@ -4,7 +4,7 @@ usage: python gen_meta_table.py OUTPUT.cpp     (run by the python whose torch is
 
 In: the *_meta_dispatch.h and *_ops.h headers of the installed torch, and the symbols of its libtorch_cpu.so.  Out: a
 C++ file that defines framejit::graph::typed_meta_rows().  After `import torch` the dispatcher's Meta kernel of most ops
-is Python; the typed functions are the only door to the C++ ones.  Some in-place functions are declared but not
+is Python; only the typed functions reach the C++ ones.  Some in-place functions are declared but not
 exported, hence nm.
 """
 import glob

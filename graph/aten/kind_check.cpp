@@ -1,4 +1,4 @@
-// graph/aten/kind_check.cpp — the question asked, and the answers kept.
+// graph/aten/kind_check.cpp — runs the op to find out, and caches the answers.
 #include "graph/aten/kind_check.h"
 
 #include <ATen/ops/ones.h>
@@ -51,7 +51,7 @@ std::string kinds_of(const OpFacts& facts, std::span<const IValue> args) {
   return key;
 }
 
-// Answers by kinds, for the life of the process.
+// Answers by kinds, kept as long as the process lives.
 class Answers {
  public:
   std::optional<bool> find(const std::string& kinds) {

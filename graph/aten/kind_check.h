@@ -1,9 +1,8 @@
-// graph/aten/kind_check.h — whether eager takes arguments of these dtypes.
+// graph/aten/kind_check.h — whether eager accepts arguments of these dtypes.
 //
-// Kernels refuse dtypes that shape rules know nothing of (bool minus bool, an int written with quotients). An op whose
-// shape follows from broadcasting alone (kPointwise) is asked itself, once a process for each kind of arguments, on
-// tensors of one element; others are run once on the shapes at hand (MetaCall::execute) when a kind of theirs is first
-// met.
+// Kernels refuse dtypes that shape rules know nothing about (bool minus bool, quotients written to an int). An op whose
+// shape follows from broadcasting alone (kPointwise) is run on tensors of one element, once per process for each kind
+// of arguments. Other ops are run once on the shapes at hand (MetaCall::execute) when such a kind is first met.
 #pragma once
 
 #include <span>
@@ -12,11 +11,11 @@
 
 namespace framejit::graph {
 
-// Kinds: of a tensor its dtype and whether it has dimensions, of a number its type and sign, of a list its type, of a
-// dtype or a text which it is.
+// Kinds: of a tensor, its dtype and whether it has dimensions; of a number, its type and sign; of a list, its type; of
+// a dtype or a text, its value.
 bool refuses_kinds(const OpFacts& facts, std::span<const c10::IValue> args);
-// No call with these kinds was noted in this process, and they are other than one floating dtype.
+// No call with these kinds was noted in this process, and they are not all of one floating dtype.
 bool is_new_mix(const OpFacts& facts, std::span<const c10::IValue> args);
-void note_mix(const OpFacts& facts, std::span<const c10::IValue> args);  // eager takes them
+void note_mix(const OpFacts& facts, std::span<const c10::IValue> args);  // eager accepts them
 
 }  // namespace framejit::graph

@@ -76,7 +76,7 @@ std::vector<at::Tensor> tensors_in(const torch::jit::Stack& stack) {
 
 }  // namespace
 
-// Torch's shape functions see numbers only: every symbol that could matter becomes a constant.
+// Torch's shape functions see only numbers: every symbol that could matter becomes a constant.
 void Recorder::specialise_symbols(const OpCall& call) {
   for (SymbolId id : symbols_of(call, graph()))
     shapes().specialise(SymExpr::symbol(id), why() + " (" + call.def().name + " has no symbolic shape rule)");
@@ -216,7 +216,7 @@ std::optional<torch::jit::Stack> MetaCall::execute() const {
   for (const int64_t value : {0, 1}) {
     try {
       return run_on(value);
-    } catch (const c10::LinAlgError&) {  // a matrix of zeros or ones that has no inverse says nothing
+    } catch (const c10::LinAlgError&) {  // no inverse of a matrix of zeros or ones exists, which says nothing
       return std::nullopt;
     } catch (const std::exception&) {}
   }
@@ -224,7 +224,7 @@ std::optional<torch::jit::Stack> MetaCall::execute() const {
   recorder_.fail({Reason::exception_raised, "an error of " + def.name});
 }
 
-// Replaces fresh results by real ones; what cannot be run is believed.
+// Replaces fresh results by real ones; if the op cannot be run, the shape function is trusted.
 void MetaCall::correct_by_execution(torch::jit::Stack& metas) const {
   if (call_.def().has(kMutates)) return;
   auto stack = execute();
@@ -252,7 +252,7 @@ void MetaCall::apply_shape_changes() {
   }
 }
 
-// Storage identity is believed for arguments; everything else is fresh, even if the shape function returned one tensor
+// Storage identity is trusted for arguments; everything else is fresh, even if the shape function returned one tensor
 // twice.
 at::Tensor MetaCall::result_of(const at::Tensor& meta) {
   if (!meta.defined()) return meta;
@@ -294,7 +294,7 @@ void MetaCall::add_results(torch::jit::Stack& stack) {
   }
 }
 
-// The program may catch an error and read it, and the words of a shape function are not those of the kernel: plain
+// The program may catch an error and read it, and the texts of shape functions differ from those of kernels: plain
 // Python raises it.
 ShapeOrigin MetaCall::meta_or_break(torch::jit::Stack& stack) {
   try {
@@ -313,7 +313,7 @@ IValue MetaCall::symbolic_argument(size_t index) {
   return value.isSymInt() || value.isSymIntList() ? value : meta_argument(index);
 }
 
-// Whether the results are memory of their own and the arguments have kept their shapes. Calls compare the sizes.
+// Whether the results have their own memory and the arguments have kept their shapes. Calls compare the sizes.
 bool MetaCall::may_hold_for_other_sizes(const torch::jit::Stack& results) const {
   const ShapeEnv& env = recorder_.shapes();
   const auto same = [&](const TensorMeta& a, const TensorMeta& b) {
@@ -339,7 +339,7 @@ std::optional<ShapeOrigin> MetaCall::run_with_symbols() {
   try {
     for (size_t i = 0; i < call_.args.size(); ++i) stack.push_back(symbolic_argument(i));
     call_meta(stack);
-  } catch (const std::exception&) {  // it asks for numbers, or refuses the arguments: numbers will tell
+  } catch (const std::exception&) {  // it asks for numbers or refuses the arguments: the call with numbers will tell
     recorder_.take_break();
     return std::nullopt;
   }
@@ -353,7 +353,7 @@ ShapeOrigin MetaCall::run() {
   stack.reserve(call_.args.size());
   for (size_t i = 0; i < call_.args.size(); ++i) stack.push_back(meta_argument(i));
   const ShapeOrigin origin = meta_or_break(stack);
-  // What a rule of ours does not cover may be an error that only the kernel knows.
+  // If our rule does not cover the call, it may be an error that only the kernel finds.
   if (origin != ShapeOrigin::kTyped || call_.def().shape_rule != nullptr) correct_by_execution(stack);
   apply_shape_changes();
   add_results(stack);

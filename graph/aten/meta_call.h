@@ -1,11 +1,11 @@
 // graph/aten/meta_call.h — one op's shapes from torch's own shape functions.
 //
-// Arguments are replaced by meta twins of concrete shape; what comes back is believed as to dtype, sizes, strides and
-// whether it shares an argument's storage. Written arguments whose twin has another shape afterwards change theirs.
-// Hand-written shape functions (the dispatcher's, C++ or Python) disagree with the CPU kernels here and there, so the
-// op is also run once, on zeros, if it is small.
-// Python's shape function of an op that is not torch's own is asked with symbols first: such functions allocate what
-// the kernel would, which torch does for symbols as for numbers.
+// Arguments are replaced by meta twins of concrete shape. The results are trusted for dtype, sizes, strides and whether
+// they share an argument's storage. If a written argument's twin has another shape afterwards, the argument changes its
+// shape too. Hand-written shape functions (the dispatcher's, C++ or Python) disagree with the CPU kernels in some
+// cases, so a small op is also run once, on zeros.
+// The Python shape function of an op that is not torch's own is first called with symbols: such functions allocate what
+// the kernel would, and torch can do that for symbols as well as for numbers.
 #pragma once
 
 #include "graph/aten/recorder.h"
@@ -30,11 +30,11 @@ class MetaCall {
  public:
   MetaCall(Recorder& recorder, OpCall& call) : recorder_(recorder), call_(call) {}
   ShapeOrigin run();
-  // With twins of symbolic shape; nothing where that says nothing about other sizes.
+  // With twins of symbolic shape; nothing if that says nothing about other sizes.
   std::optional<ShapeOrigin> run_with_symbols();
-  // The results of an op of torch's own on zeros, or on ones; nothing where it must not or cannot be run: a kernel of
-  // users may have effects, and may not bear such values. An error that both give is eager's, and ends the recording
-  // here: plain Python raises it.
+  // The results of one of torch's own ops on zeros, or on ones; nothing if it must not or cannot be run: a user's
+  // kernel may have effects, and may not accept such values. An error for both is eager's, and ends the recording here:
+  // plain Python raises it.
   std::optional<torch::jit::Stack> execute() const;
 
  private:

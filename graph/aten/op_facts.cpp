@@ -42,7 +42,7 @@ const c10::KernelFunction* find_typed_meta(const std::string& name) {
   return at == table->end() ? nullptr : &at->second;
 }
 
-// Written in place, but with another shape afterwards.
+// Writes in place, but changes the shape.
 bool changes_shape(std::string_view name) {
   static constexpr std::array kNames = {"t_",
                                         "transpose_",
@@ -90,7 +90,7 @@ void read_aliases(const FunctionSchema& schema, OpDef& def, std::vector<bool>& r
 }
 
 DataDependence data_dependence_of(const c10::OperatorHandle& op, const std::string& name) {
-  // One number for each tensor of the lists: read, and handed to the kernels as such.
+  // One number for each tensor of the lists: read, and passed to the kernels as a number.
   const auto& arguments = op.schema().arguments();
   const auto reads_numbers = [](const c10::Argument& a) {
     return a.name() == "scalars" && a.type()->kind() == c10::TypeKind::TensorType;
@@ -111,14 +111,14 @@ void read_tags(const c10::OperatorHandle& op, OpDef& def) {
   if (def.name.starts_with("_assert") || def.name == "_linalg_check_errors" ||
       def.name.starts_with("_functional_assert"))
     def.flags |= kSideEffect;
-  if (runtime::is_users(def.name)) def.flags |= kSideEffect;  // counts, prints, draws: nobody knows
+  if (runtime::is_users(def.name)) def.flags |= kSideEffect;  // it may count, print, draw: nobody knows
 }
 
 bool same_argument(const c10::Argument& a, const c10::Argument& b) {
   return a.name() == b.name() && *a.real_type() == *b.real_type();
 }
 
-// `candidate` takes what `schema` takes, the out= arguments left out.
+// Whether `candidate` takes the arguments of `schema`, except the out= arguments.
 bool is_functional_twin(const FunctionSchema& candidate, const FunctionSchema& schema, bool out_style) {
   size_t next = 0;
   for (const c10::Argument& argument : candidate.arguments())
@@ -131,7 +131,7 @@ bool is_functional_twin(const FunctionSchema& candidate, const FunctionSchema& s
   return next == candidate.arguments().size();
 }
 
-// Overloads of a functional form are named as the mutating one's, or by other words; the arguments decide.
+// Overloads of a functional form have the names of the mutating one's, or others; the arguments decide.
 std::vector<std::string> overload_candidates(const std::string& name, const std::string& overload) {
   std::vector<std::string> names{overload, "", "Tensor", "default", "p", "functional"};
   for (const char* suffix : {"_out", ".out", "out"})
@@ -211,7 +211,7 @@ const OpFacts& facts_of(const c10::OperatorHandle& op) {
   std::lock_guard lock(mutex);
   std::unique_ptr<OpFacts>& slot = (*table)[name_of(op.schema())];
   if (!slot || !(slot->handle == op)) {
-    (void)slot.release();  // the facts of a deregistered operator stay: graphs may name them
+    (void)slot.release();  // facts of a deregistered operator stay: graphs may name it
     slot = read_facts(op);
   }
   seen[key] = slot.get();

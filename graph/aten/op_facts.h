@@ -1,8 +1,8 @@
-// graph/aten/op_facts.h — what the dispatcher knows of an operator, read once from its schema, tags and kernels.
+// graph/aten/op_facts.h — what the dispatcher knows about an operator, read once from its schema, tags and kernels.
 //
 // facts_of() declares the operator in the graph's op table (flags, written arguments, aliases, functional form) and
-// keeps what only the recorder needs. Entries live for ever; looking one up takes no lock after the first time on a
-// thread.
+// keeps the facts that only the recorder needs. Entries live for ever; after the first time on a thread, a look-up
+// takes no lock.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -15,7 +15,7 @@
 namespace framejit::graph {
 
 enum class MetaKernel : uint8_t { kUnknown, kNone, kCpp, kPython };
-// Whether a result or its size depends on data: a tag of the operator's; for some operators the arguments decide.
+// Whether a result or its size depends on data: a tag of the operator; for some operators the arguments decide.
 enum class DataDependence : uint8_t {
   kNone,
   kAlways,
@@ -29,13 +29,14 @@ struct OpFacts {
   const OpDef* def = nullptr;
   std::vector<ArgClass> arg_classes;
   std::vector<ReturnClass> returns;
-  std::vector<bool> returns_argument;              // per return: it is the written argument itself, not a view of it
+  std::vector<bool> returns_argument;              // per return: whether it is the written argument itself, not a view
+                                                   // of it
   int device_arg = -1;
-  bool decomposes = false;                         // composite: arrives only below autograd; expanded by its own kernel
+  bool decomposes = false;                         // composite: arrives only below autograd; its own kernel expands it
   DataDependence data_dependence = DataDependence::kNone;
-  bool in_place = false;                           // writes argument 0, returns it, leaves its shape alone
+  bool in_place = false;                           // writes argument 0, returns it, keeps its shape
   const c10::KernelFunction* typed_meta = nullptr;
-  MetaKernel meta_kernel() const;                  // of the dispatcher; found out when first asked
+  MetaKernel meta_kernel() const;                  // of the dispatcher; determined on first use
 
   explicit OpFacts(const c10::OperatorHandle& op) : handle(op) {}
 
@@ -44,7 +45,7 @@ struct OpFacts {
 };
 
 const OpFacts& facts_of(const c10::OperatorHandle& op);
-// By our name ("add.Tensor", "mkldnn::_linear_pointwise"); null when torch has no such operator.
+// By our name ("add.Tensor", "mkldnn::_linear_pointwise"); null if torch has no such operator.
 const OpFacts* find_facts(std::string_view name);
 
 }  // namespace framejit::graph

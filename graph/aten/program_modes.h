@@ -1,4 +1,4 @@
-// graph/aten/program_modes.h — modes of torch that the kernel of a user's op may ask for.
+// graph/aten/program_modes.h — modes of torch that the kernel of a user's op may read.
 #pragma once
 
 #include <ATen/autocast_mode.h>

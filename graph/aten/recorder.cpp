@@ -1,4 +1,4 @@
-// graph/aten/recorder.cpp — the recording itself: inputs, constants, values, scopes, what is known of tiny tensors.
+// graph/aten/recorder.cpp — the recording itself: inputs, constants, values, scopes, known contents of tiny tensors.
 #include "graph/aten/recorder.h"
 
 #include <ATen/autocast_mode.h>
@@ -25,12 +25,12 @@ bool may_be_symbol(const std::vector<bool>& dynamic, size_t dim, int64_t number)
 }
 
 // Strides over symbolic sizes. A dense layout keeps its order of dimensions; any other stride stays a constant, unless
-// it was seen to differ.
+// it has been seen to differ.
 SymSizes symbolic_strides(const SymSizes& sizes, c10::IntArrayRef hints, c10::IntArrayRef strides,
                           const std::vector<bool>& dynamic, ShapeEnv& env) {
   std::vector<size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // Of equal strides the later dimension is the inner one, as in a contiguous tensor with a size of 1.
+  // Of two dimensions with equal strides, the later one is the inner one, as in a contiguous tensor with a size of 1.
   std::sort(order.begin(), order.end(),
             [&](size_t a, size_t b) { return strides[a] != strides[b] ? strides[a] < strides[b] : a > b; });
   SymSizes result(sizes.size());
@@ -47,7 +47,7 @@ SymSizes symbolic_strides(const SymSizes& sizes, c10::IntArrayRef hints, c10::In
   return result;
 }
 
-// What the storage of a tensor of its own has at least, for the hints.
+// The least size of the storage of a tensor with its own memory, for the hints.
 int64_t bytes_of(const TensorMeta& meta, const ShapeEnv& env) {
   SymExpr last = meta.offset;
   for (size_t d = 0; d < meta.ndim(); ++d) {
@@ -183,9 +183,9 @@ at::Tensor Recorder::view_result(TensorMeta meta, const at::Tensor& base) {
   return new_traced(std::move(meta), traced_storage_of(base), &base);
 }
 
-// A written tensor with another shape afterwards is another value on the same storage.
+// A written tensor whose shape has changed is another value on the same storage.
 void Recorder::change_shape(TracedTensorImpl& traced, TensorMeta meta) {
-  // The program holds an input's tensor object, and a graph writes contents only.
+  // The program holds the tensor object of an input, and a graph writes only contents.
   if (graph().values[index_of(traced.value)].node < 0)
     fail({Reason::unsupported_op, "a change of an input's own shape or strides"});
   shape_changes_.push_back({c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(&traced), traced.value});
@@ -201,7 +201,7 @@ at::Tensor Recorder::known_contents(const at::Tensor& tensor) {
   return found != nullptr ? *found : at::Tensor();
 }
 
-// A memory that was written is not asked for: which of its contents was meant is not kept.
+// Memory that was written does not qualify: there is no record of which of its contents was meant.
 const at::Tensor* Recorder::find_contents(ValueId value, int budget) {
   constexpr int64_t kMostElements = 4096;
   const Graph& g = graph();
@@ -244,7 +244,7 @@ void Recorder::compute_contents(const Node& node, int budget) {
   const PlainExecution plain;
   try {
     facts->handle.callBoxed(stack);
-  } catch (const std::exception&) {  // an error of the program, which comes where the op stands
+  } catch (const std::exception&) {  // an error of the program, which is raised where the op stands
     return;
   }
   size_t next = 0;
@@ -278,7 +278,7 @@ Result<void> Recorder::finish(const std::vector<at::Tensor>& outputs) {
     const TracedTensorImpl* traced = as_traced(output);
     if (traced == nullptr || &traced->recorder() != this)
       return Error{Reason::recording_failed, "an output is not a tensor of this capture"};
-    // Without grad mode a view of a leaf says that it needs a gradient, as eager's does, and has no history.
+    // Without grad mode, a view of a leaf says that it needs a gradient, as eager's does, and has no history.
     const TracedTensorImpl* base = output.is_view() ? as_traced(output._base()) : nullptr;
     const bool view_of_leaf =
         base != nullptr && base->input >= 0 && torch::autograd::impl::grad_fn_unsafe(output) == nullptr;
@@ -304,7 +304,7 @@ RecordScope::RecordScope(Recorder& recorder)
   ++recorder.open_scopes_;
   recorder.shape_changes_.clear();
   c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true);
-  // Casts that autocast keeps would leak out of the trace, and kept ones would hide casts from it.
+  // Casts that autocast caches would leak out of the trace, and cached casts would be hidden from it.
   at::autocast::clear_cache();
   at::autocast::set_autocast_cache_enabled(false);
 }

@@ -1,11 +1,11 @@
 // graph/aten/recorder.h — from ATen calls on traced tensors to a recorded graph.
 //
-// A boxed fallback on the dispatch key Fake sees every op below autograd that has a traced argument, and while a
-// RecordScope is open every op of the thread. An op's shapes come from, in this order: our shape rule (symbolic),
-// torch's typed C++ shape function, its dispatcher kernel in C++, the one in Python (counted). The rule sees symbols,
-// and so does Python's shape function of an op that is not torch's own; the others make them constants.
-// What cannot be captured throws CaptureBreakError and is kept for take_break(). A recorder is used by one thread at a
-// time.
+// A boxed fallback on the dispatch key Fake sees every op below autograd that has a traced argument, and, while a
+// RecordScope is open, every op of the thread. The shapes of an op come from, in this order: our shape rule (symbolic),
+// torch's typed C++ shape function, its dispatcher kernel in C++, its kernel in Python (counted). Our rule sees
+// symbols, and so does the Python shape function of an op that is not torch's own; the others make them constants. What
+// cannot be captured throws CaptureBreakError, and the reason is kept for take_break(). Only one thread uses a recorder
+// at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,7 +36,7 @@ namespace framejit::graph {
 enum class ShapeOrigin : uint8_t { kRule, kInPlace, kTyped, kDispatcherCpp, kDispatcherPython, kCount };
 struct ShapeCounts {
   std::array<uint64_t, static_cast<size_t>(ShapeOrigin::kCount)> calls{};
-  std::set<std::string> python_ops;  // ops that had to ask Python: each deserves a rule
+  std::set<std::string> python_ops;  // ops that had to ask Python: each should get a rule
 };
 
 // One op on its way into the graph.
@@ -57,7 +57,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
 
   // A traced tensor that stands for `real`; dimensions in `dynamic` with a size above 1 get symbols.
   at::Tensor add_input(const at::Tensor& real, const std::string& source, const DynamicExtents& dynamic = {});
-  // The same for what exists at run time only.
+  // The same for something that exists only at run time.
   at::Tensor add_input(TensorMeta meta, const std::string& source);
   size_t input_count() const { return graph().inputs.size(); }
   ValueId value_of(const at::Tensor& tensor);   // a real tensor becomes a constant
@@ -66,9 +66,9 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   c10::SymFloat float_of(const at::Tensor& traced, double now);
   std::vector<ValueId> take_fixed_floats() {
     return std::exchange(fixed_floats_, {});
-  }  // those whose number was asked for since
+  }  // those whose number has been read since
   void float_is_fixed(uint32_t value) override { fixed_floats_.push_back(ValueId{value}); }
-  // The trace relies on where the inputs begin that lie in this storage.
+  // The trace depends on the offset of the inputs in this storage.
   void offset_is_read(const c10::Storage& traced);
   bool relies_on_offsets() const { return !read_offsets_.empty(); }
   bool relies_on_offset(size_t input) const {
@@ -78,7 +78,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   bool has_break() const { return broken_.has_value(); }
   [[noreturn]] void fail(CaptureFailure failure);
 
-  // Ends the recording; traced tensors are of no use from here on. An output that is an input's own traced tensor is
+  // Ends the recording; traced tensors are useless from here on. An output that is an input's own traced tensor is
   // marked as kInput.
   Result<void> finish(const std::vector<at::Tensor>& outputs);
   const std::vector<at::Tensor>& constants() const { return constants_; }
@@ -89,9 +89,9 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::string why() const override;
   const ShapeCounts& counts() const { return counts_; }
 
-  // For the fallback: replaces the arguments on the stack by the results.
+  // For the fallback: replaces the arguments on the stack with the results.
   void record(const OpFacts& facts, torch::jit::Stack* stack);
-  // The real contents of a small traced tensor that depends on nothing but fresh constants and factories, or undefined.
+  // The real contents of a small traced tensor that depends only on fresh constants and factories, or undefined.
   at::Tensor known_contents(const at::Tensor& tensor);
   void keep_unwritten(const at::Tensor& traced) { kept_storages_.insert(storage_number(traced_storage_of(traced))); }
   bool live() const { return !finished_; }
@@ -142,13 +142,13 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::optional<Graph> finished_;
   TracedStorages storages_;
   std::vector<at::Tensor> constants_;
-  std::vector<bool> constant_is_fresh_;                        // contents belong to the graph alone
+  std::vector<bool> constant_is_fresh_;                        // no other code sees the contents
   std::unordered_map<const void*, ValueId> constant_ids_;
   std::unordered_map<const void*, uint32_t> opaque_ids_;
   std::vector<c10::IValue> opaques_;
   std::set<uint32_t> written_storages_, read_offsets_, kept_storages_;
   std::vector<ValueId> fixed_floats_;
-  std::vector<at::Tensor> contents_;                           // by value: those that were asked for
+  std::vector<at::Tensor> contents_;                           // by value: contents that were asked for
   const ProgramModes modes_ = ProgramModes::now();  // when the recording began
   std::optional<CaptureFailure> broken_;
   ShapeCounts counts_;
@@ -158,7 +158,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::vector<ShapeChange> shape_changes_;                     // of the open scope
 };
 
-// Open around one call of a torch function. Its ops are recorded; drop() forgets them.
+// Open during one call of a torch function. Its ops are recorded; drop() forgets them.
 class RecordScope {
  public:
   explicit RecordScope(Recorder& recorder);
@@ -173,18 +173,18 @@ class RecordScope {
   GraphBuilder::Mark mark_;
 };
 
-// Kernels that run for real while a recording is open: nothing of ours, no autograd.
+// For kernels that run for real while a recording is open: without our keys and without autograd.
 struct PlainExecution {
   c10::impl::ExcludeDispatchKeyGuard no_recording{c10::DispatchKeySet(c10::DispatchKey::Fake)};
   at::AutoDispatchBelowADInplaceOrView below;
 };
 
-// Registers the fallback, once; throws when the key is taken.
+// Registers the fallback, once; throws if the key is taken.
 void register_recorder();
 Recorder* recorder_of_thread();  // of the innermost open scope, or null
-// Keeps the failure with the thread's recorder and throws.
+// Stores the failure in the thread's recorder and throws.
 [[noreturn]] void note_break_on_thread(CaptureFailure failure);
-// The symbolic number behind a wrapped number tensor, set by the Python side (torch keeps it as a Python attribute).
+// The symbolic number in a wrapped number tensor, set by the Python side (torch keeps it as a Python attribute).
 using WrappedSymbolFn = std::optional<SymExpr> (*)(const at::Tensor& wrapped_number);
 void set_wrapped_symbol_reader(WrappedSymbolFn reader);
 std::optional<SymExpr> wrapped_symbol_of(const at::Tensor& wrapped_number);

@@ -1,7 +1,7 @@
 // graph/aten/replay.h — runs a graph op by op through the dispatcher, and compares every result with its recorded
 // shape.
 //
-// The reference of what a recording means: tests execute it next to eager. Works on both dialects.
+// It defines what a recording means: tests run it and compare with eager. Works on both dialects.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,12 +22,13 @@ struct ReplayInputs {
 struct ReplayResult {
   std::vector<at::Tensor> outputs;
   std::vector<std::string> wrong_shapes;   // "%4 = mm: sizes [2, 3] real [3, 2]"
-  std::vector<std::string> broken_facts;   // size facts that these inputs do not satisfy: the recording is not theirs
+  std::vector<std::string> broken_facts;   // size facts that do not hold for these inputs: the recording is for others
 };
 
-// The value of every symbol, read off the input sizes; a symbol that no input size is alone keeps its hint.
+// The value of every symbol, read from the input sizes. A symbol that is not itself the size of an input keeps its
+// hint.
 std::vector<int64_t> bind_symbols(const Graph& graph, const std::vector<at::Tensor>& inputs);
-// symbols: one value each. Shapes are compared on request; with facts broken nothing runs.
+// symbols: one value each. Shapes are compared on request; if facts are broken, nothing runs.
 ReplayResult replay(const Graph& graph, const ReplayInputs& in, const std::vector<int64_t>& symbols, bool compare);
 
 }  // namespace framejit::graph

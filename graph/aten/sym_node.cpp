@@ -13,7 +13,7 @@ namespace {
 
 using c10::SymNode;
 
-// The truth of a relation between expressions, or of a combination of such; asked lazily.
+// The truth of a relation between expressions, or of a combination of relations; computed lazily.
 struct Truth {
   enum class Kind : uint8_t { kConstant, kRelation, kNot, kAnd, kOr } kind = Kind::kConstant;
   bool value = false;
@@ -98,8 +98,8 @@ class ExprNode final : public c10::SymNodeImpl {
   int64_t guard_int(const char*, int64_t) override { return constant(); }
   bool guard_bool(const char*, int64_t) override { return decide(); }
   double guard_float(const char*, int64_t) override { return number(); }
-  // The default of what is not known would be right for values, but not for what shares memory: reshape() would copy
-  // where eager views.
+  // If the answer is not known, the default would be right for values, but not for shared memory: reshape() would copy
+  // where eager makes a view.
   bool guard_or_false(const char*, int64_t) override { return decide(); }
   bool guard_or_true(const char*, int64_t) override { return decide(); }
   bool guard_size_oblivious(const char*, int64_t) override { return decide(); }
@@ -116,7 +116,7 @@ class ExprNode final : public c10::SymNodeImpl {
   }
   std::optional<int64_t> maybe_as_int() override { return constant_int(); }
 
-  // Layout questions of SymbolicShapeMeta, over the given sizes and strides.
+  // Layout questions of SymbolicShapeMeta, about the given sizes and strides.
   SymNode is_contiguous(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override;
   SymNode is_channels_last_contiguous_2d(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override {
     return in_order(sizes, strides, {1, 3, 2, 0});

@@ -1,8 +1,8 @@
 // graph/aten/sym_node.h — SymExpr as c10::SymInt: what ATen's C++ code and Python see of a symbolic size.
 //
-// Integers are expressions; comparisons are relations that are decided by the ShapeEnv (proven, or guarded) when C++
-// asks for their truth. Floats and whatever has no expression make the size a constant, with a fact. Nothing is
-// answered in silence.
+// Integers are expressions. Comparisons are relations that the ShapeEnv decides (proven, or guarded) when C++ asks for
+// their truth. Floats, and anything that has no expression, make the size a constant, with a fact. No answer goes
+// unrecorded.
 #pragma once
 
 #include <c10/core/SymFloat.h>
@@ -18,14 +18,13 @@
 
 namespace framejit::graph {
 
-// Who owns the symbols of a node and is told of what was decided. Nodes keep it alive: Python may hold a SymInt for
-// long.
+// Owns the symbols of nodes and learns of every decision. Nodes keep it alive: Python may hold a SymInt for long.
 class SymOwner {
  public:
   virtual ~SymOwner() = default;
   virtual ShapeEnv& shapes() = 0;
   virtual std::string why() const = 0;  // the user's line, for facts
-  virtual void float_is_fixed(uint32_t value) = 0;  // C++ or Python asked for the number of an open float
+  virtual void float_is_fixed(uint32_t value) = 0;  // C++ or Python read the number of an open float
 };
 
 c10::SymInt sym_int_of(const SymExpr& e, const std::shared_ptr<SymOwner>& owner);
@@ -34,16 +33,16 @@ SymExpr expr_of(const c10::SymInt& value);
 std::vector<c10::SymInt> sym_ints_of(const SymSizes& sizes, const std::shared_ptr<SymOwner>& owner);
 
 // An open float: a Python float that differs from call to call, held by a 0-dim value of the graph. Scalars carry it to
-// the recorder; whoever asks for its number gets the one of this trace, and the owner is told.
+// the recorder. Code that reads its number gets that of this trace, and the owner is notified.
 c10::SymFloat open_float(uint32_t value, double now, const std::shared_ptr<SymOwner>& owner);
 struct OpenFloat { uint32_t value; double now; };
 std::optional<OpenFloat> as_open_float(const c10::SymFloat& number);  // nothing for other symbolic floats
-// The node behind one of torch's nodes that refer to a Python object, or null; torch makes such a node of each float
+// The node inside one of torch's nodes that refer to a Python object, or null; torch makes such a node for each float
 // that Python passes.
 using WrappedNodeFn = const c10::SymNodeImpl* (*)(const c10::SymNodeImpl& node);
 void set_wrapped_node_reader(WrappedNodeFn reader);
 
-// Answers of the ShapeEnv about layouts; every one is proven or guarded.
+// Answers of the ShapeEnv about layouts; each is proven or guarded.
 bool decide_contiguous(ShapeEnv& env, const SymSizes& sizes, const SymSizes& strides, const std::vector<size_t>& order,
                        const std::string& why);
 bool decide_dense(ShapeEnv& env, const SymSizes& sizes, const SymSizes& strides, const std::string& why);

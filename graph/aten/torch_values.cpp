@@ -25,7 +25,7 @@ std::optional<Arg> scalar_of(const c10::IValue& value) {
   return std::nullopt;
 }
 
-// A list of Scalars is carried when all are ints or all are floats.
+// A list of Scalars is supported if all are ints or all are floats.
 std::optional<Arg> scalars_of(const c10::IValue& value) {
   std::vector<SymExpr> ints;
   std::vector<double> floats;

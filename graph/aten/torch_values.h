@@ -17,7 +17,7 @@ inline DType dtype_of(c10::ScalarType type) { return dtype_of_torch(static_cast<
 Device device_of(c10::Device device);
 c10::Device torch_device_of(Device device);
 
-// What the schema says of an argument; IValue alone cannot tell a dtype from an int.
+// The class of an argument by its schema; an IValue alone cannot tell a dtype from an int.
 enum class ArgClass : uint8_t {
   kTensor,
   kTensorList,
@@ -36,8 +36,8 @@ ArgClass class_of(const c10::Argument& argument);
 // Sizes of a real (not traced) tensor.
 TensorMeta meta_of(const at::Tensor& tensor);
 
-// What an IValue that holds no tensor is in a graph; nullopt for what a graph cannot carry (complex numbers, streams,
-// names, foreign symbolic numbers). Generators are the caller's.
+// The form in a graph of an IValue without tensors; nullopt if a graph cannot hold it (complex numbers, streams, names,
+// foreign symbolic numbers). The caller handles generators.
 std::optional<Arg> arg_of(const c10::IValue& value, ArgClass arg_class);
 // A wrapped number as an immediate; nullopt for complex ones.
 std::optional<Arg> number_of(const at::Tensor& wrapped_number);

@@ -19,7 +19,7 @@ DispatchKeySet traced_keys(c10::Device device) {
       .add(kCompositesKey);
 }
 
-// Hands out null pointers; kernels that only look at sizes never notice.
+// Returns null pointers; kernels that only look at sizes never notice.
 struct NullAllocator final : c10::Allocator {
   static void release(void*) {}
   c10::DataPtr allocate(size_t) override { return {nullptr, nullptr, &release, c10::Device(c10::kMeta)}; }
@@ -34,7 +34,7 @@ c10::intrusive_ptr<c10::StorageImpl> empty_storage(int64_t bytes, c10::Device de
                                                /*resizable=*/true);
 }
 
-// Only mutable access is guarded: meta functions read const pointers (is_alias_of) without using them.
+// Only mutable access is guarded: meta functions read const pointers (is_alias_of) but do not use them.
 void data_was_read(c10::StorageImpl*) {
   note_break_on_thread({Reason::data_dependent_value, "code that reads the memory of a tensor"});
 }
@@ -108,7 +108,7 @@ c10::intrusive_ptr<c10::TensorImpl> TracedTensorImpl::shallow_copy_and_detach(c1
 }
 
 void TracedTensorImpl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& source) {
-  // x.data = y: the object changes what it stands for, which no graph output can say.
+  // x.data = y: the object now stands for something else, which no graph output can express.
   (void)source;
   note_break_on_thread({Reason::unsupported_op, "assignment to .data"});
 }

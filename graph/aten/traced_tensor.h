@@ -1,9 +1,8 @@
 // graph/aten/traced_tensor.h — the tensor without data that stands for a graph value while code is traced.
 //
 // A TracedTensorImpl has the device, dtype, sizes and strides of its value, the dispatch keys of its device plus Fake,
-// and a storage that holds nothing: reading the data (data_ptr, numpy, foreign kernels) is a capture break. Values that
-// alias share the storage object. Meta twins are what torch's shape functions see: plain meta tensors whose storages
-// mirror the traced ones.
+// and an empty storage: reading the data (data_ptr, numpy, foreign kernels) is a capture break. Values that alias share
+// the storage object. Torch's shape functions see meta twins: plain meta tensors whose storages mirror the traced ones.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +24,7 @@ class TracedTensorImpl final : public c10::TensorImpl {
  public:
   TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, caffe2::TypeMeta dtype,
                    c10::Device device);
-  // A view takes the key set of its base: in inference mode a view of a normal tensor is a normal tensor.
+  // A view takes the key set of its base: in inference mode, a view of a normal tensor is a normal tensor.
   TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, c10::DispatchKeySet base_keys,
                    caffe2::TypeMeta dtype, c10::Device device);
 
@@ -43,7 +42,7 @@ class TracedTensorImpl final : public c10::TensorImpl {
   const char* tensorimpl_type_name() const override { return "framejit::TracedTensorImpl"; }
 
  protected:
-  // Whoever asks where a tensor begins in its storage asks for what guards leave open unless they are told.
+  // Guards leave the storage offset open unless they are told, so every reader of it is noticed here.
   int64_t storage_offset_custom() const override;
   c10::SymInt sym_storage_offset_custom() const override;
 
@@ -55,14 +54,13 @@ class TracedTensorImpl final : public c10::TensorImpl {
 // Null for everything else, undefined tensors included.
 TracedTensorImpl* as_traced(const at::TensorBase& tensor);
 
-// A storage without memory on `device`; asking it for a mutable pointer breaks the capture.
+// A storage without memory on `device`; asking it for a mutable pointer is a capture break.
 c10::Storage make_traced_storage(int64_t bytes, c10::Device device);
 
-// Storages of one recording. A real storage is stood in for by one traced storage, so that inputs that alias go on
-// aliasing.
+// Storages of one recording. One traced storage stands for each real storage, so that inputs that alias still alias.
 class TracedStorages {
  public:
-  // The number of a traced storage; a new one is told by `fresh`.
+  // The number of a traced storage; `fresh` gives that of a new one.
   uint32_t number_of(const c10::Storage& traced, const std::function<uint32_t()>& fresh);
   const c10::Storage& stand_in(const c10::Storage& real);
   // A meta-device companion of a traced storage, and back; the companion of nothing is null.
@@ -71,7 +69,7 @@ class TracedStorages {
  private:
   std::unordered_map<const void*, uint32_t> numbers_;
   std::unordered_map<const void*, c10::Storage> stand_ins_, twins_;
-  std::vector<c10::Storage> alive_;  // so that addresses are not used again
+  std::vector<c10::Storage> alive_;  // so that addresses are not reused
 };
 
 // A meta tensor of the given concrete shape on the companion storage.

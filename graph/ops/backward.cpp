@@ -1,6 +1,6 @@
-// graph/ops/backward.cpp — gradients that autograd asks for by an op of its own.
+// graph/ops/backward.cpp — gradients for which autograd calls a separate op.
 //
-// Ops of several gradients take a mask of those that are wanted; the others are undefined.
+// Ops with several gradients take a mask of those that are wanted; the others are undefined.
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 
@@ -26,7 +26,7 @@ bool embedding_dense_backward(const RuleArgs& args, ShapeEnv&, Results& results)
   return true;
 }
 
-// grad, self, ...: as the forward's input, in its memory format or without one.
+// grad, self, ...: like the forward's input, in its memory format or without one.
 bool like_input_in_format(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(1);
   if (self == nullptr || args.tensor(0) == nullptr) return false;

@@ -85,7 +85,7 @@ std::optional<double> as_double(const RuleArgs& args, size_t i) {
   return std::nullopt;
 }
 
-// start and end at the given places (absent start: 0), step 1 unless given, dtype behind them.
+// start and end at the given places (absent start: 0), step 1 unless given; the dtype follows them.
 bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int step_at, size_t dtype,
            Results& results) {
   bool integral = true;

@@ -47,8 +47,8 @@ bool gather(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, d
   return true;
 }
 
-// index.Tensor(self, indices): integer indices only. Adjacent ones stay in their place, others move to the front; the
-// strides are those of TensorIterator over self (restrided with 0 for what is indexed) and the indices.
+// index.Tensor(self, indices): integer indices only. Adjacent indexed dimensions stay in place, others move to the
+// front. The strides are those of TensorIterator over self (with stride 0 for indexed dimensions) and the indices.
 bool index_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   std::vector<const TensorMeta*> indices;
@@ -82,7 +82,7 @@ bool index_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
     const size_t first = before + shape->size() - index->ndim();
     for (size_t i = 0; i < index->ndim(); ++i)
       if (index->sizes[i] != SymExpr(1)) s[first + i] = index->strides[i];
-    // Indices get dimensions of size one around theirs; where the result has such a one too, their strides there count.
+    // Indices get dimensions of size one around their own; if the result has size one there too, their strides matter.
     if (self->is_contiguous()) continue;
     const bool is_plain = index->is_contiguous() && index->sizes == *shape;
     for (size_t d = 0; d < sizes.size(); ++d) {
@@ -140,7 +140,7 @@ bool cat(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return joined(parts, args.integer_or(1, 0), args, env, results);
 }
 
-// As at::stack: joined along the dimension and that one unfolded, or joined along a new last dimension.
+// As at::stack: concatenated along the dimension, which is then unfolded, or along a new last dimension.
 bool stack(const RuleArgs& args, ShapeEnv& env, Results& results) {
   std::vector<const TensorMeta*> list;
   if (!args.tensors(0, list) || list.empty() || list[0] == nullptr) return false;
@@ -206,8 +206,8 @@ bool flip(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim
   return true;
 }
 
-// at::roll joins two narrowed parts for every dimension, so the layout is that of cat: channels_last only when both
-// parts are.
+// at::roll joins two narrowed parts for every dimension, so the layout is that of cat: channels_last only if both parts
+// are.
 bool roll(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, shifts, dims
   const TensorMeta* self = args.tensor(0);
   std::vector<int64_t> dims;
@@ -225,7 +225,7 @@ bool roll(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, shi
     if (!channels_last) continue;
     const auto size = self->sizes[*d].as_constant(), shift = shifts[i].as_constant();
     if (!size || !shift) return false;
-    channels_last = *size != 0 && *shift % *size != 0;  // one part is empty otherwise
+    channels_last = *size != 0 && *shift % *size != 0;  // otherwise one part is empty
   }
   if (channels_last) results[0].strides = channels_last_strides(self->sizes);
   return true;
@@ -250,12 +250,12 @@ bool constant_pad_nd(const RuleArgs& args, ShapeEnv& env, Results& results) {  /
     grows = grows || env.decide(0, Relation::kLt, pad[2 * i], "padding grows") ||
             env.decide(0, Relation::kLt, pad[2 * i + 1], "padding grows");
   }
-  if (!grows) return false;  // cropping only: a clone of a view
+  if (!grows) return false;  // it only crops: a clone of a view
   results.push_back(in_suggested_format(*self, std::move(sizes), env));
   return true;
 }
 
-// self, padding of the last `count` dimensions, which a batch and channels precede. A reflection stays inside.
+// self, padding of the last `count` dimensions, before which come a batch and channels. A reflection stays inside.
 template <size_t count, bool reflects>
 bool edge_pad(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -289,8 +289,8 @@ bool diag_embed(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, o
   return true;
 }
 
-// Where the numbers of argument `numbers` (a tensor or a number) belong in the sorted argument `sorted`: 1-d, or a row
-// for each of theirs.
+// The positions of the numbers of argument `numbers` (a tensor or a number) in the sorted argument `sorted`: 1-d, or
+// one row for each row of numbers.
 bool searched(const RuleArgs& args, ShapeEnv& env, size_t sorted, size_t numbers,
               Results& results) {  // then out_int32, right, side, sorter
   const TensorMeta *rows = args.tensor(sorted), *self = args.tensor(numbers);
@@ -338,7 +338,7 @@ bool block_diag(const RuleArgs& args, ShapeEnv&,
   return true;
 }
 
-// Without indices only: torch's shape function looks at the first slice of the source, which eager's kernel does not.
+// Only without indices: torch's shape function looks at the first slice of the source, but eager's kernel does not.
 bool index_reduce_of_nothing(const RuleArgs& args, ShapeEnv& env,
                              Results& results) {  // self, dim, index, source, reduce, include_self
   const TensorMeta* index = args.tensor(2);
@@ -374,7 +374,7 @@ std::vector<OpRow> index_ops() {
   add_rows(rows, is_in, {"isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor"});
   add_rows(rows, take, {"take"}, kChecksData);
   add_rows(rows, block_diag, {"block_diag"});
-  // Functional scatters clone self (or allocate as it lies) and write.
+  // Functional scatters clone self (or allocate memory with its layout) and write.
   add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"},
                     kChecksData | kChecksOperands);
   rows.push_back({"_index_put_impl_", same_as_self, kMutates | kChecksData | kChecksOperands, "_index_put_impl"});

@@ -1,4 +1,4 @@
-// graph/ops/linalg.cpp — decompositions, solvers and distances. LAPACK's matrices lie column by column.
+// graph/ops/linalg.cpp — decompositions, solvers and distances. LAPACK's matrices are stored by columns.
 #include <string>
 
 #include "graph/ops/families.h"
@@ -28,7 +28,7 @@ TensorMeta integers(const TensorMeta& like, SymSizes sizes) {
 }
 TensorMeta nothing(const TensorMeta& like) { return dense_like(like, {SymExpr(0)}); }
 
-// A batch of matrices that LAPACK takes.
+// A batch of matrices that LAPACK accepts.
 const TensorMeta* matrix(const RuleArgs& args, size_t i) {
   const TensorMeta* t = args.tensor(i);
   const bool fits = t != nullptr && t->ndim() >= 2 && (t->dtype == DType::kFloat32 || t->dtype == DType::kFloat64) &&
@@ -87,7 +87,7 @@ bool solve(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const SymSizes sizes =
       is_vector ? with(*batch, {a->sizes.back()}) : with(*batch, {wide.sizes[wide.ndim() - 2], wide.sizes.back()});
   results.push_back(left && sizes.size() > 1 ? columns(*b, sizes)
-                                             : dense_like(*b, sizes));  // a batch of vectors too lies by columns
+                                             : dense_like(*b, sizes));  // a batch of vectors is stored by columns too
   results.push_back(columns(*a, a->sizes));
   results.push_back(integers(*a, with(batch_of(*a), {a->sizes.back()})));
   results.push_back(integers(*a, batch_of(*a)));

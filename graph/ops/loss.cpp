@@ -1,5 +1,5 @@
-// graph/ops/loss.cpp — losses, gated units and bags of embeddings. A loss is elementwise when reduction is 0 (none),
-// else a number.
+// graph/ops/loss.cpp — losses, gated units and bags of embeddings. A loss is elementwise if reduction is 0 (none),
+// otherwise a number.
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 
@@ -42,7 +42,7 @@ bool binary_cross_entropy(const RuleArgs& args, ShapeEnv& env, Results& results)
   return true;
 }
 
-// Composed as (1 - target).mul_(self)...: the target's layout.
+// Composed as (1 - target).mul_(self)...: it has the target's layout.
 bool binary_cross_entropy_with_logits(const RuleArgs& args, ShapeEnv& env,
                                       Results& results) {  // self, target, weight, pos_weight, reduction
   const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
@@ -98,7 +98,7 @@ bool glu(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim:
 
 // weight, indices, offsets, scale_grad_by_freq, mode (0 sum, 1 mean, 2 max), sparse, per_sample_weights,
 // include_last_offset, padding_idx.
-// Sums by fbgemm need no offset2bag. `forward_only` leaves the last offset in the sizes of bags that are summed.
+// Sums by fbgemm need no offset2bag. `forward_only` keeps the last offset in the sizes of bags that are summed.
 template <bool forward_only>
 bool embedding_bag(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta *weight = args.tensor(0), *indices = args.tensor(1), *offsets = args.tensor(2);

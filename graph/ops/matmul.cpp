@@ -61,7 +61,7 @@ bool flash_attention_for_cpu(const RuleArgs& args, ShapeEnv& env, Results& resul
   return true;
 }
 
-// PyTorch takes this op only where the last dimensions are dense; its kernel does not look.
+// PyTorch uses this op only if the last dimensions are dense; its kernel does not check.
 bool is_dense_along_rows(const TensorMeta* t) {
   return t != nullptr && t->ndim() > 0 && t->strides.back() == SymExpr(1);
 }
@@ -79,8 +79,8 @@ bool attention(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// The fused forms of nn.MultiheadAttention and nn.TransformerEncoderLayer: [batch, length, features] in and out. A mask
-// of type 0 is [length, length], of type 1 [batch, length].
+// The fused forms of nn.MultiheadAttention and nn.TransformerEncoderLayer: they take and return [batch, length,
+// features]. A mask of type 0 is [length, length], of type 1 [batch, length].
 bool takes_sequences(const RuleArgs& args, ShapeEnv& env, const TensorMeta* x, const SymExpr& features, size_t mask_at,
                      size_t type_at) {
   if (x == nullptr || x->ndim() != 3 || x->numel() == SymExpr(0) || x->device != Device{} ||
@@ -118,7 +118,8 @@ bool transformer_encoder_layer(const RuleArgs& args, ShapeEnv& env,
   return true;
 }
 
-// i1, i2, i3, three lists of dimensions that each lacks, those that are summed: F.bilinear's product.
+// i1, i2, i3, three lists of dimensions that each of them lacks, the dimensions that are summed: the product in
+// F.bilinear.
 bool trilinear(const RuleArgs& args, ShapeEnv& env, Results& results) {
   std::vector<TensorMeta> wide;
   std::vector<int64_t> absent, summed;

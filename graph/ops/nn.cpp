@@ -1,5 +1,5 @@
-// graph/ops/nn.cpp — normalisation, softmax, convolution, pooling, resampling, sliding windows, recurrent layers:
-// memory formats as the CPU kernels answer.
+// graph/ops/nn.cpp — normalisation, softmax, convolution, pooling, resampling, sliding windows, recurrent layers, with
+// the memory formats of the CPU kernels.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace {
 
 using Results = std::vector<TensorMeta>;
 
-// at::native::param_scalar_type: statistics are float32 when a half-precision input meets float32 parameters.
+// at::native::param_scalar_type: statistics are float32 if a half-precision input meets float32 parameters.
 DType statistics_dtype(const TensorMeta& input, const TensorMeta* weight) {
   const bool half = input.dtype == DType::kBFloat16 || input.dtype == DType::kFloat16;
   return half && weight != nullptr && weight->dtype == DType::kFloat32 ? DType::kFloat32 : input.dtype;
@@ -61,7 +61,8 @@ bool native_group_norm(const RuleArgs& args, ShapeEnv& env,
 }
 
 // input, weight, bias, mean, var at arguments 0 to 4; no mean and var where `running` is 0. The CPU kernel returns
-// empty statistics when it does not train, and never a reserve. Parameters of another size are errors that torch words.
+// empty statistics when it does not train, and never a reserve. Parameters of another size are errors; torch has the
+// text.
 bool normalised_by_batch(const RuleArgs& args, ShapeEnv& env, bool training, size_t running, Results& results) {
   const TensorMeta* input = args.tensor(0);
   if (input == nullptr || input->ndim() < 2) return false;
@@ -132,7 +133,7 @@ bool spatial(const RuleArgs& args, size_t i, size_t count, SymSizes otherwise, S
   return out.size() == count;
 }
 
-// A 1-d operand is seen as 2-d with height 1, as at::native::view1d_as2d does, which settles its memory format too.
+// A 1-d operand is treated as 2-d with height 1, as in at::native::view1d_as2d, which decides its memory format too.
 bool prefers_channels_last(const TensorMeta& t, ShapeEnv& env) {
   if (t.ndim() != 3) return suggests_channels_last(t, env);
   TensorMeta wide = t;
@@ -164,7 +165,7 @@ bool convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
   }
   TensorMeta meta = dense_like(*input, sizes);
   // conv1d makes its input contiguous first, but not its weight. An input of length 1 is contiguous whatever its last
-  // stride is.
+  // stride.
   const bool keeps_input = n == 2 || input->is_contiguous();
   const bool channels_last = (keeps_input && prefers_channels_last(*input, env)) || prefers_channels_last(*weight, env);
   if (channels_last && n == 2) meta.strides = channels_last_strides(sizes);
@@ -182,7 +183,7 @@ SymExpr pooled(ShapeEnv& env, const SymExpr& size, const SymExpr& kernel, const 
   return out;
 }
 
-// A window with steps that are positive and with padding of at most half of it.
+// A window with positive steps, and padding of at most half of it.
 bool is_pool_window(ShapeEnv& env, const SymSizes& kernel, const SymSizes& stride, const SymSizes& padding,
                     const SymSizes& dilation) {
   const auto positive = [&](const SymExpr& e) { return env.decide(0, Relation::kLt, e, "pooling window"); };
@@ -335,7 +336,7 @@ bool affine_grid_generator(const RuleArgs& args, ShapeEnv& env, Results& results
   return true;
 }
 
-// self, factor: one dimension of channels and two of space in front of it become each other.
+// self, factor: converts between one dimension of channels and the two spatial dimensions after it.
 template <bool up>
 bool pixel_shuffle(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -364,7 +365,7 @@ bool pixel_shuffle(const RuleArgs& args, ShapeEnv& env, Results& results) {
 }
 
 // input, first state (lstm: hidden and cells), weights, has_biases, num_layers, dropout, train, bidirectional,
-// batch_first. Errors are torch's to word.
+// batch_first. For errors, torch has the text.
 template <bool has_cells>
 bool recurrent(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* input = args.tensor(0);

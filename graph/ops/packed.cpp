@@ -1,5 +1,5 @@
-// graph/ops/packed.cpp — the library's ops over weights that it has packed. No program calls them: passes of a backend
-// make them, and say what their results are.
+// graph/ops/packed.cpp — the library's ops over weights that it has packed. No program calls them: only the passes of a
+// backend make them, and say what their results are.
 #include "graph/ops/families.h"
 
 namespace framejit::graph {

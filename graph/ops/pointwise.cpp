@@ -16,7 +16,7 @@ bool mapped(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return elementwise(args, env, {operands...}, dtype_of, results.emplace_back());
 }
 
-// Numbers take part in the dtype but are no operands of the iterator: pow(tensor, number), clamp.
+// Numbers take part in the dtype but are not operands of the iterator: pow(tensor, number), clamp.
 bool is_negative_integer(const RuleArgs& args, size_t i) {
   const auto n = args.integer(i);
   return n && *n < 0;
@@ -33,20 +33,20 @@ bool unary_with_numbers(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// Integers to negative integer powers, bitwise ops on floating-point numbers, bounds that are not there: errors that
-// torch words.
+// Integers to negative integer powers, bitwise ops on floating-point numbers, missing bounds: errors; torch has the
+// text.
 bool power_of_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return unary_with_numbers<1>(args, env, results) && !(is_negative_integer(args, 1) && !is_float(results[0].dtype));
 }
 
-// Of complex numbers PyTorch copies the real part of a complex result into a new tensor.
+// For complex numbers, PyTorch copies the real part of a complex result into a new tensor.
 bool angle(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (!mapped<floating, 0>(args, env, results)) return false;
   if (is_complex(results[0].dtype)) results[0] = dense(to_real(results[0].dtype), results[0].device, results[0].sizes);
   return true;
 }
 
-// Its result is row-major, however the exponents lie.
+// Its result is row-major, whatever the layout of the exponents.
 bool power_of_number(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (!mapped<keep, 0, 1>(args, env, results)) return false;
   results[0] = dense(results[0].dtype, results[0].device, results[0].sizes);

@@ -15,7 +15,7 @@ DType index(DType) { return DType::kInt64; }
 
 constexpr size_t kAbsent = 99;
 
-// An extremum of nothing, or a mean of integers, is an error that torch words.
+// An extremum of nothing, or a mean of integers, is an error; torch has the text.
 bool reduces_nothing(const TensorMeta& self, const std::vector<bool>& reduced, ShapeEnv& env) {
   for (size_t i = 0; i < self.ndim(); ++i)
     if (reduced[i] && !env.decide(0, Relation::kLt, self.sizes[i], "what is compared has elements")) return true;
@@ -46,7 +46,7 @@ bool reduce_all(const RuleArgs& args, ShapeEnv&, Results& results) {
   return true;
 }
 
-// self, dims, keepdim. Without dims all of them; kept ones are 1.
+// self, dims, keepdim. Without dims, all of them; kept ones are 1.
 template <ReducedDType dtype_of>
 bool extremum(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -143,7 +143,7 @@ bool topk(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, k, 
   return true;
 }
 
-// One element of each row, found by order: self, [k], dim, keepdim, with the dimension at `dim_at`.
+// Selects one element of each row by its order: self, [k], dim, keepdim, with the dimension at `dim_at`.
 bool selected(const RuleArgs& args, ShapeEnv& env, size_t dim_at, Results& results) {
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr) return false;

@@ -1,4 +1,4 @@
-// graph/ops/rule_kit.cpp — see rule_kit.h. Each function names the ATen function whose answers it reproduces.
+// graph/ops/rule_kit.cpp — see rule_kit.h. Each function names the ATen function whose results it reproduces.
 #include "graph/ops/rule_kit.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ bool is_dense(const TensorMeta& meta, const ShapeEnv& env) {
     if (meta.sizes[i] == SymExpr(0)) return true;
     if (meta.sizes[i] != SymExpr(1)) order.push_back(i);
   }
-  // Ordered for the hints; the running product then proves or refutes it for all sizes.
+  // Sorted by the hints; the running product then proves or refutes the order for all sizes.
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return env.hint(meta.strides[a]) < env.hint(meta.strides[b]); });
   SymExpr expected = 1;
@@ -277,7 +277,7 @@ bool reduced_dims(const RuleArgs& args, size_t i, size_t ndim, std::vector<bool>
     const auto d = wrap_dim(dim, ndim);
     if (!d) return false;
     if (*d >= ndim) continue;
-    if (reduced[*d]) return false;  // named twice: torch words the error
+    if (reduced[*d]) return false;  // named twice: torch has the error text
     reduced[*d] = true;
   }
   return true;
@@ -319,7 +319,7 @@ std::optional<SymSizes> view_strides(ShapeEnv& env, const TensorMeta& meta, cons
     return sizes == meta.sizes ? meta.strides : contiguous_strides(sizes);
   }
   SymSizes strides(sizes.size());
-  size_t left = sizes.size();  // dimensions of the view still without a stride
+  size_t left = sizes.size();  // dimensions of the view that still have no stride
   SymExpr chunk = meta.strides.back(), old_numel = 1, new_numel = 1;
   for (size_t d = meta.ndim(); d-- > 0;) {
     old_numel = old_numel * meta.sizes[d];

@@ -1,5 +1,5 @@
-// graph/ops/view.cpp — ops whose result lies in the storage of their argument: sizes, strides and offset follow from
-// it.
+// graph/ops/view.cpp — ops whose result lies in the storage of their argument, which gives its sizes, strides and
+// offset.
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 
@@ -38,7 +38,7 @@ bool view(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// A view where one is possible, else a contiguous copy.
+// A view where one is possible, otherwise a contiguous copy.
 bool reshape(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   SymSizes sizes;
@@ -73,8 +73,8 @@ bool expand(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const size_t added = sizes.size() - self->ndim();
   SymSizes strides(sizes.size(), SymExpr(0));
   for (size_t i = sizes.size(); i-- > 0;) {
-    if (i < added) {  // as at::inferExpandGeometry: a new dimension takes size * stride of the one behind it, or 0 when
-                      // it repeats
+    if (i < added) {  // as at::inferExpandGeometry: a new dimension takes size * stride of the next one, or 0 if it
+                      // repeats
       if (sizes[i] == SymExpr(-1)) return false;
       const bool is_single = is_one(env, sizes[i]);
       if (is_single) strides[i] = i + 1 < sizes.size() ? sizes[i + 1] * strides[i + 1] : SymExpr(1);
@@ -335,7 +335,7 @@ bool view_copied(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// The same where the source must have the sizes of a view of self: view(self, what follows the source).
+// The same where the source must have the sizes of a view of self: view(self, arguments after the source).
 template <ShapeRule view>
 bool scattered_over(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *self = args.tensor(0), *source = args.tensor(1);
@@ -379,7 +379,7 @@ std::vector<OpRow> view_ops() {
   add_rows(rows, view_copied, {"view_copy"});
   add_rows(rows, scattered_over<select>, {"select_scatter"}, kKeepsPlace | kRuleIsComplete);
   add_rows(rows, scattered_over<diagonal>, {"diagonal_scatter"}, kKeepsPlace | kRuleIsComplete);
-  // Views that their schema, and so autograd, takes for fresh tensors.
+  // Views that their schema, and so autograd, treats as fresh tensors.
   rows.push_back({"_unsafe_view", view, kView, "view"});
   rows.push_back({"unsafe_split.Tensor", split, kView, "split.Tensor"});
   rows.push_back({"unsafe_split_with_sizes", split_with_sizes, kView, "split_with_sizes"});

@@ -1,14 +1,14 @@
 // graph/passes/attention.cpp — softmax(scale * query @ key^T + mask) @ value, written out, becomes one op.
 //
 // In: a canonical graph without dead nodes, softmax decomposed.  Out: each attention that pays (attention_costs.def) is
-// one "framejit::attention", which never holds the scores as a whole. That op says itself where it would differ from
-// the ops that were written, in what is not finite, and runs those instead (runtime/aten/attention.h): no proof about
-// masks is needed here. Training graphs keep what they have, since their backward pass reads the weights. Halves keep
-// theirs too: what is written between them rounds.
+// one "framejit::attention", which never holds the scores as a whole. That op detects by itself where non-finite values
+// would make it differ from the original ops, and then runs those instead (runtime/aten/attention.h). So no proof about
+// masks is needed here. Training graphs stay as they are, because their backward pass reads the weights. So do graphs
+// in half precision, because the values between their ops are rounded.
 //
-// A factor of the query or the key stays where it was written, so that what overflows does so as before. A number in
-// place of a score is added as a mask when it is so low that a score added to it is lost. Two masks (a bias of
-// positions, padding) are summed first, unless that makes more memory than either has.
+// A factor of the query or the key stays where it was, so that overflows stay the same. If a number replaces scores and
+// is so low that adding a score does not change it, it is added as a mask. Two masks (a bias of positions, padding) are
+// summed first, unless the sum is larger than both.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -38,7 +38,7 @@ struct Attention {
   const Node* product = nullptr;                    // weights @ value
   ValueId query = kNoValue, key = kNoValue;         // [batch, queries, size], [batch, size, keys]
   double scale = 1;
-  std::vector<ValueId> masks;  // added, the last first, two at most; or, with `replacement`, the condition of a choice
+  std::vector<ValueId> masks;  // added, the last first, at most two; or, with `replacement`, the condition of a choice
   std::optional<double> replacement;
   bool replaced_where = true;                       // the condition's value where scores are replaced
   SymSizes batch;                                   // two dimensions
@@ -60,7 +60,7 @@ bool is(const Node& node, size_t i, int64_t number) {
   return i < node.args.size() && number_of(node.args[i]) == static_cast<double>(number);
 }
 
-// Elements lie in memory in the order of their indices.
+// The elements lie in memory in the order of their indices.
 bool is_row_major(const TensorMeta& meta) {
   const SymSizes dense = contiguous_strides(meta.sizes);
   for (size_t d = 0; d < meta.ndim(); ++d)
@@ -98,7 +98,7 @@ class Finder {
     if (scores == kNoValue || !find_product(scores, 2, found)) return std::nullopt;
     const SymSizes &q = graph_.meta(found.query).sizes, &v = graph_.meta(value_of(product, 1)).sizes,
                    &all = graph_.meta(scores).sizes;
-    // The weights are the product of query and key row for row, however they were reshaped on the way.
+    // The weights are the product of query and key row by row, however they were reshaped on the way.
     const bool same_rows =
         graph_.meta(value_of(product, 0)).sizes == SymSizes{q[0], q[1], graph_.meta(found.key).sizes[2]} &&
         all.back() == v[1];
@@ -110,7 +110,7 @@ class Finder {
     return found;
   }
 
-  // One for each use; null for those that leave the graph.
+  // One for each use; null for a use as an output.
   const std::vector<const Node*>& users(ValueId v) const { return users_[index_of(v)]; }
   size_t uses(ValueId v) const { return users(v).size(); }
   const Node* producer(ValueId v) const {
@@ -119,7 +119,7 @@ class Finder {
   }
 
  private:
-  // Written out, or a tensor without dimensions that is filled with it.
+  // A number that is written out, or a tensor without dimensions that is filled with it.
   std::optional<double> scalar_of(const Arg& arg) const {
     const ValueId* v = arg.get<ValueId>();
     if (v == nullptr) return number_of(arg);
@@ -137,7 +137,7 @@ class Finder {
     return meta.dtype == DType::kFloat32 && meta.device == Device{} && !meta.requires_grad;
   }
 
-  // Behind views that change nothing but the shape, and that nobody else looks at.
+  // Looks through views that only change the shape and have no other use.
   ValueId unreshaped(ValueId v) const {
     while (const Node* node = producer(v)) {
       const bool reshapes =
@@ -148,7 +148,7 @@ class Finder {
     return v;
   }
 
-  // What a softmax over the last dimension is of, where the weights have this one use.
+  // The input of the softmax over the last dimension, if the weights have only this use.
   ValueId softmax_of(ValueId weights) const {
     const Node* quotient = producer(weights, "div.Tensor");
     if (quotient == nullptr || uses(weights) != 1) return kNoValue;
@@ -165,7 +165,7 @@ class Finder {
     return reduces_last(*most, ndim) && reduces_last(*sum, ndim) ? scores : kNoValue;
   }
 
-  // From the scores back to the product of query and key: a mask, then factors, with reshapes between them.
+  // From the scores back to the product of query and key: a mask, then factors, with reshapes in between.
   bool find_product(ValueId scores, uint32_t allowed_uses, Attention& found) const {
     const Node* node = producer(scores);
     if (node == nullptr || uses(scores) != allowed_uses || !is_plain(scores)) return false;
@@ -188,7 +188,7 @@ class Finder {
     return op == "where.self" && find_chosen(*node, found);
   }
 
-  // Two factors are one where no product can leave the range of numbers on its way.
+  // Two factors become one if no product can overflow or underflow on its way.
   static bool add_factor(double factor, Attention& found) {
     const bool is_first = found.scale == 1;
     if (!is_first && (std::abs(factor) > 1 || std::abs(found.scale) > 1)) return false;
@@ -219,7 +219,8 @@ class Finder {
     return false;
   }
 
-  // Masks are for the finished scores: two leading dimensions at most, each as long as the scores' or one, all keys.
+  // Masks apply to the finished scores: at most two leading dimensions, each of size one or that of the scores, and all
+  // keys.
   bool set_mask(const SymSizes& sizes, ValueId scores, ValueId mask, Attention& found) const {
     const TensorMeta& meta = graph_.meta(mask);
     if (found.masks.size() > (found.replacement ? 0 : 1) || found.scale != 1 || graph_.meta(scores).sizes != sizes ||
@@ -257,7 +258,7 @@ class Finder {
     return is(node, 3, 0) && factor && add_factor(*factor, found);
   }
 
-  // The two dimensions that the products' one was made of, as far as the query or the scores show them.
+  // The two dimensions that were merged into the batch of the products, if the query or the scores show them.
   SymSizes batch_of(ValueId query, const SymSizes& scores) const {
     const Node* view = producer(query, "view");
     const SymSizes& sizes = graph_.meta(query).sizes;
@@ -319,8 +320,8 @@ class Rewriter {
     r_.adopt(product, reshaped(out(), contiguous_clone(out(), attended), graph_.meta(product).sizes));
   }
 
-  // [batch, rows, columns] as [b, h, rows, columns], without the copy that a product of matrices wanted; keys are
-  // turned round.
+  // [batch, rows, columns] as [b, h, rows, columns], without the copy that a matrix product needed; keys are
+  // transposed.
   ValueId batched(ValueId matrices, const SymSizes& batch, bool turned) {
     static const SymSizes kTurned{SymExpr(0), SymExpr(2), SymExpr(1)},
         kTurned4{SymExpr(0), SymExpr(1), SymExpr(3), SymExpr(2)};
@@ -350,7 +351,7 @@ class Rewriter {
     return out().emit("view", args, metas[0]);
   }
 
-  // What is added to the scores, in four dimensions. Two masks become one, here once for all layers that share them.
+  // The mask to add to the scores, in four dimensions. Two masks are summed, here, once for all layers that share them.
   ValueId mask_of(const Attention& found) {
     ValueId mask = in_four_dimensions(r_.get(found.masks[0]));
     if (found.masks.size() == 2)
@@ -370,7 +371,7 @@ class Rewriter {
     return reshaped(out(), mask, sizes);
   }
 
-  // The view of the product whose strides nobody sees: all that is made of it are copies of permutations.
+  // The view of the product, if nobody sees its strides: everything made from it is a copy of a permutation.
   const Node* freely_laid(ValueId product, const SymSizes& batch) const {
     const auto only_user = [&](ValueId v, std::string_view op) {
       const auto& users = finder_.users(v);

@@ -1,8 +1,8 @@
-// graph/passes/canonicalize.cpp — no-ops go, chains of views become one, equal pure nodes become one.
+// graph/passes/canonicalize.cpp — removes no-ops, merges chains of views, merges equal pure nodes.
 //
-// In: a functional graph.  Out: the same values with fewer nodes. A row gets the mapped arguments and answers the value
-// that stands for the node, or nothing. Copies are removed because values of a functional graph are immutable; where a
-// copy made an output fresh, Rebuild::finish() brings it back. A change of dtype is never removed: it rounds.
+// In: a functional graph.  Out: the same values with fewer nodes. A row gets the mapped arguments and returns the value
+// that replaces the node, or nothing. Copies are removed, because values of a functional graph are immutable; if a copy
+// made an output fresh, Rebuild::finish() restores it. A change of dtype is never removed, because it rounds.
 #include <set>
 #include <unordered_map>
 
@@ -79,7 +79,7 @@ ValueId permute(Context& c) {
   return sorted ? base : c.out().emit("permute", {base, spelled});
 }
 
-// One dimension of one size: the slice that takes everything.
+// The slice that takes everything: its layout is that of its argument.
 ValueId slice(Context& c) {
   const auto step = c.rule().integer(4);
   return (!step || *step == 1) ? if_same_layout(c) : kNoValue;
@@ -90,7 +90,7 @@ ValueId cat(Context& c) {
   return list != nullptr && list->size() == 1 && same_layout(c.meta((*list)[0]), c.recorded()) ? (*list)[0] : kNoValue;
 }
 
-// x * 1 and x / 1 are x; x + 0 is not, for -0.0.
+// x * 1 and x / 1 are x. x + 0 is not, because of -0.0.
 ValueId times_one(Context& c) { return is_one(c.args[1]) ? if_same_layout(c) : kNoValue; }
 
 const std::unordered_map<std::string_view, Simplify>& rows() {
@@ -115,7 +115,7 @@ std::set<ValueId> held_memory(const Graph& graph) {
 Result<Graph> canonicalize(Graph graph) {
   Rebuild r(graph, true);
   const std::set<ValueId> kept = addressed_memory(graph), held = held_memory(graph);
-  // A copy of a part that leaves the graph would take the whole along.
+  // If a copied part is an output, the view would keep the whole memory alive.
   const auto holds_more = [&](ValueId result, ValueId simpler) {
     return held.contains(result) &&
            !(r.out().meta(memory_of(r.out().peek(), simpler)).numel() == graph.meta(result).numel());

@@ -1,7 +1,7 @@
 // graph/passes/dce.cpp — dead code elimination: one walk backwards marks what is needed, one walk forwards copies it.
 //
-// Random nodes stay (a dead draw advances the generator), so do nodes with side effects and nodes that raise for some
-// data.
+// Random nodes stay (even an unused draw advances the generator), and so do nodes with side effects and nodes that
+// raise for some data.
 // Needs a functional graph.
 #include <vector>
 
@@ -12,7 +12,7 @@
 namespace framejit::graph {
 namespace {
 
-// Integer division raises on zeros, used or not.
+// Integer division raises for zeros, whether it is used or not.
 bool may_divide_by_zero(const Graph& graph, const Node& node) {
   if (!node.op->has(kDivides) || node.args.size() < 2) return false;
   if (is_float(graph.values[index_of(node.results[0])].meta.dtype)) return false;
@@ -20,7 +20,7 @@ bool may_divide_by_zero(const Graph& graph, const Node& node) {
   return !divisor || divisor->as_constant().value_or(0) == 0;
 }
 
-// An op of which no more is known than its schema counts as one that may raise.
+// If nothing but its schema is known of an op, it may raise.
 bool may_raise(const Graph& graph, const Node& node) {
   return node.op->shape_rule == nullptr || node.op->has(kChecksData) || may_divide_by_zero(graph, node);
 }

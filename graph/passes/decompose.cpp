@@ -1,7 +1,7 @@
 // graph/passes/decompose.cpp — driver: looks each op up in the table and replaces it, or copies it.
 //
-// The table is made of the families decompose_{norm,pointwise,shape,nn,lists,reduction}.cpp. What a library does better
-// has no row: products, convolution, attention, sort, embedding.
+// The table is made of the families decompose_{norm,pointwise,shape,nn,lists,reduction}.cpp. Ops that a library does
+// better have no row: products, convolution, attention, sort, embedding.
 #include "graph/passes/decompose.h"
 
 #include "graph/passes/passes.h"

@@ -1,8 +1,8 @@
 // graph/passes/decompose.h — one decomposition: an op's arguments in, values of simpler ops out.
 //
-// A decomposition returns false to leave the node as it is; what it emitted is dropped. It fills one result per result
-// of the node, with its dtype and sizes; strides may differ (outputs are brought back, consumers are inferred anew).
-// Half-precision inputs are computed in float32 and rounded once at the end, as the kernels do.
+// A decomposition returns false to leave the node unchanged; what it emitted is dropped. It fills one value per result
+// of the node, with the same dtype and sizes. Strides may differ (those of outputs are restored, consumers are inferred
+// again). Half-precision inputs are computed in float32 and rounded once at the end, as the kernels do.
 #pragma once
 
 #include <unordered_map>
@@ -25,7 +25,7 @@ struct Decomposing {
   const TensorMeta& meta(ValueId v) const { return out.meta(v); }
   ValueId emit(std::string_view op, std::vector<Arg> arguments) { return out.emit(op, std::move(arguments)); }
 
-  ValueId wide(ValueId v);                             // float32 for half precision, else itself
+  ValueId wide(ValueId v);                             // float32 for half precision, otherwise itself
   ValueId add(Arg a, Arg b) { return emit("add.Tensor", {std::move(a), std::move(b), SymExpr(1)}); }
   ValueId sub(Arg a, Arg b) { return emit("sub.Tensor", {std::move(a), std::move(b), SymExpr(1)}); }
   ValueId mul(Arg a, Arg b) { return emit("mul.Tensor", {std::move(a), std::move(b)}); }
@@ -42,7 +42,7 @@ struct Decomposing {
 using Decomposition = bool (*)(Decomposing& d);
 using Decompositions = std::unordered_map<std::string_view, Decomposition>;
 
-// Whether a row of the table takes the op (it may leave a node as it is).
+// Whether a row of the table handles the op (it may still leave a node unchanged).
 bool is_decomposed(std::string_view op);
 
 void add_norm_decompositions(Decompositions& table);
@@ -53,7 +53,7 @@ void add_list_decompositions(Decompositions& table);
 void add_reduction_decompositions(Decompositions& table);
 
 bool is_half(DType dtype);
-// Number of elements that a reduction over `dims` joins; dims are sorted out by reduced_dims of the shape rules.
+// Number of elements that a reduction over `dims` combines; reduced_dims of the shape rules finds the dims.
 SymExpr reduced_count(const TensorMeta& meta, const std::vector<bool>& reduced);
 
 }  // namespace framejit::graph

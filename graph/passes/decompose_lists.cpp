@@ -1,4 +1,4 @@
-// graph/passes/decompose_lists.cpp — the _foreach ops: each is its single op, once for every tensor of the list.
+// graph/passes/decompose_lists.cpp — the _foreach ops: each becomes its single op, once for every tensor of the list.
 #include "graph/passes/decompose.h"
 
 namespace framejit::graph {
@@ -45,7 +45,7 @@ const ListRow& row_of_list(std::string_view op) {
   throw_internal_error(__FILE__, __LINE__, "a row of the list ops", std::string(op));
 }
 
-// The k-th of a list of numbers, or the argument that all share.
+// The k-th number of a list, or the argument that all share.
 std::optional<Arg> number_for(const Arg& arg, size_t k) {
   if (const auto* sizes = arg.get<SymSizes>())
     return k < sizes->size() ? std::optional<Arg>((*sizes)[k]) : std::nullopt;
@@ -56,7 +56,7 @@ std::optional<Arg> number_for(const Arg& arg, size_t k) {
   return arg;
 }
 
-// The arguments of the single op for element k; nothing where the lists do not fit.
+// The arguments of the single op for element k; nothing if the lists do not fit.
 std::optional<std::vector<Arg>> single_args(const Decomposing& d, const ListRow& row, size_t k) {
   std::vector<Arg> args;
   for (size_t i = 0; i < d.args.size(); ++i) {

@@ -19,7 +19,7 @@ SymSizes dims_from(size_t first, size_t end) {
 
 bool is_nonempty(Decomposing& d, const SymExpr& numel) { return d.out.shapes().known(1, Relation::kLe, numel) == true; }
 
-// Eager's composites overflow between two steps in float16; the range of bfloat16 is that of float32.
+// In float16, eager's composites overflow between two steps; bfloat16 has the range of float32.
 ValueId step(Decomposing& d, ValueId v) {
   return d.metas[0].dtype == DType::kFloat16 ? converted(d.out, converted(d.out, v, DType::kFloat16), DType::kFloat32)
                                              : v;
@@ -35,7 +35,7 @@ ValueId reduced_loss(Decomposing& d, ValueId loss, int64_t reduction) {
   return d.narrow(total, 0);
 }
 
-// The operands of a loss, widened: tensors of one floating-point dtype, with something to take the mean of.
+// The operands of a loss, widened: tensors of one floating-point dtype, with at least one element for the mean.
 struct LossOperands {
   ValueId self, target;
   int64_t reduction;
@@ -99,7 +99,7 @@ bool soft_margin_loss(Decomposing& d) {  // self, target, reduction
   return true;
 }
 
-// log(sigmoid(x)) = min(x, 0) - log1p(exp(-|x|)); the last exp is what the CPU kernel keeps for the backward.
+// log(sigmoid(x)) = min(x, 0) - log1p(exp(-|x|)); the CPU kernel keeps the exp for the backward.
 struct LogSigmoid {
   ValueId value, kept;
 };
@@ -115,7 +115,7 @@ bool log_sigmoid_forward(Decomposing& d) {  // self -> (value, buffer)
   return true;
 }
 
-// A loss of each element checks what it is given, in a kernel (inductor/lowering/loss.cpp); here it is joined.
+// A kernel checks the operands of an elementwise loss (inductor/lowering/loss.cpp); here the results are combined.
 bool binary_cross_entropy(Decomposing& d) {  // self, target, weight, reduction
   const auto o = loss_operands(d, 3);
   if (!o || o->reduction == 0) return false;

@@ -1,6 +1,7 @@
 // graph/passes/decompose_norm.cpp — means, variances, normalisations and the softmax family.
 //
-// They have no lowering of their own: what is left whole here (sizes that may be zero, training) the library computes.
+// They have no lowering of their own: the library computes the ones that are left whole here (sizes that may be zero,
+// training).
 #include "graph/ops/rule_kit.h"
 #include "graph/passes/decompose.h"
 
@@ -17,7 +18,7 @@ SymSizes dims_of(const std::vector<bool>& reduced) {
   return dims;
 }
 
-// Sum over dims and the number of elements; a full reduction of a 0-dim tensor sums nothing away.
+// Sum over dims, divided by the number of elements; a full reduction of a 0-dim tensor has nothing to sum.
 ValueId mean_of(Decomposing& d, ValueId x, const std::vector<bool>& reduced, bool keepdim) {
   return d.div(d.sum(x, dims_of(reduced), keepdim), reduced_count(d.meta(x), reduced));
 }
@@ -47,16 +48,15 @@ struct Moments {
   ValueId mean, centred, variance;
 };
 
-// Two passes, as the kernels' results are: mean, then the mean square of what is left. All keep their dimensions.
+// Two passes, as in the kernels: the mean, then the mean square of the differences. All keep their dimensions.
 Moments moments(Decomposing& d, ValueId x, const std::vector<bool>& reduced, const SymExpr& divisor) {
   const ValueId mean = mean_of(d, x, reduced, true);
   const ValueId centred = d.sub(x, mean);
   return {mean, centred, d.div(d.sum(d.mul(centred, centred), dims_of(reduced), true), divisor)};
 }
 
-// A mean is rounded, and what is off by a part of its last digit a small deviation magnifies: rows of equal values
-// would not become zero.
-// So the mean of what is left is taken away too.
+// A mean is rounded, and a small deviation magnifies an error in its last digit: rows of equal values would not become
+// zero. So the mean of the differences is subtracted too.
 Moments careful_moments(Decomposing& d, ValueId x, const std::vector<bool>& reduced) {
   const ValueId mean = mean_of(d, x, reduced, true);
   const ValueId rest = d.sub(x, mean), left = mean_of(d, rest, reduced, true);
@@ -80,7 +80,7 @@ bool variance(Decomposing& d) {
     if (static_cast<double>(correction) != *f) return false;
   } else if (!given.is_none()) return false;
   const SymExpr divisor = reduced_count(self, reduced) - correction;
-  if (d.out.shapes().known(1, Relation::kLe, divisor) != true) return false;  // the library warns and answers nan
+  if (d.out.shapes().known(1, Relation::kLe, divisor) != true) return false;  // the library warns and returns nan
   // Eager's CPU kernels keep the moments of float32 in double (SharedReduceOps.h); its GPU kernels do not.
   const bool in_double = self.dtype == DType::kFloat32 && self.device.type == DeviceType::kCpu;
   const ValueId x = in_double ? converted(d.out, d.value(0), DType::kFloat64) : d.wide(d.value(0));
@@ -179,7 +179,7 @@ bool softmax(Decomposing& d) {  // self, dim, half_to_float
   return true;
 }
 
-// A row of nothing but -inf, as it was given, gives zeros.
+// A row that is -inf throughout gives zeros.
 bool safe_softmax(Decomposing& d) {  // self, dim, dtype
   const auto dim = softmax_dim(d);
   if (!dim) return false;

@@ -5,7 +5,7 @@
 namespace framejit::graph {
 namespace {
 
-// A number that the op itself must check stays its argument.
+// If the op itself must check a number, it stays its argument.
 bool surely_fits(Decomposing& d, const Arg& number) {
   const ValueId* tensor = number.get<ValueId>();
   return tensor != nullptr ? !fitting_range(d.meta(*tensor).dtype, d.metas[0].dtype)
@@ -38,7 +38,7 @@ bool fill_tensor(Decomposing& d) {  // self, value
   return true;
 }
 
-// Memory like a tensor's does not wait for what stands in that tensor.
+// Memory like that of a tensor does not depend on the contents of that tensor.
 bool empty_like(Decomposing& d) {  // self, dtype, layout, device, pin_memory, memory_format
   if (d.has(4)) return false;
   d.results = {d.emit("empty_strided",
@@ -46,7 +46,7 @@ bool empty_like(Decomposing& d) {  // self, dtype, layout, device, pin_memory, m
   return true;
 }
 
-// Dropout that does not train: the input, and a mask of ones.
+// Dropout outside of training: the input, and a mask of ones.
 bool dropout(Decomposing& d) {  // input, p, train
   const bool* train = d.args.size() > 2 ? d.args[2].get<bool>() : nullptr;
   if (train == nullptr || *train) return false;

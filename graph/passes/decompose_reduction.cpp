@@ -1,4 +1,4 @@
-// graph/passes/decompose_reduction.cpp — reductions that are sums and extrema of something simpler.
+// graph/passes/decompose_reduction.cpp — reductions that are sums and extrema of simpler ops.
 #include <limits>
 
 #include "graph/ops/rule_kit.h"
@@ -7,8 +7,8 @@
 namespace framejit::graph {
 namespace {
 
-// The reduced dimensions of argument i as a list; nothing where they are not constant, or where the reduction may be
-// over nothing.
+// The reduced dimensions of argument i as a list; nothing if they are not constant, or if the reduction may be over
+// nothing.
 std::optional<SymSizes> reduced_list(Decomposing& d, size_t i, bool over_something) {
   const TensorMeta& self = d.meta(d.value(0));
   std::vector<bool> reduced;
@@ -29,7 +29,7 @@ bool aminmax(Decomposing& d) {  // self, *, dim, keepdim
   return true;
 }
 
-// log(sum(exp(x - m))) + m with the maximum m, or 0 where that is infinite.
+// log(sum(exp(x - m))) + m with the maximum m, or 0 if that is infinite.
 bool logsumexp(Decomposing& d) {  // self, dim, keepdim
   const auto dims = reduced_list(d, 1, true);
   if (!dims || !is_float(d.meta(d.value(0)).dtype)) return false;

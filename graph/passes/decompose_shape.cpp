@@ -1,14 +1,14 @@
-// graph/passes/decompose_shape.cpp — many spellings of a view become view, permute, slice and select; parts become
+// graph/passes/decompose_shape.cpp — the many forms of views become view, permute, slice and select; parts become
 // slices.
 //
-// A row applies only where the simpler op gives the very same sizes, strides and offset.
+// A row applies only if the simpler op gives exactly the same sizes, strides and offset.
 #include "graph/ops/rule_kit.h"
 #include "graph/passes/decompose.h"
 
 namespace framejit::graph {
 namespace {
 
-// Emits op(args) as the only result, if it looks exactly like the node's.
+// Emits op(args) as the only result, if its meta equals the node's.
 bool same_by(Decomposing& d, const char* op, std::vector<Arg> args) {
   std::vector<TensorMeta> metas;
   if (!infer_metas(*find_op(op), args, d.out.peek().values, d.out.shapes(), metas)) return false;
@@ -88,7 +88,7 @@ bool stack(Decomposing& d) {
   return true;
 }
 
-// x_copy: the view x, copied into memory of its own.
+// x_copy: the view x, copied into its own memory.
 bool view_of_copy(Decomposing& d) {
   std::string name = d.node.op->name;
   name.erase(name.find("_copy"), 5);
@@ -111,7 +111,7 @@ bool copied(Decomposing& d) {
   return true;
 }
 
-// roll without dimensions rolls the elements as one row.
+// roll without dimensions rolls all elements as one row.
 bool roll(Decomposing& d) {  // self, shifts, dims
   const auto* dims = d.args.size() > 2 ? d.args[2].get<SymSizes>() : nullptr;
   if ((dims != nullptr && !dims->empty()) || d.metas[0].ndim() == 0) return false;
@@ -137,7 +137,7 @@ bool rot90(Decomposing& d) {  // self, k, dims
   return true;
 }
 
-// Sizes [outer.., parts..] seen as one more dimension each, permuted, and joined again.
+// Splits sizes into [outer.., parts..], permutes them, and joins them again.
 bool regrouped(Decomposing& d, const SymSizes& split, const SymSizes& order) {
   const ValueId parts = d.emit("permute", {reshaped(d.out, d.value(0), split), order});
   d.results = {reshaped(d.out, contiguous_clone(d.out, parts), d.metas[0].sizes)};

@@ -1,14 +1,14 @@
-// graph/passes/fix_sizes.cpp — symbols that facts make constants, or equal to others, are replaced where they stand.
+// graph/passes/fix_sizes.cpp — replaces symbols that facts make constant, or equal to others.
 //
-// In: any graph. Out: the same nodes; sizes, strides, offsets and size arguments without those symbols, so that what
-// has one size at run time is seen to have it. The facts stay: they are what makes this right. Symbolic positions that
-// count from the end, as the facts say, count from the front afterwards, so that nobody behind has to ask.
+// In: any graph. Out: the same nodes; sizes, strides, offsets and size arguments without those symbols, so that tensors
+// that have the same size at run time visibly have it. The facts stay, because they justify the change. If facts show
+// that a symbolic position counts from the end, it counts from the front afterwards, so that later passes need not ask.
 #include "graph/passes/passes.h"
 
 namespace framejit::graph {
 namespace {
 
-// By symbol: its constant, the lowest symbol that it equals, or itself. Empty when nothing is fixed.
+// By symbol: its constant, the lowest symbol that it equals, or itself. Empty if nothing is fixed.
 SymSizes fixed_symbols(const ShapeEnv& env) {
   SymSizes by_symbol;
   bool any = false;
@@ -32,7 +32,7 @@ void replace(SymSizes& sizes, const SymSizes& by_symbol) {
 struct PositionRow {
   const char* op;
   size_t dim, first, last;  // arguments: the dimension, and the positions in it
-  bool clamps;              // a position outside means the end that is next to it
+  bool clamps;              // a position outside means the nearest end
 };
 constexpr PositionRow kPositions[] = {
     {"select.int", 1, 2, 2, false},

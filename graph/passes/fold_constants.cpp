@@ -1,8 +1,8 @@
-// graph/passes/fold_constants.cpp — what is one known number everywhere is filled with it.
+// graph/passes/fold_constants.cpp — a tensor that is one known number everywhere becomes a fill.
 //
-// In: a functional graph.  Out: the same values; pointwise ops over fills, casts of them and choices by them are fills
-// or gone. Only ops that every machine computes alike; a number that a half rounds stays, since a kernel may read it
-// unrounded. Views are looked through, but stay: what they alias is not for this pass to change.
+// In: a functional graph.  Out: the same values; pointwise ops over fills, casts of them and choices by them become
+// fills or disappear. Only ops that every machine computes alike are folded. A number that half precision rounds stays,
+// because a kernel may read it unrounded. Views are looked through, but stay: this pass must not change aliasing.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -61,7 +61,7 @@ Arg argument_of(const Known& known) {
   return SymExpr(known.value.i);
 }
 
-// The known values of a graph, by its own ids.
+// The known values of a graph, by the graph's own ids.
 class Folder {
  public:
   explicit Folder(const Graph& graph) : graph_(graph), known_(graph.values.size()) {}
@@ -114,7 +114,7 @@ class Folder {
     }
     const DType result = meta(node).dtype;
     const bool compares = row_of(row.op).result == ScalarResult::kBoolean;
-    // No default dtype is known here that integers could promote to beside real numbers: those stay.
+    // Combined with real numbers, integers could promote to a default dtype that is not known here: those stay.
     const DType common = compares ? result_type(tensors, numbers, DType::kOther) : result;
     const bool has_real_number = std::any_of(numbers.begin(), numbers.end(), [](DType d) { return is_float(d); });
     if (!is_float(common) && has_real_number) return std::nullopt;
@@ -135,13 +135,13 @@ class Folder {
   static inline const std::optional<Known> nothing_;
 };
 
-// The tensor that a choice by a known condition takes, where it is the whole result.
+// The tensor that a choice by a known condition takes, if it is the whole result.
 ValueId chosen(const Graph& graph, const Folder& folder, const Node& node) {
   if (node.op->name != "where.self") return kNoValue;
   const std::optional<Known>& condition = folder.known(*node.args[0].get<ValueId>());
   if (!condition) return kNoValue;
   const ValueId* const taken =
-      node.args[condition->value.i != 0 ? 1 : 2].get<ValueId>();  // none: a number, as of masked_fill
+      node.args[condition->value.i != 0 ? 1 : 2].get<ValueId>();  // none: a number, as in masked_fill
   return taken != nullptr && same_layout(graph.meta(*taken), graph.meta(node.results[0])) ? *taken : kNoValue;
 }
 

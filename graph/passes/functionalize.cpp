@@ -1,14 +1,14 @@
 // graph/passes/functionalize.cpp — in-place ops and aliasing views become pure ops; writes to inputs become updates.
 //
-// In: a recorded graph, where values with the same storage alias.  Out: a graph without writes, whose `updates` say
-// what each written input holds in the end and whose outputs say what they alias.
-// Every storage has a root value that holds its whole content. A view is not computed where it was recorded, but
-// replayed from the root's current value when it is read (so that dead views cost nothing); a version per storage tells
-// whether an earlier replay is still good. A write becomes the op's functional form, and the inverse of each view on
-// the way carries the new content up to the root. Replayed views keep the recorded metas where the root looks as
-// recorded; else shape rules make them anew.
-// Outputs are replayed last: from the input itself when they are views of an input (its update is visible through
-// them), else from the root, so that outputs of one storage alias each other.
+// In: a recorded graph, where values with the same storage alias.  Out: a graph without writes. Its `updates` say what
+// each written input holds in the end, and its outputs say what they alias.
+// Every storage has a root value that holds its whole content. A view is not computed where it was recorded. It is
+// replayed from the root's current value when it is read, so dead views cost nothing; a version per storage tells
+// whether an earlier replay is still valid. A write becomes the op's functional form, and the inverse of each view on
+// the way carries the new content up to the root. Replayed views keep the recorded metas if the root's layout is the
+// recorded one; otherwise shape rules infer them again.
+// Outputs are replayed last. If they are views of an input, they are replayed from the input itself, so that its update
+// is visible through them; otherwise from the root, so that outputs of one storage alias each other.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
@@ -35,11 +35,11 @@ struct View {
   const Node* node = nullptr;  // of the recorded graph, or of rooted_
   const OpDef* op = nullptr;   // functional form of an in-place change of sizes
   size_t result = 0;
-  int version = -1;           // of the storage when the value was made
+  int version = -1;           // of the storage at the time the value was made
   int replay = -1;            // number of the output replay that made it
 };
 
-// Known sizes and strides by which no two indices name one element. A layout of symbols is not known to be so.
+// Known sizes and strides for which no two indices name the same element. For symbolic layouts this is not known.
 bool has_distinct_elements(const TensorMeta& meta) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
   for (size_t d = 0; d < meta.ndim(); ++d) {
@@ -48,7 +48,7 @@ bool has_distinct_elements(const TensorMeta& meta) {
     if (meta.sizes[d].constant() > 1) dims.emplace_back(meta.strides[d].constant(), meta.sizes[d].constant());
   }
   std::ranges::sort(dims);
-  int64_t last = 0;  // of the faster dimensions
+  int64_t last = 0;  // offset of the last element over the faster dimensions
   for (const auto& [stride, size] : dims) {
     if (stride <= last) return false;
     last += stride * (size - 1);
@@ -85,7 +85,7 @@ class Functionalizer {
     s.is_constant = input < 0;
   }
 
-  // t_, squeeze_, ...: a new value on the old storage and no write.
+  // t_, squeeze_, ...: a new value on the old storage, but no write.
   static bool changes_sizes(const Node& node) {
     const ValueId* self = node.args.empty() ? nullptr : node.args[0].get<ValueId>();
     return node.op->has(kView) && node.results.size() == 1 && self != nullptr && node.results[0] != *self;
@@ -105,7 +105,7 @@ class Functionalizer {
     return r_.get(v);
   }
 
-  // What as_strided takes: the recorded layout. Nothing makes one with gaps anew.
+  // as_strided needs the recorded layout. A layout with gaps cannot be restored.
   Result<ValueId> as_recorded(ValueId made, ValueId recorded) {
     const ValueId v = with_layout(out_, made, g_.meta(recorded));
     if (!same_layout(out_.meta(v), g_.meta(recorded)))
@@ -181,8 +181,8 @@ class Functionalizer {
     return kNoValue;
   }
 
-  // as_strided sees the whole storage, also what lies outside of its argument: where its place in the storage is known,
-  // it is taken of the root. An input's own offset is not known; the recorder lets nothing depend on it.
+  // as_strided sees the whole storage, including elements outside of its argument. If its place in the storage is
+  // known, it is taken from the root. The offset of an input is not known, but the recorder lets nothing depend on it.
   View view_of_root(const Node& node, const OpDef* op, ValueId parent) {
     const Storage& s = storage_of(parent);
     const ValueId result = node.results[0];
@@ -193,7 +193,7 @@ class Functionalizer {
     return View{s.root, &rooted, op, 0};
   }
 
-  // The same value and layout at the beginning of memory of its own.
+  // The same value and layout at the beginning of its own memory.
   ValueId in_own_memory(ValueId v) {
     const ValueId memory = memory_of(out_.peek(), v);
     const auto is_memory = [&](const std::vector<ValueId>& boundary) {
@@ -246,7 +246,7 @@ class Functionalizer {
     ++s.version;
   }
 
-  // native_batch_norm writes the running statistics although its schema does not say so.
+  // native_batch_norm writes the running statistics, although its schema does not say so.
   bool trains_batch_norm(const Node& node) const {
     if (node.op->name != "native_batch_norm" || node.args.size() < 6) return false;
     const bool* training = node.args[5].get<bool>();
@@ -298,7 +298,7 @@ class Functionalizer {
     return {};
   }
 
-  // A functional form returns the op's own results first, then the written tensors in order. Leaves the former and
+  // A functional form returns the op's own results first, then the written tensors in order. Keeps the own results and
   // counts them.
   static size_t keep_fresh_results(Node& node) {
     std::vector<ValueId> results;
@@ -326,7 +326,7 @@ class Functionalizer {
     return kNoValue;
   }
 
-  // copy_(self, src): the new content is src in self's dtype and sizes; its strides are settled where they matter.
+  // copy_(self, src): the new content is src in self's dtype and sizes; strides are decided where they matter.
   Result<void> copy_node(const Node& node) {
     const ValueId self = *node.args[0].get<ValueId>();
     FJ_TRY(ValueId source, get(*node.args[1].get<ValueId>()));
@@ -354,7 +354,7 @@ class Functionalizer {
       v = made.parent;
     }
     Storage& s = storage_of(v);
-    // A lifted constant is a tensor that the program makes on each call (torch.tensor): its writes die with the call.
+    // A lifted constant is a tensor that the program makes in each call (torch.tensor): its writes end with the call.
     if (s.is_constant && !s.is_lifted) return Error{Reason::no_functional_form, "a captured constant is written"};
     if (s.is_shared_by_inputs) return Error{Reason::no_functional_form, "inputs that share memory are written"};
     if (s.root != v) return Error{Reason::no_functional_form, "a value that is not known to be a view is written"};
@@ -366,8 +366,8 @@ class Functionalizer {
     return {};
   }
 
-  // as_strided makes views that show an element twice. What a write of one does depends on its order. (What unfold
-  // shows is not written here: it has no inverse.)
+  // as_strided makes views that show an element twice. The result of writing to one depends on the order. (unfold makes
+  // them too, but has no inverse, so it is not written here.)
   Result<void> shows_each_element_once(ValueId v) const {
     const TensorMeta& meta = g_.meta(v);
     bool is_strided = false;
@@ -377,7 +377,7 @@ class Functionalizer {
     return Error{Reason::no_functional_form, "a view that may show an element twice is written"};
   }
 
-  // What as_strided writes must be elements of its argument, or the scatter of it would lose them.
+  // as_strided may only write elements of its argument, or its scatter would lose them.
   Result<void> stays_inside(const View& view, const TensorMeta& written) const {
     const TensorMeta& base = g_.meta(view.parent);
     SymExpr last = written.offset - base.offset;
@@ -387,7 +387,7 @@ class Functionalizer {
     return Error{Reason::no_functional_form, "as_strided writes beyond its argument"};
   }
 
-  // ------------------------------------------------------------ what leaves the graph
+  // ------------------------------------------------------------ outputs
 
   Result<Graph> finish() {
     std::vector<std::pair<uint32_t, ValueId>> updates;
@@ -399,7 +399,7 @@ class Functionalizer {
       Storage& s = storage_of(g_.inputs[i]);
       if (s.writes == 0 || s.root != g_.inputs[i]) continue;
       updates.emplace_back(static_cast<uint32_t>(i), s.content);
-      // From here on the input stands for itself: an output that views it sees the update.
+      // From here on the input stands for itself: an output that is a view of it sees the update.
       s.content = r_.get(g_.inputs[i]);
     }
     ++replay_;
@@ -417,7 +417,7 @@ class Functionalizer {
     return r_.finish(std::move(outputs), std::move(aliases), std::move(updates));
   }
 
-  // Outputs look as recorded: a root that lies otherwise by now is brought back, and its views are made from that.
+  // Outputs have the recorded layout: if the root now has another, it is restored, and its views are made from that.
   void settle_layout(Storage& s) {
     if (s.input >= 0 || s.is_constant || s.root == kNoValue) return;
     const ValueId settled = with_layout(out_, s.content, g_.meta(s.root));
@@ -445,7 +445,7 @@ class Functionalizer {
   GraphBuilder& out_;
   std::unordered_map<uint32_t, Storage> storages_;
   std::unordered_map<ValueId, View> views_;
-  std::deque<Node> rooted_;  // as_strided of a part of a storage, as as_strided of its root
+  std::deque<Node> rooted_;  // as_strided of a part of a storage, rewritten as as_strided of its root
   int replay_ = 0;
 };
 

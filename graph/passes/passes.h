@@ -1,4 +1,4 @@
-// graph/passes/passes.h — one function per row of passes.def; each file says what it needs and what it leaves.
+// graph/passes/passes.h — one function per row of passes.def; each file says what it needs and what it produces.
 #pragma once
 
 #include "graph/graph.h"

@@ -11,7 +11,7 @@ template <Result<Graph> (*pass)(Graph)> Result<void> replace(Graph& graph) {
   return {};
 }
 
-// Of each row.
+// The backends of each row.
 enum class Backends : uint8_t {
   every,
   core_ops

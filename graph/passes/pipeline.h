@@ -13,9 +13,9 @@ namespace framejit::graph {
 const std::vector<Stage<Graph>>& passes();
 Result<Graph> run_pipeline(Graph recorded, bool decompose);  // decompose=false: for op-by-op replay
 
-// On the log channel `aten_graph`: what `stage` left.
+// Logs the result of `stage` on the channel `aten_graph`.
 void log_graph(const Graph& graph, const std::string& where, const char* stage);
-// For rows that leave a graph.
+// For rows that produce a graph.
 void dump_graph(Graph& graph, const char* stage);
 
 }  // namespace framejit::graph

@@ -30,8 +30,7 @@ std::optional<std::vector<size_t>> dense_order(const TensorMeta& layout) {
   return order;
 }
 
-// The value in the old layout, as a view of a contiguous clone where the layout is dense: kernels need no copy for
-// that.
+// The value in the old layout; if the layout is dense, a view of a contiguous clone, for which kernels need no copy.
 ValueId relaid(GraphBuilder& out, ValueId value, const TensorMeta& layout) {
   if (same_layout(out.meta(value), layout)) return value;
   const auto order = dense_order(layout);
@@ -44,7 +43,7 @@ ValueId relaid(GraphBuilder& out, ValueId value, const TensorMeta& layout) {
   return out.emit("permute", {contiguous_clone(out, out.emit("permute", {value, there})), back});
 }
 
-// Results of a view of `before` become those of a view of `now`: a view lies where its base lies.
+// Results of a view of `before` become those of a view of `now`: the layout of a view follows from its base.
 void follow_base(const Node& view, const TensorMeta& now, const TensorMeta& before, std::vector<TensorMeta>& results) {
   if (has_own_offset(view)) return;
   const SymExpr distance = now.offset - before.offset;
@@ -91,8 +90,7 @@ void Rebuild::begin(const Node& node) { out_.set_line(node.line < lines_.size() 
 
 std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::vector<Arg> args) {
   if (const std::vector<ValueId>* known = out_.find_equal(*op, args)) return *known;
-  // Old and new tensors pair up in order: the arguments are those of `like`, or fewer when a functional form drops
-  // some.
+  // Old and new tensors pair up in order: the arguments are those of `like`, or fewer if a functional form drops some.
   std::vector<ValueId> before;
   for_each_value(like, [&](ValueId v) { before.push_back(v); });
   bool unchanged = op == like.op && args.size() == like.args.size();
@@ -103,7 +101,7 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
       unchanged = unchanged && (v == kNoValue) == (old == kNoValue) &&
                   (v == kNoValue || same_layout(out_.meta(v), from_.meta(old)));
     });
-  // Its strides are those of the recorded layout: of another one the same elements are a view, or a copy.
+  // Its strides are those of the recorded layout: with another layout, the same elements are a view or a copy.
   if (!unchanged && op->name == "_reshape_alias")
     return {reshaped(out_, *args[0].get<ValueId>(), from_.meta(like.results[0]).sizes)};
   std::vector<TensorMeta> metas;
@@ -154,11 +152,11 @@ Graph Rebuild::finish() {
   for (size_t i = 0; i < from_.outputs.size(); ++i) {
     const ValueId old = from_.outputs[i];
     outputs.push_back(get(old));
-    // Strides of a fresh output are part of what the graph promises.
+    // The graph promises the strides of a fresh output.
     if (old != kNoValue && from_.output_aliases[i].kind == OutputKind::kFresh)
       outputs[i] = with_layout(out_, outputs[i], from_.meta(old));
   }
-  // Outputs that show the whole of another one follow it.
+  // Outputs that show all of another output follow it.
   for (size_t j = 0; j < outputs.size(); ++j) {
     const OutputAlias& alias = from_.output_aliases[j];
     if (outputs[j] != kNoValue && alias.kind == OutputKind::kViewOfOutput && outputs[j] == get(from_.outputs[alias.of]))
@@ -171,7 +169,7 @@ Graph Rebuild::finish() {
 
 namespace {
 
-// The same values in memory of their own. A layout with holes or overlaps is a view of a copy of what it shows.
+// The same values in their own memory. A layout with holes or overlaps becomes a view of a copy of the memory.
 ValueId own_copy(GraphBuilder& out, ValueId value, ValueId memory) {
   const TensorMeta meta = out.meta(value), base = out.meta(memory);
   const ValueId copy = out.emit("clone", {value, Arg{}});

@@ -1,8 +1,8 @@
 // graph/passes/view_inverse.cpp — one row per kind of view.
 //
-// Views that reorder are undone by the opposite view; views that take a part are undone by the scatter of that part;
-// views that keep all elements in order are undone by a reshape. A new row must return a value with the sizes and dtype
-// of the base.
+// The opposite view undoes a view that reorders, the scatter of a part undoes a view that takes that part, and a
+// reshape undoes a view that keeps all elements in order. A new row must return a value with the sizes and dtype of the
+// base.
 #include "graph/passes/view_inverse.h"
 
 #include <unordered_map>

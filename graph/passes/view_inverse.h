@@ -5,8 +5,8 @@
 
 namespace framejit::graph {
 
-// `view` made result number `result` from a tensor that now has value `base`; `written` is the new content of that
-// result. Returns the new content of the base, or an error when the view has no inverse.
+// `view` made result number `result` from a tensor whose current value is `base`; `written` is the new content of that
+// result. Returns the new content of the base, or an error if the view has no inverse.
 Result<ValueId> inverse_of_view(GraphBuilder& out, const Node& view, size_t result, ValueId base, ValueId written);
 
 // alias, detach, lift_fresh: the view is the tensor.

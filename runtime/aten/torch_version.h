@@ -1,4 +1,4 @@
-// runtime/aten/torch_version.h — where torch 2.11 and 2.13 differ: the one place that asks for the version.
+// runtime/aten/torch_version.h — the differences between torch 2.11 and 2.13: the only file that asks for the version.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
@@ -14,8 +14,8 @@
 
 namespace framejit::runtime {
 
-// Has `note` called when something asks for the memory of `storage` to write to it. Before 2.13 the reader gets an
-// error instead, which ends a segment like any other exception.
+// Makes a request for writable memory of `storage` call `note`. Before 2.13 the reader gets an error instead, which
+// ends a segment like any other exception.
 inline void note_data_read(c10::StorageImpl& storage, void (*note)(c10::StorageImpl*)) {
 #if FRAMEJIT_TORCH >= 213
   storage.set_materializer(note);
@@ -25,7 +25,7 @@ inline void note_data_read(c10::StorageImpl& storage, void (*note)(c10::StorageI
 #endif
 }
 
-// An autograd node, held as torch holds them.
+// An autograd node, held the way torch holds it.
 template <class Node>
 auto make_autograd_node() {
 #if FRAMEJIT_TORCH >= 213

@@ -47,7 +47,7 @@ struct RecorderForTests {
     return call(callable, args, kwargs);
   }
 
-  // (nodes of the forward, output index per tangent, gradient's output index per input)
+  // (nodes of the forward, output index per tangent, output index of the gradient per input)
   py::tuple joint_finish(const std::vector<at::Tensor>& outputs) {
     JointGraph done;
     try {
