@@ -1,10 +1,10 @@
 // runtime/abi.h — the one C ABI of every compiled kernel.
 //
-// A kernel works on the half-open part [begin, end) of its parallel range. It touches nothing but its buffers, never
-// allocates, never throws. It returns 0; a positive number where a run-time check failed (an index out of range); a
-// negative one where the driver of its device refused to launch it: the driver's error, negated. A kernel of a GPU
-// returns as soon as it is launched, on the stream that the thread has entered (PlanHost::enter); what fails later on
-// the device is reported as torch's own ops report it.
+// A kernel works on the half-open part [begin, end) of its parallel range. It touches only its buffers, never
+// allocates, never throws. It returns 0; a positive number if a run-time check failed (an index out of range); or a
+// negative number if the driver of its device refused to launch it: the driver's error, negated. A GPU kernel returns
+// as soon as it is launched, on the stream that the thread has entered (PlanHost::enter). Later failures on the device
+// are reported as for torch's own ops.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 // process.
 //
 // A call takes one block for its whole run, or blocks for parts of it (inductor/schedule/arena_blocks.h). Blocks are
-// 64-byte aligned, never initialised, and kept for later calls up to a number and a size; trim() returns what lies idle
-// to the system. Thread-safe; a block belongs to one call at a time.
+// 64-byte aligned, never initialised, and kept for later calls, up to a number and a total size; trim() returns idle
+// blocks to the system. Thread-safe; a block belongs to one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,20 @@ class ArenaPool {
 
   static ArenaPool& cpu();
 
-  // At least `bytes` bytes. Throws std::bad_alloc where the system has none and nothing lies idle.
+  // At least `bytes` bytes. Throws std::bad_alloc if the system has none left and no block is idle.
   Block take(int64_t bytes);
   void give(Block block) noexcept;
   void trim() noexcept;
   int64_t idle_bytes() const;
 
-  ArenaPool() { idle_.reserve(kMostIdle + 1); }  // give() may not throw
+  ArenaPool() { idle_.reserve(kMostIdle + 1); }  // give() must not throw
   ~ArenaPool() { trim(); }
   ArenaPool(const ArenaPool&) = delete;
   ArenaPool& operator=(const ArenaPool&) = delete;
 
  private:
-  static constexpr size_t kMostIdle = 8;                          // blocks; the smallest goes first
-  static constexpr int64_t kMostIdleBytes = int64_t{1} << 30;     // of all; a larger block is not kept
+  static constexpr size_t kMostIdle = 8;                          // blocks; the smallest one is freed first
+  static constexpr int64_t kMostIdleBytes = int64_t{1} << 30;     // total; a larger block is not kept
   mutable std::mutex mutex_;
   std::vector<Block> idle_;  // smallest first
   int64_t idle_bytes_ = 0;

@@ -1,6 +1,6 @@
 // runtime/call_plan.cpp — the loop that runs a plan.
 //
-// It allocates nothing of its own but the size array's growth: operands of a kernel lie on the C stack.
+// It allocates nothing except when the size array grows: operands of a kernel lie on the C stack.
 #include "runtime/call_plan.h"
 
 #include <alloca.h>
@@ -44,7 +44,7 @@ Result<void> run_kernel(const KernelStep& step, const LoadedKernel& kernel, Plan
   for (size_t i = 0; i < size_count; ++i) sizes[i] = host.size(step.sizes[i]);
   const int64_t extent = host.size(step.extent);
   if (extent == 0)
-    return {};  // what does not depend on the point stands before the loop and would touch memory that is not there
+    return {};  // code before the loop, which does not depend on the point, would touch memory that does not exist
   if (!step.place.device.is_cpu()) host.enter(step.place);
   int64_t status = 0;
   if (step.grain <= 0 || extent < 2 * step.grain) {

@@ -53,7 +53,7 @@ DType promote(DType a, DType b) {
   }
   if (is_float(a) || is_float(b)) return is_float(a) ? a : b;
   if (ka == kb) return row_of(a).bytes > row_of(b).bytes ? a : b;
-  // uint8 with a signed type: int8 cannot hold it, the wider ones can.
+  // uint8 and a signed type: int8 cannot hold it, the wider ones can.
   const DType other = a == DType::kUInt8 ? b : a;
   return other == DType::kInt8 ? DType::kInt16 : other;
 }

@@ -1,5 +1,5 @@
-// runtime/dtype.h — element types. One row of dtypes.def is all that is known of one; a dtype without a row is kOther
-// and is carried through extern calls only.
+// runtime/dtype.h — element types. One row of dtypes.def is all that is known about one; a dtype without a row is
+// kOther, and only extern calls take it.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct DTypeRow {
 
 const DTypeRow& row_of(DType dtype);  // kOther: text "other", 0 bytes
 std::optional<DType> find_dtype(std::string_view text);
-DType dtype_of_torch(int scalar_type);  // kOther when no row has it
+DType dtype_of_torch(int scalar_type);  // kOther if no row has it
 inline bool is_float(DType d) { return row_of(d).kind == DTypeKind::float_kind; }
 inline bool is_complex(DType d) { return row_of(d).kind == DTypeKind::complex_kind; }
 inline bool is_integral(DType d) {
@@ -34,7 +34,7 @@ inline bool is_integral(DType d) {
   return k == DTypeKind::signed_kind || k == DTypeKind::unsigned_kind;
 }
 
-// torch's promotion of two tensor dtypes of the same category rank (both "dimensioned" results).
+// torch's promotion of two tensor dtypes of the same priority (both of tensors with dimensions).
 DType promote(DType a, DType b);
 
 }  // namespace framejit

@@ -1,4 +1,4 @@
-// runtime/eager_kernels.cpp — the reader of eager's answers.
+// runtime/eager_kernels.cpp — the reader of eager's results.
 #include "runtime/eager_kernels.h"
 
 #include <atomic>

@@ -1,7 +1,6 @@
-// runtime/eager_kernels.h — what PyTorch's own kernels answer where that depends on the CPU and on the library they
-// use.
+// runtime/eager_kernels.h — results of PyTorch's own kernels that depend on the CPU and on the library they use.
 //
-// Whoever embeds us says how they are asked; without a reader nothing is known of them.
+// The program that embeds us says how to run them; without a reader, nothing is known about them.
 #pragma once
 
 #include <optional>

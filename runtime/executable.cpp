@@ -148,7 +148,7 @@ bool Executable::operator==(const Executable& other) const {
 
 namespace {
 
-// A recipe takes what is the same in each call and leaves one value.
+// A recipe takes inputs that are the same in each call, and has one output.
 Result<void> verify_recipe(const Executable& executable, const CallPlan& recipe) {
   FJ_TRY_VOID(Verifier(executable, recipe, "derive").run());
   const bool is_one_value = recipe.outputs.size() == 1 && recipe.outputs[0].kind == Output::kBuffer;

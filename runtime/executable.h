@@ -1,8 +1,8 @@
 // runtime/executable.h — what a recording becomes: kernels, plans, and the values that live between plans.
 //
-// Pure data: it holds no pointer into this process, prints, parses (parse(print(x)) == x) and hashes the same in every
-// process and run. Training (saved values), derived weights, several devices and a kernel cache are uses of this one
-// structure. Binding it to this process (bind()) makes what runs: immutable, shared by threads.
+// Pure data: it holds no pointer into this process, and it prints, parses (parse(print(x)) == x) and hashes the same in
+// every process and run. Training (saved values), derived weights, several devices and a kernel cache all use this one
+// structure. Binding it to this process (bind()) makes the object that runs, which is immutable and shared by threads.
 #pragma once
 
 #include <map>
@@ -16,27 +16,28 @@
 
 namespace framejit::runtime {
 
-// Made by a recipe of inputs of the forward, kept between calls. Sources from forward.input_count on are constants.
+// A recipe makes it from inputs of the forward, and it is kept between calls. Sources from forward.input_count on are
+// constants.
 struct DerivedValue {
   Buffer buffer;
   uint32_t recipe = 0;            // of Executable::derive
-  std::vector<uint32_t> sources;  // what the recipe takes, in the order of its inputs
+  std::vector<uint32_t> sources;  // the operands of the recipe, in the order of its inputs
   bool operator==(const DerivedValue&) const = default;
 };
 
 struct Executable {
   std::string name;
-  std::vector<std::shared_ptr<const KernelCode>> kernels;  // each content once; KernelStep::kernel is a number of it
+  std::vector<std::shared_ptr<const KernelCode>> kernels;  // each content once; KernelStep::kernel is an index into it
   std::vector<DerivedValue> derived;          // read by the forward and the backward plans
   std::vector<Buffer> saved;                  // CallPlan::saves of the forward, read by the backward plans
   std::vector<CallPlan> derive;               // recipes, each content once; one output each
   CallPlan forward;
-  std::vector<CallPlan> backward;             // inputs are gradients of outputs; an executable of its own for each
-                                              // pattern of gradients that are given and wanted, without a forward
+  std::vector<CallPlan> backward;             // inputs are gradients of outputs. Each pattern of gradients that are
+                                              // given and wanted has its own executable, without a forward.
   bool operator==(const Executable& other) const;  // kernels by id
 };
 
-// The first rule that an executable breaks (a number out of range, a plan that reads what it may not); nothing: it may
+// The first rule that an executable breaks (an index out of range, a plan that reads what it must not); nothing: it may
 // be bound.
 Result<void> verify(const Executable& executable);
 
@@ -50,7 +51,7 @@ std::string content_hash(const Executable& executable);
 Result<Executable> parse_executable(std::string_view text);
 Result<CallPlan> parse_plan(std::string_view text);
 
-// An executable in this process: every kernel loaded for the devices on which it runs.
+// An executable in this process: every kernel is loaded for the devices on which it runs.
 class BoundExecutable {
  public:
   static Result<std::shared_ptr<const BoundExecutable>> bind(Executable executable, KernelLoader& loader);

@@ -1,6 +1,6 @@
 // runtime/executable_parser.cpp — reads what executable_text.cpp prints.
 //
-// A test language: errors name line and column, and what is read is verified by whoever binds it.
+// A test language: errors name line and column. Whoever binds the result verifies it.
 #include <limits>
 
 #include "runtime/base/text.h"
@@ -403,7 +403,7 @@ class PlanParser {
     return PlanArg{std::move(list)};
   }
 
-  // An empty list names what it is a list of.
+  // An empty list names the type of its items.
   Result<PlanArg> list_argument() {
     FJ_TRY_VOID(in_.expect("["));
     if (in_.accept("buffers")) return items<BufferId>([&] { return buffer_id(); });

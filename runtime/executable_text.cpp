@@ -17,7 +17,7 @@ template <class T, class F>
 std::string list(const std::vector<T>& items, F text) {
   return "[" + joined(items, text) + "]";
 }
-// An argument's: an empty one says of what.
+// The text of an argument; an empty list names the type of its items.
 template <class T, class F> std::string list_of(const char* what, const std::vector<T>& items, F text) {
   return items.empty() ? std::string("[") + what + "]" : list(items, text);
 }
@@ -37,7 +37,7 @@ std::string buffer_name(BufferId buffer) { return buffer == kNoBuffer ? "none" :
 std::string flag(bool b) { return b ? "true" : "false"; }
 
 bool is_row_major(const Buffer& buffer) {
-  if (buffer.strides.size() != buffer.sizes.size()) return false;  // of a text that nobody has verified
+  if (buffer.strides.size() != buffer.sizes.size()) return false;  // in a text that nobody has verified
   int64_t expected = 1;
   for (size_t i = buffer.sizes.size(); i-- > 0;) {
     if (buffer.sizes[i].slot >= 0) return false;

@@ -1,9 +1,8 @@
 // runtime/kernel_cache.cpp — records, files, and who may write when.
 //
 // A file is a head and records; a record is a fixed head (magic, lengths, id, checksum) and its bytes, padded to eight.
-// Appending takes an exclusive lock on the folder's file `lock`, so that two processes never write at once and rotation
-// is seen whole; reading takes none:
-// a record that is half written fails its checksum.
+// Appending takes an exclusive lock on the folder's file `lock`, so that two processes never write at once and nobody
+// sees half of a rotation. Reading takes no lock: a record that is half written fails its checksum.
 #include "runtime/kernel_cache.h"
 
 #include <fcntl.h>
@@ -36,7 +35,7 @@ struct RecordHead {
   uint64_t target_bytes, name_bytes, object_bytes;
   int64_t per_block;
   uint32_t threads, buffers, sizes, unused;
-  uint8_t checksum[32];           // of all before it and of the bytes
+  uint8_t checksum[32];           // of everything before it and of the bytes
 };
 static_assert(sizeof(RecordHead) == 104);
 
@@ -102,8 +101,8 @@ std::string record_of(const KernelCode& code) {
   return std::string(reinterpret_cast<const char*>(&head), sizeof head) + bytes;
 }
 
-// Held while a file is written or replaced. Nobody waits long: a process that was stopped while it held the lock costs
-// a store.
+// Held while a file is written or replaced. Nobody waits long: if a process was stopped while it held the lock, others
+// skip a store.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder) : lock_(open_file(folder + "/lock", O_RDWR | O_CREAT)) {
@@ -131,7 +130,7 @@ class KernelCache::File {
   explicit File(std::string path) : path_(std::move(path)) {}
   ~File() { unmap(); }
 
-  // Follows what other processes have done: another file of that name, or more records.
+  // Notices what other processes have done: another file of that name, or more records.
   void refresh() {
     struct stat now {};
     if (lstat(path_.c_str(), &now) != 0 || !S_ISREG(now.st_mode) || others_can_write(now)) return forget();
@@ -179,7 +178,7 @@ class KernelCache::File {
     file_ = Descriptor();
   }
 
-  // A file that somebody has cut since it was mapped must not be touched beyond its end.
+  // If somebody has truncated the file since it was mapped, memory after its end must not be touched.
   bool is_whole() const {
     struct stat now {};
     return fstat(file_.get(), &now) == 0 && static_cast<uint64_t>(now.st_size) >= mapped_;
@@ -201,7 +200,7 @@ class KernelCache::File {
     scan();
   }
 
-  // Notes where records lie, from where the last scan ended. Stops at the first bytes that are not a record.
+  // Finds the records, from where the last scan ended. Stops at the first bytes that are not a record.
   void scan() {
     if (scanned_ == 0) {
       if (std::memcmp(data_, kFileHead, sizeof kFileHead) != 0) return;
@@ -290,8 +289,8 @@ void KernelCache::say(const std::string& failure) {
     log::emit(log::Kind::NotWritten, "", {{"path", young_->path()}, {"reason", failure}});
 }
 
-// With the mutex held. What another process has written meanwhile is not written again. `failure` says what the system
-// refuses; a folder whose lock another process holds, and a kernel that is too large, are none.
+// With the mutex held. Kernels that another process has written meanwhile are not written again. `failure` says what
+// the system refuses; a lock that another process holds, and a kernel that is too large, are not failures.
 bool KernelCache::append(const KernelCode& code, std::string& failure) {
   const auto refused = [&] { return failure = std::strerror(errno), false; };
   const std::string record = record_of(code);

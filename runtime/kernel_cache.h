@@ -1,15 +1,15 @@
 // runtime/kernel_cache.h — compiled kernels that outlive the process: two files in a folder that the user names.
 //
-// A kernel is kept under its id, which names its target, the compiler and its text, so that whatever is found is what
-// compiling would make. Records are appended to the file `kernels.new`. When it holds half of what the cache may hold,
-// it becomes `kernels.old`, in place of the one before; what is found in the old file is written to the new one again.
-// So what nobody has used for the time of two halves goes. No file is ever changed but by appending, and none shrinks:
-// other processes may have it mapped.
+// A kernel is stored under its id, which covers its target, the compiler and its text, so a cached kernel is always the
+// code that compiling would make. Records are appended to the file `kernels.new`. When it holds half of what the cache
+// may hold, it replaces `kernels.old`. A kernel that is found in the old file is written to the new one again, so
+// kernels that nobody has used for two such periods disappear. Files are only ever appended to, and never shrink: other
+// processes may have them mapped.
 //
-// Every record carries a checksum. What is damaged, cut or foreign is not found: it costs a compile, never a wrong
-// kernel.
-// Thread-safe; any number of processes may share a folder. A full disk or a folder that has gone is no error: nothing
-// is kept or found, and one line of the log says why.
+// Every record has a checksum. A damaged, truncated or foreign record is not found: it costs a compile, but never gives
+// a wrong kernel.
+// Thread-safe; any number of processes may share a folder. A full disk or a deleted folder is not an error: nothing is
+// stored or found, and one line of the log says why.
 #pragma once
 
 #include <atomic>
@@ -27,12 +27,12 @@ class KernelCache {
  public:
   static constexpr int64_t kDefaultBytes = int64_t{256} << 20;
 
-  // A folder is made if it is not there. Refused: one that others can write, one of another user, a link, a file.
+  // A missing folder is created. Refused: one that others can write to, one of another user, a link, a file.
   static Result<std::unique_ptr<KernelCache>> open(const std::string& folder, int64_t most_bytes = kDefaultBytes);
   ~KernelCache();
   KernelCache(const KernelCache&) = delete;
 
-  // The code of a kernel whose id, target and text are these; null: not there.
+  // The code of the kernel with this id, target and text; null: not there.
   std::shared_ptr<const KernelCode> find(const KernelId& id, const std::string& target, const std::string& text);
   void store(const KernelCode& code);
 

@@ -1,7 +1,7 @@
-// runtime/kernel_code.h — a compiled kernel as data, and what makes something that runs of it.
+// runtime/kernel_code.h — a compiled kernel as data, and the loaders that make it run.
 //
-// A kernel is known by its content: an id names the target and the text it was made of, and is the same in every
-// process and run. Loading it into this process is the business of the loader of its target.
+// A kernel is identified by its content: its id covers the target and the text that it was made from, and is the same
+// in every process and run. The loader of its target loads it into this process.
 #pragma once
 
 #include <compare>
@@ -30,7 +30,7 @@ struct KernelId {
   static std::optional<KernelId> parse(std::string_view text);
   auto operator<=>(const KernelId&) const = default;
 };
-// The id of a kernel: `target` says for what it is compiled and by which compiler, `text` what it computes.
+// The id of a kernel: `target` says what it is compiled for and by which compiler, `text` what it computes.
 KernelId content_id(std::string_view target, std::string_view text);
 
 struct KernelCode {
@@ -38,14 +38,14 @@ struct KernelCode {
   KernelId id;
   std::string target;      // as the target describes itself: "cpu ...", "gpu ...", "interp"
   std::string text;        // kernel IR
-  std::string object;      // machine code as the loader takes it; empty: the loader needs none
-  std::string name;        // what of a program it computes, for profilers; not part of the id
+  std::string object;      // machine code in the loader's format; empty: the loader needs none
+  std::string name;        // which part of a program it computes, for profilers; not part of the id
   uint32_t threads = 0;    // of a block; 0: not on a GPU
   int64_t per_block = 1;   // points of the range that a block computes
   uint32_t buffers = 0, sizes = 0;  // arguments
 };
 
-// A kernel in this process. Whoever holds `code` keeps the machine code.
+// A kernel in this process. Holding `code` keeps the machine code.
 struct LoadedKernel {
   FjKernelFn function = nullptr;
   std::vector<FjScalar> scalars;  // passed to every call

@@ -1,12 +1,11 @@
-// runtime/protected_pages.cpp — the kernel's interfaces, which a build's headers may be too old to name, and what their
-// answers leave open.
+// runtime/protected_pages.cpp — the kernel's interfaces, which the headers of a build may be too old to name, and the
+// gaps in their answers.
 //
-// PAGEMAP_SCAN says nothing about addresses where nothing is mapped. msync(MS_ASYNC), which writes nothing, does.
-// Whether it reports places without a page table as written is tried once; if not, a second call asks for them, which
+// PAGEMAP_SCAN does not report addresses where nothing is mapped. msync(MS_ASYNC), which writes nothing, does. Whether
+// PAGEMAP_SCAN reports places without a page table as written is tried once; if not, a second call asks for them, which
 // takes longer than the first.
-// In private mappings of files a page that is dropped (MADV_DONTNEED, a file that is cut) leaves its protection behind,
-// and the page of the file that comes in its place looks protected. So there each page is asked whether it is of a
-// file.
+// In private mappings of files, a page that is dropped (MADV_DONTNEED, a truncated file) leaves its protection behind,
+// and the page of the file that replaces it looks protected. So there, each page is checked for being a page of a file.
 #include "runtime/protected_pages.h"
 
 #ifdef __linux__
@@ -93,7 +92,7 @@ void close_and_forget(int& fd) {
   fd = -1;
 }
 
-// Where the system call is refused, the device may be allowed.
+// If the system call is refused, the device may be allowed.
 int open_userfault() {
   const int fd = static_cast<int>(syscall(kUserfault, O_CLOEXEC | O_NONBLOCK | kUserModeOnly));
   if (fd >= 0) return fd;
@@ -113,7 +112,7 @@ Scan scan_of(const PageRange& range) {
   return scan;
 }
 
-// Whether no page is of these categories. Ends at the first one.
+// Whether no page has these categories. Stops at the first one.
 bool has_none(int pagemap, const PageRange& range, uint64_t inverted, uint64_t all_of, uint64_t any_of) {
   Region region;
   Scan scan = scan_of(range);
@@ -212,7 +211,7 @@ std::string ProtectedPages::open() {
   scan.region_count = 1;
   scan.all_of = scan.told = kPresent;
   if (ioctl(pagemap_, kScan, &scan) != 1) return too_old;
-  // A place without a page table: nobody has touched what is just mapped, and it is larger than two tables' reach.
+  // A place without a page table: the fresh mapping is untouched, and larger than the reach of two tables.
   const uint64_t hole = 4 * page_size() * (page_size() / sizeof(uint64_t));
   void* const untouched =
       mmap(nullptr, hole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -242,7 +241,7 @@ int ProtectedPages::protect(const PageRange& range) {
   return ioctl(userfault_, kWriteProtect, &request) == 0 ? 0 : errno;
 }
 
-// Every page matches, holes too: under one lock the system looks how it is and protects it.
+// Every page matches, even holes: the system reads and protects each under one lock.
 int ProtectedPages::protect_and_tell(const PageRange& range, const std::function<void(const PageRange&)>& found) {
   const uint64_t there = range.is_of_file ? kPresent : kPresent | kSwapped;
   Region regions[32];

@@ -1,8 +1,8 @@
 // runtime/protected_pages.h — the system calls under the write watch: userfaultfd, PAGEMAP_SCAN, /proc/self/maps.
 //
-// Pages are added (the system knows that their protection is asked about), protected, and asked about. A page that is
-// not protected counts as written. Callers see to it that nothing else goes on while pages are protected or opened;
-// asking may go on side by side.
+// Pages are added (the system learns that their protection matters), protected, and queried. A page that is not
+// protected counts as written. While pages are protected, or this object is opened, callers must do nothing else with
+// it; queries may run concurrently.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace framejit::runtime {
 
 struct PageRange {
   uintptr_t begin = 0, end = 0;  // whole pages
-  bool is_of_file = false;       // some lie in private mappings of files
+  bool is_of_file = false;       // some pages lie in private mappings of files
 
   bool overlaps(const PageRange& other) const { return begin < other.end && other.begin < end; }
 };
 PageRange pages_around(const void* begin, uint64_t bytes);
 
-// A piece of a range as it lay in this process's memory when it was asked about.
+// A piece of a range, as it was mapped in this process when it was queried.
 struct Mapping {
   uintptr_t begin, end;
-  bool is_shared, is_of_file, is_writable, is_huge;  // is_huge: of huge pages that were set aside (hugetlbfs)
+  bool is_shared, is_of_file, is_writable, is_huge;  // is_huge: of reserved huge pages (hugetlbfs)
 
   bool operator==(const Mapping&) const = default;
 };
-// What is mapped in the range, in order of address. By query: one system call each (Linux 6.11; empty where there is
-// none, or nothing is mapped). By text: /proc/self/maps is read, which does not tell is_huge.
+// The mappings in the range, in order of address. By query: one system call each (Linux 6.11; empty if there is no such
+// call, or nothing is mapped). By text: reads /proc/self/maps, which does not show is_huge.
 std::vector<Mapping> mappings_by_query(const PageRange& range);
 std::vector<Mapping> mappings_by_text(const PageRange& range);
 std::vector<Mapping> mappings_of(const PageRange& range);
@@ -38,27 +38,27 @@ class ProtectedPages {
   ProtectedPages() = default;
   ProtectedPages(const ProtectedPages&) = delete;
 
-  // Once a process. Returns why pages cannot be protected here and what to do, or nothing. A child closes what it has
-  // of its parent's.
+  // Once per process. Returns why pages cannot be protected here and what to do, or nothing. A child closes what it has
+  // from its parent.
   std::string open();
-  bool is_open_here() const;  // in this process, whatever the answer was: false in a forked child
+  bool is_open_here() const;  // in this process, whatever the result was: false in a forked child
 
   // Return 0 or an errno.
   int add(const PageRange& range);  // pages that are added already stay as they are
   int protect(const PageRange& range);
-  // The same, and tells of every piece that was not protected in that moment, or is not what was protected.
+  // The same; also reports every piece that was not protected at that moment, or is not what was protected.
   int protect_and_tell(const PageRange& range, const std::function<void(const PageRange&)>& found);
   void remove(const PageRange& range);
 
-  // Whether all pages are still the ones that were protected, and are protected. One call that walks page tables; for
-  // files it looks at each page, too.
+  // Whether all pages are still the protected ones, and still protected. One call that walks page tables; for files it
+  // also looks at each page.
   bool are_protected(const PageRange& range) const;
   // The same of a range with gaps, in order of address: pages that are added, and may be written. False also where the
   // system does not tell. Not for files.
   bool are_protected_but_for(const std::vector<PageRange>& gaps, const PageRange& range) const;
 
-  bool has_pages_of_files(const PageRange& range) const;  // or shared ones; true where there is no answer
-  int64_t private_bytes(const PageRange& range) const;  // of pages that are there and not of a file
+  bool has_pages_of_files(const PageRange& range) const;  // or shared ones; true if there is no answer
+  int64_t private_bytes(const PageRange& range) const;  // of pages that are present and not of a file
 
  private:
   int userfault_ = -1, pagemap_ = -1;
@@ -66,7 +66,7 @@ class ProtectedPages {
   bool tells_of_holes_ = false;
 };
 
-// Gives this process copies of its own of a private mapping's pages. 0 or an errno.
+// Gives this process its own copies of the pages of a private mapping. 0 or an errno.
 int make_anonymous(const PageRange& range);
 
 }  // namespace framejit::runtime

@@ -1,4 +1,4 @@
-// runtime/size_op.h — one instruction of a straight program over sizes: what plans compute before they run and what
+// runtime/size_op.h — one instruction of a straight-line program over sizes, which plans compute before they run and
 // guards compare.
 #pragma once
 
@@ -13,11 +13,11 @@ enum class SizeOpcode : uint8_t { kSymbol, kConstant, kAdd, kMul, kFloorDiv, kMo
 struct SizeOp {
   SizeOpcode opcode;
   int64_t constant = 0;           // kConstant: value; kSymbol: index of the symbol
-  int32_t left = -1, right = -1;  // earlier instructions of the program, whose values they take
+  int32_t left = -1, right = -1;  // earlier instructions of the program, whose values they use
   bool operator==(const SizeOp&) const = default;
 };
 
-// False when the result is no 64-bit integer, or there is none (a zero divisor).
+// False if the result does not fit 64 bits, or there is none (a zero divisor).
 [[nodiscard]] inline bool evaluate(const SizeOp& op, const int64_t* symbols, const int64_t* values, int64_t& out) {
   switch (op.opcode) {
     case SizeOpcode::kSymbol: out = symbols[op.constant]; return true;

@@ -1,9 +1,9 @@
-// runtime/team.cpp — jobs in a few slots that are never freed, so that whoever comes late may look at them.
+// runtime/team.cpp — jobs in a few slots that are never freed, so that late threads may still look at them.
 //
-// A job's range is cut into parts, and its parts into regions, one for each thread: a thread takes those of its own
-// region first, so that it meets the same memory in the next kernel, then what others have left. A region is one
-// word: the job's number, the part that is next and the one behind the last. It is changed by compare-and-swap, so a
-// word that was read of an older job takes nothing.
+// A job's range is cut into parts, and the parts are grouped into regions, one for each thread. A thread first takes
+// the parts of its own region, so that it meets the same memory in the next kernel, and then what the others have left.
+// A region is one word: the job's number, its next part and the end of its parts. It changes by compare-and-swap, so a
+// thread that read the word for an older job takes nothing.
 #include "runtime/team.h"
 
 #include <linux/futex.h>
@@ -32,7 +32,7 @@ using Word = std::atomic<uint32_t>;
 static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
 
 constexpr int kSlots = 8, kRegions = 64, kPartsOfThread = 4;
-// number of a job, part behind the last, next part
+// number of the job, end of the parts, next part
 constexpr uint64_t kPartBits = 12, kPartMask = (1u << kPartBits) - 1;
 static_assert(kRegions * kPartsOfThread <= static_cast<int>(kPartMask));
 constexpr std::chrono::microseconds kLookOut{100}, kLookOutInVain{20}, kWaitAwake{50};
@@ -49,7 +49,7 @@ inline void pause_thread() {
 #endif
 }
 
-// Looks until there is something, or for so long. The clock is asked now and then.
+// Spins until something is there, or the time is over. Reads the clock only now and then.
 template <class Ready>
 bool look_for(Clock::duration time, Ready ready) {
   if (time <= Clock::duration::zero()) return ready();
@@ -73,7 +73,7 @@ struct Job {
   std::atomic<int64_t> begin{0}, end{0}, parts{0};
   std::atomic<Team::Body> body{nullptr};
   std::atomic<void*> state{nullptr};
-  uint64_t number = 0;               // of whom has the slot
+  uint64_t number = 0;               // of the job that has the slot
   alignas(64) Word done{0};          // parts that workers have done
   std::atomic<bool> is_awaited{false};
   std::array<Region, kRegions> region;
@@ -84,7 +84,7 @@ struct Job {
     return first + size / count * part + std::min(part, size % count);
   }
 
-  // Takes and runs parts, those of the thread's own region first. How many it took.
+  // Takes and runs parts, first those of the thread's own region. Returns how many.
   uint32_t help(int thread) {
     uint32_t taken = 0;
     const int count = regions.load(std::memory_order_relaxed);
@@ -106,22 +106,22 @@ struct Job {
   }
 };
 
-thread_local bool t_is_inside = false;  // of a body
+thread_local bool t_is_inside = false;  // a body
 
 struct Workers {
   std::array<Job, kSlots> jobs;
   alignas(64) Word epoch{0};               // changes with each job
   alignas(64) std::atomic<uint32_t> sleeping{0};
   std::atomic<int> count{0};
-  // small jobs for which somebody was woken in vain, in a row; those for which nobody was since
+  // small jobs in a row for which a worker was woken in vain; and how many since then woke nobody
   std::atomic<uint32_t> missed{0}, skipped{0};
   std::mutex making;
-  std::atomic<Clock::rep> look_out{0};  // how long a worker does
+  std::atomic<Clock::rep> look_out{0};  // how long a worker spins
 
   void grow(int wanted);
   static void* start(void* number);
 
-  // Nobody keeps a core that others wait for.
+  // Nobody should keep a core that others wait for.
   void decide_look_out(int threads) {
     const char* policy = std::getenv("OMP_WAIT_POLICY");
     cpu_set_t cores;
@@ -147,7 +147,7 @@ struct Workers {
         has_slept = false;
         continue;
       }
-      // shorter for one that came too late: others may want the core
+      // shorter for a worker that came too late: others may want the core
       const Clock::duration longest(look_out.load(std::memory_order_relaxed));
       const bool is_more = look_for(has_slept ? std::min<Clock::duration>(longest, kLookOutInVain) : longest,
                                     [&] { return epoch.load(std::memory_order_relaxed) != seen; });
@@ -166,7 +166,8 @@ struct Workers {
     return nullptr;
   }
 
-  // Whether sleepers are worth a call of the system: not for a while if small jobs were done whenever they came.
+  // Whether waking sleepers is worth a system call: if small jobs kept being done before the sleepers came, not for a
+  // while.
   bool should_wake(bool is_small) {
     const uint32_t in_vain = missed.load(std::memory_order_relaxed);
     if (!is_small || in_vain < 2) return true;
@@ -205,7 +206,7 @@ struct Workers {
     else if (has_woken) missed.fetch_add(1, std::memory_order_relaxed);
   }
 
-  // Those who took parts have their cores, so they are nearly done; or they wait for this one.
+  // Threads that took parts have their cores, so they are nearly done; or they wait for this one.
   static void await(Job& job, uint32_t others) {
     if (look_for(kWaitAwake, [&] { return job.done.load(std::memory_order_acquire) == others; })) return;
     job.is_awaited.store(true);

@@ -1,4 +1,4 @@
-// runtime/aten/ask_eager.cpp — see ask_eager.h. The CPU kernels are called as they are: modes and dispatch keys do not
+// runtime/aten/ask_eager.cpp — see ask_eager.h. The CPU kernels are called directly: modes and dispatch keys do not
 // matter.
 #include "runtime/aten/ask_eager.h"
 

@@ -1,4 +1,4 @@
-// runtime/aten/ask_eager.h — answers of PyTorch's own kernels: the reader that runtime/eager_kernels.h asks for.
+// runtime/aten/ask_eager.h — results of PyTorch's own kernels: the reader that runtime/eager_kernels.h asks for.
 #pragma once
 
 #include "runtime/dtype.h"

@@ -19,7 +19,7 @@ namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
 
-// No NaN, no infinity: such numbers have all bits of the exponent set, and one more carries into the sign.
+// No NaN, no infinity: those have all exponent bits set, and adding one to the exponent carries into the sign.
 bool all_finite(const float* numbers, int64_t count) {
   constexpr int64_t kLanes = 16;
   uint32_t found[kLanes] = {};
@@ -43,7 +43,7 @@ bool all_finite(const at::Tensor& dense) {
   return finite.load();
 }
 
-// Row [batch, head, query] of a mask of four dimensions that may be one.
+// Row [batch, head, query] of a four-dimensional mask, any of whose sizes may be one.
 bool excludes_all(const at::Tensor& mask, int64_t batch, int64_t head, int64_t query) {
   const auto at = [&](int64_t dim, int64_t index) { return mask.size(dim) == 1 ? 0 : index * mask.stride(dim); };
   const float* row = mask.const_data_ptr<float>() + at(0, batch) + at(1, head) + at(2, query);
@@ -52,7 +52,7 @@ bool excludes_all(const at::Tensor& mask, int64_t batch, int64_t head, int64_t q
   return true;
 }
 
-// Whether the fused results are those of the ops that were written. Rows without a key become NaN, as there.
+// Whether the fused results are those of the original ops. Rows without a key become NaN, as there.
 bool settle(at::Tensor& result, const at::Tensor& sums, const std::optional<at::Tensor>& mask) {
   if (!all_finite(result)) return false;
   const int64_t size = result.size(3);
@@ -63,7 +63,7 @@ bool settle(at::Tensor& result, const at::Tensor& sums, const std::optional<at::
       for (int64_t query = 0; query < sums.size(2); ++query) {
         const float logarithm = sum[query * sums.stride(2)];
         if (!std::isfinite(logarithm)) return false;
-        if (logarithm != 0) continue;  // zero: no score is finite, or by chance
+        if (logarithm != 0) continue;  // zero: no score is finite, or it is zero by chance
         if (!mask || !excludes_all(*mask, batch, head, query)) return false;
         float* row = rows + query * result.stride(2);
         for (int64_t i = 0; i < size; ++i) row[i * result.stride(3)] = kNaN;

@@ -1,14 +1,13 @@
-// runtime/aten/attention.h — the op "framejit::attention": attention that was written out, computed by torch's fused
-// CPU kernel.
+// runtime/aten/attention.h — the op "framejit::attention": written-out attention, computed by torch's fused CPU kernel.
 //
 // framejit::attention(query, key, value, mask, replaces, scale) is softmax(query @ key^T * scale + mask) @ value over
-// [batch, heads, length, size] of float32. `replaces`: where the mask is not zero, it stands in place of the score. The
-// result lies in memory as the query does.
+// [batch, heads, length, size] of float32. `replaces`: where the mask is not zero, it replaces the score. The result
+// has the memory layout of the query.
 //
-// The fused kernel differs from the ops that were written in what is not finite: a row of scores that are all -inf is
-// zero, not NaN; a score of NaN or +inf shows although it is replaced; values add up before they are divided. Each of
-// these shows in its results (one that is not finite, a logarithm of a sum that is zero), and then the ops that were
-// written run instead. Rows that a mask excludes altogether are common, and are made NaN without them.
+// The fused kernel differs from the original ops for non-finite values: a row of scores that are all -inf gives zero,
+// not NaN; a score of NaN or +inf shows although it is replaced; values are summed before they are divided. Each of
+// these shows in its results (a value that is not finite, a logarithm of a sum that is zero), and then the original ops
+// run instead. Rows that a mask excludes entirely are common; they are set to NaN without running those ops.
 #pragma once
 
 #include <ATen/core/Tensor.h>

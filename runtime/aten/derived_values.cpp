@@ -20,7 +20,7 @@
 namespace framejit::runtime {
 namespace {
 
-// Up to so many bytes a comparison costs less than what pages under watch do.
+// Up to this many bytes, a comparison costs less than watched pages do.
 constexpr int64_t kCompared = 16 << 10;
 
 uintptr_t page_bytes() {
@@ -32,7 +32,7 @@ c10::OperatorHandle operator_of(const char* name) { return c10::Dispatcher::sing
 
 std::atomic<uint64_t> g_values{0}, g_bytes{0}, g_made{0}, g_again{0};
 
-// Elements from the first to the last, in bytes, and where they begin.
+// The bytes from the first element to the last, and where they begin.
 std::pair<const char*, int64_t> memory_of(const at::Tensor& tensor) {
   int64_t span = 1;
   for (int64_t d = 0; d < tensor.dim(); ++d) {
@@ -44,7 +44,7 @@ std::pair<const char*, int64_t> memory_of(const at::Tensor& tensor) {
 
 int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * static_cast<int64_t>(tensor.itemsize()); }
 
-// Of a packed tensor, what the system has given it: MKL asks for megabytes more than it writes.
+// For a packed tensor, the bytes that the system has really provided: MKL allocates megabytes more than it writes.
 int64_t bytes_of_packed(const at::Tensor& tensor) {
   static const auto nbytes_of = operator_of("mkldnn::_nbytes").typed<int64_t(const at::Tensor&)>();
   static const auto data_of = operator_of("mkldnn::data_ptr").typed<int64_t(const at::Tensor&)>();
@@ -58,7 +58,7 @@ int64_t bytes_of_packed(const at::Tensor& tensor) {
   return static_cast<int64_t>(std::min(bytes, static_cast<uintptr_t>(there) * page));
 }
 
-// Of a derived value, whose sizes are constants.
+// For a derived value, whose sizes are constants.
 int64_t bytes_of(const Buffer& buffer) {
   auto bytes = static_cast<int64_t>(c10::elementSize(static_cast<c10::ScalarType>(buffer.torch_dtype)));
   for (const Size& size : buffer.sizes) bytes *= size.constant;
@@ -67,7 +67,7 @@ int64_t bytes_of(const Buffer& buffer) {
 
 c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
-// Nothing but the watch sees what is written to a tensor without a version.
+// Only the watch sees writes to a tensor without a version.
 Trust trust_in(const at::Tensor& tensor, Trust trust) { return tensor.is_inference() ? Trust::kWatch : trust; }
 
 }  // namespace
@@ -99,7 +99,7 @@ class KeptSource {
     return {std::move(kept)};
   }
 
-  // But for what only the watch knows.
+  // Except for what only the watch knows.
   bool is(const at::Tensor& tensor) const {
     if (storage_of(tensor) != storage_ || tensor.const_data_ptr() != data_) return false;
     if (tensor.sizes() != sizes_ || tensor.strides() != strides_ || tensor.scalar_type() != dtype_) return false;
@@ -127,7 +127,7 @@ class KeptSource {
     if (data_ == nullptr) data_ = static_cast<const char*>(tensor.const_data_ptr());
   }
 
-  const c10::weak_intrusive_ptr<c10::StorageImpl> weak_storage_;  // its address is not used again while this lives
+  const c10::weak_intrusive_ptr<c10::StorageImpl> weak_storage_;  // its address is not reused while this exists
   const c10::StorageImpl* const storage_;
   const char* data_ = nullptr;
   int64_t bytes_ = 0;
@@ -137,8 +137,8 @@ class KeptSource {
   const int64_t version_;
   mutable std::atomic<bool> is_distrusted_{false};
   WriteWatch::Handle handle_;    // of whole pages; null: all of it is compared
-  size_t head_ = 0, tail_ = 0;   // bytes before and after them, on pages that neighbours share
-  std::vector<char> copy_;       // of these
+  size_t head_ = 0, tail_ = 0;   // bytes before and after them, on pages shared with neighbours
+  std::vector<char> copy_;       // of these bytes
 };
 
 class KeptValue {
@@ -166,7 +166,7 @@ class KeptValue {
 
 namespace {
 
-// What there is, for others that want the same. Nothing is kept alive.
+// The values that exist, so that others can share them. It keeps nothing alive.
 class Registry {
  public:
   static Registry& instance() {
@@ -224,7 +224,7 @@ class Registry {
 
   std::mutex mutex_;
   std::map<View, std::weak_ptr<const KeptSource>> sources_;
-  std::map<Key, std::weak_ptr<const KeptValue>> values_;  // live ones have live sources: no address is used twice
+  std::map<Key, std::weak_ptr<const KeptValue>> values_;  // live values have live sources, so no address is used twice
 };
 
 std::string key_of(const Executable& executable, const CallPlan& recipe) {

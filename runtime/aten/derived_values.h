@@ -1,9 +1,9 @@
-// runtime/aten/derived_values.h — the derived values of an executable for the weights of one call, and whether these
-// are still what they were.
+// runtime/aten/derived_values.h — the derived values of an executable for the weights of one call, and whether those
+// weights are unchanged.
 //
 // A source is unchanged while it is the same view of the same memory with the same version, and nobody wrote to that
-// memory: the system says so of large ones (runtime/write_watch.h), small ones are compared with a copy. A value
-// is known by its recipe and its sources: executables that want the same value share it.
+// memory. The system tells this for large sources (runtime/write_watch.h); small ones are compared with a copy. A value
+// is identified by its recipe and its sources: executables that want the same value share it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ namespace framejit::runtime {
 
 enum class Trust : uint8_t {
   kWatch,            // a source is proven unchanged
-  kIdentityVersion,  // the user's word: nobody writes to a weight without its version moving, if it has one
+  kIdentityVersion,  // the user promises that nobody writes to a weight without changing its version, if it has one
 };
 
 class KeptSource;
@@ -48,7 +48,7 @@ enum class InTheWay : uint8_t {
 
 class DerivedValues {
  public:
-  // Why nothing can be derived from such weights, whatever the recipes are; empty: no reason is known.
+  // Why nothing can be derived from such weights, whatever the recipes; empty if no reason is known.
   static std::string refusal(const std::vector<at::Tensor>& weights, Trust trust);
   // Without the GIL. `inputs`: of the forward; those that are no sources may be null. An Error says why nothing is
   // derived, in_the_way whether it helps to drop others. What a library call throws passes through.
@@ -56,13 +56,13 @@ class DerivedValues {
                                                            const at::Tensor* const* inputs, Trust trust,
                                                            InTheWay* in_the_way);
 
-  // The first input that is no longer what it was; -1: all are. Allocates nothing.
+  // The first input that has changed; -1: none. Allocates nothing.
   int64_t changed_input(const at::Tensor* const* inputs) const;
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
-  std::vector<uint32_t> inputs() const;  // of the forward, from which they were made
-  bool derives_from(const std::vector<at::Tensor>& weights) const;  // the memory of one of them, at least
+  std::vector<uint32_t> inputs() const;  // inputs of the forward from which they were made
+  bool derives_from(const std::vector<at::Tensor>& weights) const;  // from the memory of at least one of them
   int64_t bytes() const { return bytes_; }
-  size_t made_now() const { return made_now_; }  // by make(); the others were there
+  size_t made_now() const { return made_now_; }  // how many make() made; the others existed
 
  private:
   struct Kept {
@@ -77,7 +77,7 @@ class DerivedValues {
   size_t made_now_ = 0;
 };
 
-// Of this process, as framejit.stats() shows them.
+// Of this process, for framejit.stats().
 struct DerivedTotals {
   uint64_t values = 0, bytes = 0;  // that there are now; of packed ones the bytes that the system has given
   uint64_t made = 0, again = 0;    // so far; of these, in the place of earlier ones
@@ -87,7 +87,7 @@ DerivedTotals derived_totals();
 void count_derived_again(uint64_t values);
 void reset_derived_totals();  // of what was made so far
 
-// Values derived from the memory of these tensors count as old from now on.
+// From now on, values derived from the memory of these tensors count as outdated.
 void distrust_sources(const std::vector<at::Tensor>& weights);
 
 }  // namespace framejit::runtime

@@ -1,4 +1,4 @@
-// runtime/aten/extern_call.cpp — from plan arguments to boxed values, by the types of the operator's schema.
+// runtime/aten/extern_call.cpp — converts plan arguments to boxed values, by the types of the operator's schema.
 #include "runtime/aten/extern_call.h"
 
 #include <ATen/ScalarOps.h>
@@ -46,7 +46,7 @@ c10::TypePtr element_of(const c10::TypePtr& list) {
 bool wants_float(const c10::TypePtr& type) { return type->kind() == TypeKind::FloatType; }
 bool wants_number(const c10::TypePtr& type) { return type->kind() == TypeKind::NumberType; }
 
-// A list of numbers in the element type that the schema asks for. An int[] given as one int becomes a list of one.
+// A list of numbers in the element type of the schema. An int[] given as one int becomes a list of one.
 c10::IValue integer_list(const std::vector<int64_t>& values, const c10::TypePtr& list) {
   const c10::TypePtr element = element_of(list) ? without_optional(element_of(list)) : c10::TypePtr();
   if (element && wants_float(element)) return c10::IValue(std::vector<double>(values.begin(), values.end()));
@@ -68,14 +68,14 @@ c10::IValue integer_value(int64_t value, const c10::TypePtr& type) {
 
 bool wants_tensor(const c10::TypePtr& type) { return type->kind() == TypeKind::TensorType; }
 
-// A Python number in a tensor's place: a 0-dim tensor that does not take part in promotion as tensors do.
+// A Python number in place of a tensor: a 0-dim tensor that promotes as a number does.
 c10::IValue wrapped_number(const at::Scalar& number) {
   at::Tensor tensor = c10::scalar_to_tensor(number);
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return c10::IValue(std::move(tensor));
 }
 
-struct ConstantValue {  // what needs no tensor and no run-time size
+struct ConstantValue {  // a value that needs neither a tensor nor a run-time size
   const c10::TypePtr& type;
   const std::vector<c10::IValue>& opaque;
   c10::IValue operator()(const None&) const { return {}; }
@@ -210,8 +210,8 @@ c10::IValue ExternCall::make(const Filled& filled, Operands& operands) const {
 
 namespace {
 
-// Whether lists among the results are as long as a node's result_lists say: -1 stands for a tensor, and nothing for
-// tensors alone.
+// Whether lists among the results have the lengths in the node's result_lists. -1 stands for a tensor; an empty
+// result_lists means that all results are tensors.
 bool has_lengths(const std::vector<c10::IValue>& results, const std::vector<int16_t>& lists) {
   if (lists.empty()) return std::ranges::none_of(results, &c10::IValue::isTensorList);
   return std::ranges::equal(results, lists, [](const c10::IValue& result, int16_t length) {
@@ -255,7 +255,7 @@ bool ExternCall::draws(std::optional<at::Generator>& generator) const {
   bool has_argument = op_.hasTag(at::Tag::nondeterministic_seeded);
   for (size_t i = 0; i < constants_.size(); ++i) {
     if (op_.schema().arguments()[i].name() == "dropout_p" && constants_[i].isDouble() && constants_[i].toDouble() == 0)
-      return false;  // attention, as is usual
+      return false;  // attention, as usual
     if (constants_[i].isGenerator()) generator = constants_[i].toGenerator();
     const c10::Type& type = *op_.schema().arguments()[i].type();
     has_argument |= type.kind() == c10::TypeKind::GeneratorType ||

@@ -1,5 +1,5 @@
-// runtime/aten/extern_call.h — one extern step, resolved once: the operator, its constant arguments, and what is filled
-// in per call.
+// runtime/aten/extern_call.h — one extern step, resolved once: the operator, its constant arguments, and the arguments
+// that each call fills in.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -14,7 +14,7 @@
 namespace framejit::runtime {
 
 bool all_constant(const std::vector<Size>& sizes);
-std::vector<int64_t> constants_of(const std::vector<Size>& sizes);  // of those that are
+std::vector<int64_t> constants_of(const std::vector<Size>& sizes);  // the values of the constant ones
 
 // Tensors and sizes of the running call.
 class Operands {
@@ -23,29 +23,28 @@ class Operands {
   virtual const at::Tensor& tensor(BufferId buffer) = 0;
   virtual void store(BufferId buffer, at::Tensor tensor) = 0;
   virtual bool is_as_planned(BufferId buffer, const at::Tensor& tensor) = 0;
-  virtual c10::impl::LocalDispatchKeySet callers_keys() const = 0;  // of the thread, as the program has them
+  virtual c10::impl::LocalDispatchKeySet callers_keys() const = 0;  // of the thread, as the program set them
   virtual int64_t value(const Size& size) const = 0;
 };
 
 class ExternCall {
  public:
-  // Throws InternalError when the operator does not exist or an argument does not fit its schema.
+  // Throws InternalError if the operator does not exist or an argument does not fit its schema.
   ExternCall(const ExternStep& step, const std::vector<c10::IValue>& opaque);
 
-  // Runs on the caller's dispatch state and stores the results that are wanted. `stack` is scratch. Throws
-  // ShapeFunctionErred.
+  // Runs on the caller's dispatch state and stores the wanted results. `stack` is scratch. Throws ShapeFunctionErred.
   void run(Operands& operands, std::vector<c10::IValue>& stack) const;
 
-  // Buffers of the arguments that are written.
+  // Buffers of the written arguments.
   const std::vector<BufferId>& written() const { return written_; }
   bool returns_view() const { return returns_view_; }
-  // Buffers of the arguments that a result may share its storage with.
+  // Buffers of the arguments whose storage a result may share.
   const std::vector<BufferId>& viewed() const { return viewed_; }
-  // Whether it draws random numbers; from `generator` if it names one, else from its device's own.
+  // Whether it draws random numbers; from `generator` if it names one, otherwise from its device's default one.
   bool draws(std::optional<at::Generator>& generator) const;
 
  private:
-  struct Filled {  // an argument that is made anew in each call
+  struct Filled {  // an argument that is made in each call
     enum Kind : uint8_t { tensor, tensors, optional_tensors, integer, number, wrapped, integers, scalars } kind;
     uint32_t arg;
     std::vector<BufferId> buffers;
@@ -57,7 +56,7 @@ class ExternCall {
 
   c10::OperatorHandle op_;
   const bool is_users_;  // its kernel runs under the program's modes
-  std::string checked_name_;  // of an operator of users that writes nothing: its results are compared with the plan
+  std::string checked_name_;  // of a user's operator that writes nothing: its results are compared with the plan
   std::vector<int16_t> result_lists_;
   std::vector<c10::IValue> constants_;  // one per argument; None where `filled_` has it
   std::vector<Filled> filled_;

@@ -1,8 +1,8 @@
-// runtime/aten/parallel.cpp — which threads share a range. GNU OpenMP is entered as compiled `#pragma omp parallel`
-// enters it.
+// runtime/aten/parallel.cpp — which threads share a range. GNU OpenMP is entered the way compiled `#pragma omp
+// parallel` enters it.
 //
-// It is looked up in the process instead of linked, so that there is never a second one: its file name differs
-// between wheels.
+// It is looked up in the process, not linked, so that there is never a second copy: its file name differs between
+// wheels.
 #include "runtime/aten/parallel.h"
 
 #include <ATen/Parallel.h>
@@ -17,13 +17,13 @@
 namespace framejit::runtime {
 namespace {
 
-// A region ends when the last of its threads does. Where another process has a core, that is after milliseconds: not
-// for less than this many grains, which take up to 100 us. Threads of our own would not have to be waited for, but
-// eager ops leave OpenMP's looking out on the cores that ours would need: in benchmarks/kernels.py they took 1.2 to 5
-// times as long.
+// A region ends when its last thread ends. If another process has a core, that takes milliseconds. So work of fewer
+// than this many grains, which takes up to 100 us, gets no region. Nobody would have to wait for threads of our own,
+// but after eager ops OpenMP's threads spin on the cores that ours would need: in benchmarks/kernels.py they took 1.2
+// to 5 times as long.
 constexpr int64_t kWorthARegion = 8;
 
-// Of a fork: GNU OpenMP waits for threads that are not there, whoever used them in the parent.
+// In a forked child, GNU OpenMP waits for threads that do not exist there, if the parent used any.
 std::atomic<bool> g_is_child{false};
 [[maybe_unused]] const int g_looks_for_forks = pthread_atfork(nullptr, nullptr, [] { g_is_child = true; });
 
@@ -56,7 +56,7 @@ struct Range {
   void* state;
 };
 
-// As at::parallel_for cuts: equal chunks, no more threads than grains.
+// Cut like at::parallel_for: equal chunks, no more threads than grains.
 void run_chunk(void* data) {
   const Range& range = *static_cast<const Range*>(data);
   const int64_t threads = std::min<int64_t>(openmp().threads(), range.grains);

@@ -1,4 +1,4 @@
-// runtime/aten/plan_program.cpp — the once-per-plan part of running it.
+// runtime/aten/plan_program.cpp — the work that is done once per plan.
 #include "runtime/aten/plan_program.h"
 
 #include <ATen/Context.h>
@@ -42,7 +42,7 @@ bool PlanProgram::is_in_place(uint32_t input, BufferId buffer) const {
   return plan->buffers[buffer].home == Home::kInput && plan->buffers[buffer].index == input;
 }
 
-// Backwards from the outputs, through views to what they are views of.
+// Backwards from the outputs, through views to their bases.
 void PlanProgram::find_tracked_steps() {
   leaves.assign(plan->buffers.size(), false);
   for (const Output& o : plan->outputs)
@@ -58,7 +58,7 @@ void PlanProgram::find_tracked_steps() {
     const bool view_leaves =
         calls[i]->returns_view() && std::any_of(step->results.begin(), step->results.end(),
                                                 [&](BufferId b) { return b != kNoBuffer && leaves[b]; });
-    // Memory of the arena is no tensor that autograd knows.
+    // Autograd does not know memory of the arena as a tensor.
     const std::vector<BufferId>& written = calls[i]->written();
     tracked[i] = view_leaves || std::any_of(written.begin(), written.end(), [&](BufferId b) {
                    return b != kNoBuffer && plan->buffers[b].home != Home::kArena;

@@ -1,4 +1,4 @@
-// runtime/aten/random_state.h — generators as they were, for calls that do not finish: plain Python runs them again,
+// runtime/aten/random_state.h — saved states of generators, for calls that do not finish: plain Python runs them again,
 // and draws the same numbers.
 #pragma once
 
@@ -14,7 +14,7 @@ class RandomState {
   explicit RandomState(const std::vector<at::Generator>& generators);
   RandomState(const RandomState&) = delete;
   RandomState& operator=(const RandomState&) = delete;
-  ~RandomState();  // puts the states back, unless keep() was called
+  ~RandomState();  // restores the states, unless keep() was called
 
   void keep() { states_.clear(); }
 

@@ -1,4 +1,5 @@
-// runtime/aten/shape_functions.cpp — the operators that have erred, for as long as the process lives.
+// runtime/aten/shape_functions.cpp — the operators whose shape functions were wrong, remembered as long as the process
+// lives.
 #include "runtime/aten/shape_functions.h"
 
 #include <algorithm>

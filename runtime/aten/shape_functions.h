@@ -1,7 +1,7 @@
-// runtime/aten/shape_functions.h — operators of users whose results are not as their shape functions say.
+// runtime/aten/shape_functions.h — operators of users whose results contradict their shape functions.
 //
-// A plan is made from what the shape function says, and each call compares. Where one differs, plain Python runs in
-// place of the call, and the operator is not captured any more.
+// A plan is made from the answer of the shape function, and each call compares. If a result differs, plain Python runs
+// in place of the call, and the operator is not captured any more.
 #pragma once
 
 #include <stdexcept>
@@ -10,15 +10,15 @@
 
 namespace framejit::runtime {
 
-// Operators of torch have no namespace ("add.Tensor"), but for those of packed weights; ours are "framejit::". The rest
-// are users'.
+// Operators of torch have no namespace ("add.Tensor"), except those of packed weights; ours are "framejit::". All
+// others are users'.
 bool is_users(std::string_view op);
 
 class ShapeFunctionErred : public std::runtime_error {
  public:
-  explicit ShapeFunctionErred(const std::string& op);  // notes it
+  explicit ShapeFunctionErred(const std::string& op);  // records it
 };
 
-bool has_erred(const std::string& op);  // any thread
+bool has_erred(const std::string& op);  // in any thread
 
 }  // namespace framejit::runtime

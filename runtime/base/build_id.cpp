@@ -1,4 +1,4 @@
-// runtime/base/build_id.cpp — the note NT_GNU_BUILD_ID of an object that is loaded.
+// runtime/base/build_id.cpp — the note NT_GNU_BUILD_ID of a loaded object.
 #include "runtime/base/build_id.h"
 
 #include <elf.h>

@@ -3,7 +3,7 @@
 
 namespace framejit {
 
-bool c_stack_is_low();   // a quarter of it, half of a small one: time to do without what costs stack
-bool c_stack_is_over();  // 128 KiB: calls that come back here must be refused
+bool c_stack_is_low();   // a quarter left, half of a small one: avoid work that needs much stack
+bool c_stack_is_over();  // 128 KiB left: refuse calls that come back here
 
 }  // namespace framejit

@@ -99,7 +99,7 @@ Result<void> assign(std::string& field, const KnobRow& row, const std::string& v
   return {};
 }
 
-// How many characters must be inserted, removed or replaced to make `b` of `a`.
+// How many characters must be inserted, removed or replaced to turn `a` into `b`.
 size_t distance_of(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t k = 0; k <= b.size(); ++k) row[k] = k;

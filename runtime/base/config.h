@@ -1,7 +1,7 @@
 // runtime/base/config.h — every environment knob is a row of config.def: type, default, accepted words, doc.
 //
-// A value that does not fit its row and an unknown FRAMEJIT_* name are errors that say what is accepted. config() is
-// read from the environment once; a bad environment is reported by read_config(), which the package calls at import.
+// A bad value, or an unknown FRAMEJIT_* name, is an error that says what is accepted. config() is read from the
+// environment once; a bad environment is reported by read_config(), which the package calls at import.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ struct KnobRow {
 };
 const std::vector<KnobRow>& knobs();
 
-// `environment` is a list "NAME=value" that ends with nullptr, as environ.
+// `environment` is a list of "NAME=value" that ends with nullptr, like environ.
 Result<Config> read_config(const char* const* environment);
 // Sets one knob by its environment name.
 Result<void> set_knob(Config& config, const std::string& environment, const std::string& value);
-// The configuration of this process; defaults stand in for what read_config() refuses.
+// The configuration of this process, with defaults for values that read_config() refuses.
 const Config& config();
 
 }  // namespace framejit

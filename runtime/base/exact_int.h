@@ -1,4 +1,4 @@
-// runtime/base/exact_int.h — Python's int arithmetic on int64: the true result, or false where it is none (it needs
+// runtime/base/exact_int.h — Python's int arithmetic on int64: the true result, or false if there is none (it needs
 // more than 64 bits, or the divisor is zero). `out` is written only with a true result.
 #pragma once
 

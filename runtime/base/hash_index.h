@@ -1,6 +1,6 @@
-// runtime/base/hash_index.h — an open-addressing table from hashes to ids. What an id stands for lives elsewhere and is
-// compared by the caller, so that one allocation serves the table however many entries it has; a few are looked through
-// one by one, without it.
+// runtime/base/hash_index.h — an open-addressing table from hashes to ids. The objects of the ids live elsewhere, and
+// the caller compares them, so one allocation serves the whole table, however large. A few entries are searched one by
+// one, without a table.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ class HashIndex {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // The first id under `hash` that same(id) accepts, or kNone.
+  // The first id under `hash` for which same(id) is true, or kNone.
   template <class Same>
   uint32_t find(size_t hash, Same&& same) const {
     const uint32_t tag = tag_of(hash);
@@ -68,7 +68,7 @@ class HashIndex {
   static constexpr size_t kFew = 8;
 
   Slot few_[kFew];
-  std::vector<Slot> slots_;  // empty: the first count_ of few_ are all
+  std::vector<Slot> slots_;  // empty: all entries are the first count_ of few_
   size_t count_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// runtime/base/interrupt.h — whether the user wants a compile to end: asked between its stages, answered by whoever
-// embeds us.
+// runtime/base/interrupt.h — whether the user wants to end a compile: asked between its stages, answered by the program
+// that embeds us.
 #pragma once
 
 #include "runtime/base/result.h"
@@ -8,7 +8,7 @@ namespace framejit {
 
 using InterruptedFn = bool (*)();
 void set_interrupt_reader(InterruptedFn reader);
-bool interrupted();            // on the thread that compiles; false while there is no reader
-Result<void> go_on();          // an Error "interrupted", if so: the compile is given up and nothing of it is kept
+bool interrupted();            // on the thread that compiles; false if there is no reader
+Result<void> go_on();          // an Error "interrupted" if so: the compile is given up, and nothing of it is kept
 
 }  // namespace framejit

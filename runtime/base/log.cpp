@@ -1,7 +1,7 @@
-// runtime/base/log.cpp — sinks and the two spellings of an event.
+// runtime/base/log.cpp — sinks, and the two forms of an event.
 //
-// One mutex guards the sinks. Listeners run and die outside of it: theirs may take other locks, the GIL among them.
-// Text and JSON are both made from the fields of the event; the row of log_events.def only says how they stand in the
+// One mutex guards the sinks. Listeners run and die outside of it, because they may take other locks, such as the GIL.
+// Text and JSON are both made from the fields of the event; the row of log_events.def only gives their order in the
 // line.
 #include "runtime/base/log.h"
 
@@ -50,12 +50,12 @@ constexpr EventRow kEvents[] = {
 
 struct Sinks {
   std::mutex mutex;
-  uint32_t wanted = kUnnamed;  // channels the user asked for; g_enabled adds the listeners' wish for all
+  uint32_t wanted = kUnnamed;  // channels that the user asked for; g_enabled adds all channels if there are listeners
   bool json = false;
   std::unique_ptr<std::ofstream> file;
   std::string file_name, dump_dir;
   uint32_t artefacts = 0;
-  bool said_of_file = false, said_of_dumps = false;  // that it cannot be written: once
+  bool said_of_file = false, said_of_dumps = false;  // whether it was said that they cannot be written: once each
   std::vector<std::pair<uint64_t, std::shared_ptr<const Listener>>> listeners;
   uint64_t next_listener = 1;
 
@@ -75,7 +75,7 @@ std::string known_channels() {
   return names;
 }
 
-// Bytes of the well-formed UTF-8 sequence at `at`; 0 where there is none.
+// Bytes of the well-formed UTF-8 sequence at `at`; 0 if there is none.
 size_t utf8_length(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(at), second = byte(at + 1);
@@ -98,7 +98,7 @@ void append_json_string(std::string& out, std::string_view text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x80) {
       const size_t length = utf8_length(text, at);
-      out += length == 0 ? "\xEF\xBF\xBD" : text.substr(at, length);  // what is no UTF-8 becomes U+FFFD
+      out += length == 0 ? "\xEF\xBF\xBD" : text.substr(at, length);  // bytes that are not UTF-8 become U+FFFD
       at += length == 0 ? 0 : length - 1;
       continue;
     }
@@ -139,8 +139,8 @@ std::string not_written(const Sinks& s, const std::string& path, int error) {
   return (s.json ? to_json(event) : to_text(event)) + "\n";
 }
 
-// Writes the artefact to its numbered file; returns the path, "" when there is no dump folder or it cannot be written.
-// `problem` gets the line that says so, the first time.
+// Writes the artefact to its numbered file; returns the path, or "" if there is no dump folder or it cannot be written.
+// The first time, `problem` gets the line that says so.
 std::string dump(Sinks& s, const Event& event, std::string& problem) {
   if (s.dump_dir.empty() || event.artefact.empty()) return "";
   std::error_code failed;
@@ -154,7 +154,7 @@ std::string dump(Sinks& s, const Event& event, std::string& problem) {
   int error = failed && file < 0 ? failed.value() : errno;
   if (file >= 0 && close(file) != 0) is_written = false, error = errno;
   if (is_written) return path.string();
-  if (file >= 0) std::filesystem::remove(path, failed);  // part of a dump would look like the whole
+  if (file >= 0) std::filesystem::remove(path, failed);  // part of a dump would look like a whole one
   if (!std::exchange(s.said_of_dumps, true) && (s.wanted & kUnnamed)) problem = not_written(s, path.string(), error);
   return "";
 }
@@ -249,7 +249,7 @@ void emit(Kind kind, std::string where, Fields fields, std::string artefact) {
 
 namespace {
 
-// The channels of a list; "help" prints them.
+// The channels of a list; "help" prints all channels.
 Result<uint32_t> wanted_channels(std::string_view logs) {
   uint32_t wanted = kUnnamed;
   for (std::string_view name : text::parts_of(logs)) {

@@ -1,9 +1,9 @@
 // runtime/base/log.h — channels and events: one line per event, text or JSON from the same row.
 //
 // Channels and events are rows of log_channels.def and log_events.def; an event's row says its channel. A channel that
-// is off costs one load and a predictable branch. `warnings` alone is on from the start. Sinks: stderr or
+// is off costs one load and a predictable branch. Only `warnings` is on from the start. Sinks: stderr or
 // FRAMEJIT_LOGS_OUT, plus any number of listeners (framejit.explain, tests).
-// Events of one compile carry its id, on whatever thread they arise.
+// Events of one compile carry its id, on whatever thread they are emitted.
 #pragma once
 
 #include <atomic>
@@ -51,13 +51,13 @@ using Fields = std::vector<std::pair<std::string, std::string>>;
 
 struct Event {
   Kind kind;
-  std::string id;      // "3.1": number of the code object, which compile of it; "" outside of compiles
+  std::string id;      // "3.1": number of the code object, and of its compile; "" outside of compiles
   std::string where;   // "model.py:31 Net.forward"
   Fields fields;       // in the row's order
   std::string artefact;  // IR text, source; printed below the line prefixed by "| ", or dumped to a file
 };
 
-// While one lives, the events of its thread carry its id. Threads that work for a compile open one of their own with
+// While one exists, the events of its thread carry its id. Other threads that work for a compile open one with its
 // current_id().
 class CompileScope {
  public:
@@ -71,7 +71,7 @@ class CompileScope {
 };
 const std::string& current_id();
 
-// While one lives, its thread emits nothing: for work that is tried out and may be thrown away.
+// While one exists, its thread emits nothing: for work that is only tried and may be thrown away.
 class Muted {
  public:
   Muted();
@@ -84,7 +84,7 @@ class Muted {
 
 void emit(Kind kind, std::string where, Fields fields, std::string artefact = "");
 
-// Emits what a stage took, when it ends, on the channel timing.
+// When a stage ends, emits how long it took, on the channel timing.
 class Stopwatch {
  public:
   Stopwatch(std::string where, std::string stage);

@@ -1,12 +1,12 @@
-// runtime/base/own_file.h — files that are written for the user: never through a link, never over another user's.
+// runtime/base/own_file.h — files that are written for the user: never through a link, never over another user's file.
 #pragma once
 
 #include <string>
 
 namespace framejit {
 
-// To write from the beginning, made if it is not there. -1 and errno: a link (ELOOP); another user's, not a plain file,
-// or one with several names (EPERM); or what the system says.
+// Opens for writing from the beginning, and creates the file if needed. Returns -1 and sets errno: for a link (ELOOP);
+// for another user's file, a special file, or one with several names (EPERM); or as the system says.
 int open_own_file(const std::string& path);
 bool write_whole(int file, const std::string& bytes);
 

@@ -12,7 +12,7 @@ namespace framejit {
 template <class Key, class T>
 class PointerMap {
  public:
-  // Null when absent; good until the next insertion.
+  // Null if absent; valid until the next insertion.
   T* find(const Key* key) {
     const uint32_t at = index_.find(hash_of(key), [&](uint32_t i) { return entries_[i].first == key; });
     return at == HashIndex::kNone ? nullptr : &entries_[at].second;

@@ -24,7 +24,7 @@ struct ReasonRow {
 };
 const ReasonRow& row_of(Reason reason);
 inline const char* name_of(Reason reason) { return row_of(reason).name; }
-std::string sentence(Reason reason, std::string_view detail);  // the row's sentence about the detail
+std::string sentence(Reason reason, std::string_view detail);  // the row's sentence, with the detail
 std::optional<Reason> find_reason(std::string_view name);
 
 }  // namespace framejit

@@ -1,8 +1,8 @@
 // runtime/base/result.h — how a stage says "cannot", and how it says "our bug".
 //
 // Result<T> carries a value or an Error (a row of reasons.def, what and where). It is for expected failures: an op
-// without a lowering, a text that does not parse. FJ_CHECK throws InternalError, for our own bugs only; it is caught in
-// one place, the frame driver, which logs it and lets the frame run eagerly.
+// without a lowering, a text that does not parse. FJ_CHECK throws InternalError, only for our own bugs. One place
+// catches it, the frame driver, which logs it and runs the frame plainly.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace framejit {
 
 struct Error {
   Reason reason;
-  std::string message;  // what and where, for a person
+  std::string message;  // what and where, for people
 };
 
 class InternalError : public std::logic_error {
@@ -74,7 +74,7 @@ class [[nodiscard]] Result<void> {
     if (!fj_result.ok()) return fj_result.error();                 \
   } while (false)
 
-// FJ_CHECK(condition, detail): an invariant of ours; failing throws InternalError.
+// FJ_CHECK(condition, detail): an invariant of ours; throws InternalError if it does not hold.
 #define FJ_CHECK(condition, detail)                                \
   do {                                                             \
     if (!(condition)) [[unlikely]]                                 \

@@ -13,9 +13,9 @@ class Sha256 {
   using Digest = std::array<uint8_t, 32>;
 
   Sha256& add(std::string_view bytes);
-  // A part and its length, so that what is hashed in parts cannot be cut elsewhere.
+  // A part and its length, so that the same bytes in other parts give another digest.
   Sha256& add_part(std::string_view bytes);
-  Digest digest();  // ends it
+  Digest digest();  // ends the hash
 
  private:
   void take_block(const uint8_t* block);

@@ -1,4 +1,4 @@
-// runtime/base/text.cpp — scanning and spelling shared by every printer and parser.
+// runtime/base/text.cpp — scanning and printing, shared by every parser and printer.
 #include "runtime/base/text.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// runtime/base/text.h — the cursor under all text forms: tokens by need, errors with line and column.
+// runtime/base/text.h — the cursor under all text forms: tokens on demand, errors with line and column.
 //
 // Blanks and comments (# to the end of the line) are skipped before every token.
 #pragma once
@@ -20,10 +20,10 @@ class Cursor {
 
   bool at_end();
   char peek();                            // next character after blanks, 0 at the end
-  bool peek_is(std::string_view token);   // words only match whole words
-  bool accept(std::string_view token);    // consumes it when it is next
+  bool peek_is(std::string_view token);   // a word matches only a whole word
+  bool accept(std::string_view token);    // consumes it if it is next
   Result<void> expect(std::string_view token);
-  std::string_view word();                // [A-Za-z_][A-Za-z0-9_]*, empty when none is next
+  std::string_view word();                // [A-Za-z_][A-Za-z0-9_]*, empty if none is next
   std::string_view dotted_word();         // words joined by '.' or "::"
   Result<int64_t> integer();              // optional sign
   bool next_is_float();                   // a number with '.', 'e', or the words inf and nan, signed or not
@@ -42,8 +42,8 @@ class Cursor {
 };
 
 std::string float_text(double value);          // shortest exact; always with '.', 'e', inf or nan
-std::string quoted_text(std::string_view s);   // what Cursor::quoted reads back
-// The parts of a list that commas separate, without blanks around them; empty parts are left out.
+std::string quoted_text(std::string_view s);   // what Cursor::quoted reads
+// The parts of a list that commas separate, without surrounding blanks; empty parts are dropped.
 std::vector<std::string> parts_of(std::string_view list);
 
 }  // namespace framejit::text
