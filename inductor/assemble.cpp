@@ -1,7 +1,7 @@
-// inductor/assemble.cpp — buffers get homes, views get steps, everything gets freed behind its last use.
+// inductor/assemble.cpp — buffers get homes, views get steps, and everything is freed after its last use.
 //
-// A view of a tensor exists as a tensor only where an extern call or an output wants it (kernels read through index
-// maps). It is made when first wanted and, like its base, freed behind the last step that uses either.
+// A view of a tensor exists as a tensor only if an extern call or an output needs it (kernels read through index maps).
+// It is made when first needed and, like its base, freed after the last step that uses either.
 #include "inductor/assemble.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class Assembler {
     make_kernels();
     plan_buffers();
     for (Kernel& kernel : kernels_)
-      offsets_.push_back(take_base_offsets(kernel));  // in_place.h compares addresses as they were
+      offsets_.push_back(take_base_offsets(kernel));  // in_place.h compares the addresses from before this
     FJ_TRY_VOID(compile_kernels(kernels_, target_, plan_.name, compiled_));
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (s == commit_) prepare_commit();
@@ -138,7 +138,7 @@ class Assembler {
       plan_graph_buffer(graph_.inputs[i], runtime::Home::kDerived, i - input_count_);
     for (size_t i = 0; i < graph_.constants.size(); ++i)
       plan_graph_buffer(graph_.constants[i], runtime::Home::kConstant, i);
-    for (const auto& [input, v] : graph_.updates) {  // written where it is
+    for (const auto& [input, v] : graph_.updates) {  // written in place
       const ValueForm& form = forms_[graph::index_of(v)];
       if (form.kind == ValueForm::kBuffer && form.buffer == forms_[graph::index_of(graph_.inputs[input])].buffer)
         value_buffer_[graph::index_of(v)] = buffer_of_[form.buffer];
@@ -153,7 +153,7 @@ class Assembler {
       for (size_t b = 0; b < program_.buffers.size(); ++b)
         if (exists(b) && (owner_[b] == b) == owners) plan_temporary(static_cast<LoopBufferId>(b));
     plan_arena_offsets();
-    allocated_ = in_library_;  // by the call
+    allocated_ = in_library_;  // by the call itself
   }
 
   bool exists(size_t b) const {
@@ -162,7 +162,7 @@ class Assembler {
            (uses_[b].by_extern || buffer.is_output || in_memory_[b]);
   }
 
-  // The new value of an input lies in the input, unless somebody reads the old one later or at another point.
+  // The new value of an input lies in the input, unless a later step reads the old value, or reads it at another point.
   void take_input(const NewValue& made) {
     const size_t s = uses_[made.value].first;
     if (uses_[made.input].any() && uses_[made.input].last > s) return;
@@ -176,7 +176,7 @@ class Assembler {
     if (written == buffers.size() || !buffers[written].is_written || buffers[written].is_local) return;
     if (read < buffers.size()) {
       if (kept_apart(kernels_[s], static_cast<LoopBufferId>(read), static_cast<LoopBufferId>(written))) return;
-      buffers[read].is_written = true;  // what it loads may change
+      buffers[read].is_written = true;  // other code may change what it loads
     }
     in_input_[made.value] = true;
     buffer_of_[made.value] = buffer_of_[made.input];
@@ -199,9 +199,9 @@ class Assembler {
     return in_library_[operand] && !other.is_output && one.sizes == other.sizes && one.strides == other.strides;
   }
 
-  // Results that take the memory of an operand which ends there: each has one at most, and gives its own to one at
-  // most. Where a library call allocated it, that call's result owns it. Else the last of such a row does: it may leave
-  // the plan, and then all of them lie in its tensor.
+  // Results that take over the memory of an operand that is not used later: each takes at most one, and gives its own
+  // to at most one. If a library call allocated the memory, that call's result owns it. Otherwise the last of such a
+  // chain owns it: it may be an output, and then all of them lie in its tensor.
   void find_takers() {
     owner_.resize(program_.buffers.size());
     std::iota(owner_.begin(), owner_.end(), LoopBufferId{0});
@@ -209,7 +209,7 @@ class Assembler {
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) find_overwritten(*call, s);
       else if (target_.info().facts.points_run_in_order) find_taken(s);
-      // else threads meet at barriers between what they hand over, not here
+      // otherwise threads meet at barriers between the nests' common data, not here
     }
     for (size_t b = 0; b < owner_.size(); ++b)
       while (taken_by_[owner_[b]] != kNobody) owner_[b] = taken_by_[owner_[b]];
@@ -225,7 +225,7 @@ class Assembler {
     }
   }
 
-  // A library call that writes over an operand, if nobody else reads it from then on.
+  // A library call that writes over an operand, if nothing reads that operand later.
   void find_overwritten(const ExternCall& call, size_t s) {
     const Node& node = graph_.nodes[call.node];
     const auto over = over_form(node);
@@ -254,7 +254,7 @@ class Assembler {
             !(bytes_of(program_.buffers[operand]) == bytes_of(program_.buffers[result])))
           continue;
         if (kept_apart(kernels_[s], static_cast<LoopBufferId>(r), static_cast<LoopBufferId>(w))) continue;
-        buffers[r].is_written = true;  // what it loads may change
+        buffers[r].is_written = true;  // other code may change what it loads
         take(operand, result);
         break;
       }
@@ -264,7 +264,7 @@ class Assembler {
   void plan_temporary(LoopBufferId b) {
     const LoopBuffer& buffer = program_.buffers[b];
     const bool is_kept = in_arena_[owner_[b]];
-    if (owner_[b] != b && !is_kept && (in_library_[b] || !uses_[b].by_extern)) {  // kernels take the whole for the view
+    if (owner_[b] != b && !is_kept && (in_library_[b] || !uses_[b].by_extern)) {  // kernels treat the whole as the view
       buffer_of_[b] = buffer_of_[owner_[b]];
       if (in_library_[b] && buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
       return;
@@ -274,7 +274,8 @@ class Assembler {
     if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
   }
 
-  // The lives of temporaries, in the arena or beside it. Buffers of one owner follow each other: they need one slot.
+  // The lifetimes of temporaries, in the arena or outside of it. Buffers with one owner follow each other and need one
+  // slot.
   std::vector<ArenaRequest> lives(bool in_arena, std::vector<size_t>& request_of) const {
     std::vector<ArenaRequest> requests;
     request_of.assign(program_.buffers.size(), SIZE_MAX);
@@ -293,7 +294,7 @@ class Assembler {
     return requests;
   }
 
-  // Per step what libraries take and tensors hold; nothing where sizes are not known.
+  // Per step, the bytes that libraries take and tensors hold; nothing if sizes are not known.
   std::vector<int64_t> bytes_beside_arena() const {
     std::vector<size_t> unused;
     std::vector<ArenaRequest> tensors = lives(false, unused);
@@ -323,7 +324,7 @@ class Assembler {
     for (const SymExpr& bytes : arena_.bytes) plan_.arena.push_back({device_id_, sizes_.size(bytes)});
   }
 
-  // Memory for what a step writes: allocated by the first of those that share it, of which the others are views.
+  // Memory for what a step writes. The first of those that share it allocates it, and the others are views of it.
   void make_tensor(LoopBufferId b) {
     if (plan_.buffers[buffer_of_[b]].home != runtime::Home::kTensor || allocated_[b]) return;
     const LoopBufferId owner = owner_[b];
@@ -351,7 +352,7 @@ class Assembler {
     last_use_[id] = plan_.steps.size();
   }
 
-  // The tensor of a value: its own, or a view made of its root's.
+  // The tensor of a value: its own, or a view of its root's.
   BufferId buffer_of_value(ValueId v) {
     if (v == graph::kNoValue) return runtime::kNoBuffer;
     BufferId& known = value_buffer_[graph::index_of(v)];
@@ -367,7 +368,7 @@ class Assembler {
     return known;
   }
 
-  // What takes memory, in front of the first step from which on nothing may fail.
+  // All allocations after which nothing may fail go before that point.
   void prepare_commit() {
     for (const BlockSpan& span : arena_.spans)
       if (span.first_step >= commit_) take_block(span);
@@ -402,7 +403,8 @@ class Assembler {
       step.results.push_back(v == graph::kNoValue ? runtime::kNoBuffer : value_buffer_[graph::index_of(v)]);
       if (v != graph::kNoValue) note_use(step.results.back());
     }
-    if (call.writes.size() == 1 && in_arena_[call.writes[0]]) {  // or in the tensor of what takes its memory
+    if (call.writes.size() == 1 && in_arena_[call.writes[0]]) {  // or in the tensor of the buffer that takes over its
+                                                                 // memory
       make_tensor(call.writes[0]);
       write_into_result(step, *out_form(node));
     } else if (is_over_.contains(call.node)) {
@@ -452,7 +454,7 @@ class Assembler {
     plan_.steps.emplace_back(std::move(step));
   }
 
-  // In the executable's table, which has each content once.
+  // Its index in the executable's table, which has each content once.
   uint32_t number_of(std::shared_ptr<const runtime::KernelCode> code) {
     const auto [known, is_new] = number_of_kernel_.emplace(code->id, static_cast<uint32_t>(executable_.kernels.size()));
     if (is_new) executable_.kernels.push_back(std::move(code));
@@ -470,7 +472,7 @@ class Assembler {
     return {runtime::Output::kBuffer, buffer_of_value(v)};
   }
 
-  // Tensors that do not leave the plan go behind their last use; a base stays as long as its views.
+  // Tensors that are not outputs are freed after their last use; a base lives as long as its views.
   void add_frees() {
     last_use_.resize(plan_.buffers.size(), SIZE_MAX);
     std::vector<bool> leaves(plan_.buffers.size(), false);
@@ -516,12 +518,12 @@ class Assembler {
   std::vector<bool> in_memory_, in_arena_, allocated_;  // per loop buffer; in_arena_: or where its owner is
   std::vector<bool> in_library_;  // per loop buffer: in memory that a library call has allocated
   std::vector<bool> in_input_;               // per loop buffer: the new value of an input, in its memory
-  std::vector<LoopBufferId> taken_by_;       // per loop buffer: who takes its memory when it ends
+  std::vector<LoopBufferId> taken_by_;       // per loop buffer: the one that takes over its memory
   std::set<size_t> is_over_;                 // nodes that write over an operand
   size_t commit_ = SIZE_MAX;                 // the first step after one that writes an input may have run
   ArenaBlocks arena_;
   std::vector<LoopBufferId>
-      owner_;  // per loop buffer: itself, or the last of those that take its memory one after the other
+      owner_;  // per loop buffer: itself, or the last one that takes over its memory, directly or through others
   std::vector<BufferId> buffer_of_;          // per loop buffer
   std::vector<BufferId> value_buffer_;       // per graph value
   std::vector<size_t> last_use_;             // per plan buffer: step

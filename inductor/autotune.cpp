@@ -1,9 +1,9 @@
 // inductor/autotune.cpp — rounds of runs, and when a difference counts.
 //
-// In each round every plan runs once, beginning with another one each time, so that what disturbs the machine disturbs
-// all. A plan counts as faster when it is by kMargin in three quarters of the rounds, so that chance does not decide,
-// and in the fastest run as well: left alone by other processes, which may hit plans of several threads more than
-// others, it is faster too.
+// In each round every plan runs once, and each round begins with another plan, so that disturbances of the machine hit
+// all plans alike. A plan counts as faster if it is faster by kMargin in three quarters of the rounds, which rules out
+// chance, and also in the fastest run. Other processes may slow down plans with several threads more than others; the
+// fastest run shows the undisturbed time.
 #include "inductor/autotune.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 constexpr double kMargin = 0.97;
 constexpr size_t kLeastRounds = 5, kMostRounds = 41;
 constexpr size_t kTrialRounds = 2;
-constexpr double kHopeless = 1.5;  // so much slower in every trial round: not run again
+constexpr double kHopeless = 1.5;  // this much slower in every trial round: not run again
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -35,7 +35,7 @@ bool draws_numbers(const graph::Node& node) {
   return p == nullptr || *p != 0;
 }
 
-// Why a graph must not run more often than the program says; "" when it may.
+// Why a graph must not run more often than the program says; "" if it may.
 std::string why_not(const graph::Graph& functional, const TargetInfo& target) {
   if (!target.facts.steps_end_in_order) return "its device runs on while the call returns";
   for (const graph::Node& node : functional.nodes) {
@@ -88,15 +88,15 @@ class Tuner {
              decide(*rows_[r], now() + std::max(end_ - now(), 0.0) / static_cast<double>(rows_.size() - r)));
       is_changed = is_changed || changed;
     }
-    if (is_changed) return make_(chosen_);  // as what was tried, its kernels too; this one is logged
+    if (is_changed) return make_(chosen_);  // the plan with its kernels is the one that was tried; this one is logged
     return *best_;
   }
 
   const Choices& chosen() const { return chosen_; }
 
  private:
-  // Decides one choice by `until`, or later if that is too few rounds; whether it is another alternative than the cost
-  // model's.
+  // Decides one choice by `until`, or later if there were too few rounds. Returns whether it replaces the alternative
+  // of the cost model.
   Result<bool> decide(const ChoiceRow& row, double until) {
     if (!failure_.empty()) return leave(row.name, failure_);
     if (now() >= until) return leave(row.name, "the budget of " + milliseconds(budget_) + " is used up");
@@ -119,7 +119,7 @@ class Tuner {
     return true;
   }
 
-  // The plan that stands, and those of the alternatives that differ from it and from each other.
+  // The current plan, and those of the alternatives that differ from it and from each other.
   Result<std::vector<Candidate>> candidates(const ChoiceRow& row, double until) {
     std::vector<Candidate> all{{row.alternatives[0], 0, best_}};
     for (size_t k = 1; k < row.alternatives.size(); ++k) {
@@ -145,7 +145,7 @@ class Tuner {
     return all;
   }
 
-  // The first run of a plan does not count: it finds cold caches, and libraries prepare themselves in it.
+  // The first run of a plan does not count: its caches are cold, and libraries prepare themselves in it.
   Result<void> run_rounds(std::vector<Candidate>& all, double until) {
     for (size_t round = 0; round <= kMostRounds && !all[0].is_out && now() < (round <= kLeastRounds ? end_ : until);
          ++round) {
@@ -162,7 +162,8 @@ class Tuner {
     return {};
   }
 
-  // What fails or runs beyond the budget is out. The plan that stands fails for all choices: the others' would too.
+  // A plan that fails or exceeds the budget is out. If the current plan fails, all choices fail: the plans of the
+  // others would fail too.
   void run_once(Candidate& c, bool counts) {
     const auto run = timer_.seconds(c.plan, std::max(end_ - now(), 0.0));
     c.is_out = !run.ok() || !std::isfinite(run.value());
@@ -213,8 +214,9 @@ class Tuner {
   double end_ = 0;
   Choices chosen_;
   std::shared_ptr<const runtime::Executable> best_;  // of chosen_
-  std::string failure_;                            // of the plan that stands: no time of it, so nothing to compare with
-  std::string notes_;                              // on alternatives of the present choice
+  std::string failure_;                            // of the current plan: without its time there is nothing to compare
+                                                   // with
+  std::string notes_;                              // on alternatives of the current choice
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // inductor/autotune.h — choices decided by time instead of by cost model: mode="max-autotune".
 //
-// One choice after the other: a plan is made with each alternative, beside what was decided before, and the plans run
-// in turn on the inputs of the call. An alternative replaces what the cost model says only if it is clearly faster.
-// What cannot be timed, or not within the budget, stays with the cost model; the channel `autotune` has one line for
-// each choice.
+// One choice after the other: for each alternative a plan is made, with the earlier decisions, and the plans take turns
+// on the inputs of the call. An alternative replaces that of the cost model only if it is clearly faster. If a choice
+// cannot be timed, or not within the budget, the cost model decides. The channel `autotune` has one line for each
+// choice.
 #pragma once
 
 #include <functional>

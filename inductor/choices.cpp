@@ -1,4 +1,4 @@
-// inductor/choices.cpp — the rows, and to which graphs they apply.
+// inductor/choices.cpp — the rows, and the graphs to which they apply.
 #include "inductor/choices.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ bool has_convolutions(const graph::Graph& functional) {
                      [](const graph::Node& node) { return node.op->name == "convolution"; });
 }
 
-// A setting, where it says which, is the user's decision.
+// If a setting decides it, the user has decided.
 bool has_bfloat16_products(const graph::Graph& functional) {
   if (config().bf16_products != "auto") return false;
   return std::any_of(functional.nodes.begin(), functional.nodes.end(), [&](const graph::Node& node) {

@@ -1,6 +1,6 @@
-// inductor/choices.h — decisions of a compile that can be made otherwise: rows of choices.def.
+// inductor/choices.h — decisions of a compile that have alternatives: rows of choices.def.
 //
-// A default Choices is what the cost models say. Every combination computes the same program within the contract; only
+// A default Choices is that of the cost models. Every combination computes the same program within the contract; only
 // speed and the last bits of floats differ.
 #pragma once
 

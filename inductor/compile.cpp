@@ -70,7 +70,7 @@ class InductorBackend : public graph::Backend {
     return std::move(compilation.executable);
   }
 
-  // To the target of a kernel's device.
+  // Passes each kernel to the target of its device.
   class Loader final : public runtime::KernelLoader {
    public:
     explicit Loader(InductorBackend& backend) : backend_(backend) {}
@@ -84,7 +84,7 @@ class InductorBackend : public graph::Backend {
     InductorBackend& backend_;
   };
 
-  // One target for each device, and for each set of costs that a benchmark tries. Made when first needed: LLVM's takes
+  // One target per device, and per set of costs that a benchmark tries. Made when first needed: creating LLVM's takes
   // half a millisecond.
   Result<KernelTarget*> shared_target(runtime::DeviceId device) {
     const std::lock_guard lock(mutex_);
@@ -97,7 +97,7 @@ class InductorBackend : public graph::Backend {
     return target.get();
   }
 
-  // The one place that makes a target of a kind of device. What differs between kinds is asked of the target.
+  // The one place that makes a target for a kind of device. Differences between kinds are asked of the target.
   Result<std::unique_ptr<KernelTarget>> make_target(runtime::DeviceId device) const {
     const runtime::DeviceId cuda = graph::runtime_device({graph::DeviceType::kCuda, 0});
     if (device.is_cpu() && options_.target == Target::kInterp) return make_interp_target();

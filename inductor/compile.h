@@ -1,9 +1,8 @@
 // inductor/compile.h — the backend "framejit": a functional graph becomes an executable of fused kernels and extern
 // calls.
 //
-// An op without a lowering is an extern call; a kernel that code generation refuses is an Error of the whole compile,
-// upon which the driver runs the segment eagerly. The backend may be used from several threads; identical kernels are
-// compiled once.
+// An op without a lowering is an extern call; if code generation refuses a kernel, the whole compile is an Error, and
+// the driver runs the segment plainly. Several threads may use the backend; identical kernels are compiled once.
 #pragma once
 
 #include <memory>
@@ -15,22 +14,22 @@
 
 namespace framejit::inductor {
 
-enum class Target : uint8_t { kMachine, kInterp };  // machine code of the tensors' device; the interpreter
+enum class Target : uint8_t { kMachine, kInterp };  // machine code for the tensors' device; the interpreter
 
 struct InductorOptions {
-  bool fuse = true;                       // false: one kernel per op, as the yardstick and for tests
-  int vector_level = 0;                   // as VectorLevel; 0: this CPU's
+  bool fuse = true;                       // false: one kernel per op, for comparison and for tests
+  int vector_level = 0;                   // as VectorLevel; 0: that of this CPU
   Target target = Target::kMachine;
-  Choices choices = {};                   // of compile()
+  Choices choices = {};                   // for compile()
 };
 
-// Named "framejit", or "interp" where the interpreter runs the kernels.
+// Named "framejit", or "interp" if the interpreter runs the kernels.
 std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options = {});
 
-// What kernels of the CPU are made for here, as the settings say.
+// The target for CPU kernels here, with the settings applied.
 Result<TargetInfo> target_of_this_machine();
 
-// What the backend makes of an op, by its table rows: "decomposed", "view" (index arithmetic), "lowered" (own kernels),
+// How the backend treats an op, by its table rows: "decomposed", "view" (index arithmetic), "lowered" (own kernels),
 // "extern" (PyTorch's own op). A row may leave some arguments to PyTorch.
 const char* treatment_of(std::string_view op);
 

@@ -1,4 +1,4 @@
-// inductor/compile_kernels.cpp — a list of different kernels that two threads take from the front.
+// inductor/compile_kernels.cpp — a list of distinct kernels, from which two threads take the next one.
 #include "inductor/compile_kernels.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vec
     try {
       second = std::thread(work);
     } catch (const std::system_error&) {
-      // No thread to be had: this one does it all.
+      // No thread is available: this one does everything.
     }
   }
   work_unless_interrupted();

@@ -1,4 +1,4 @@
-// inductor/no_llvm.cpp — a build without LLVM: the backend answers with an Error, upon which segments run eagerly.
+// inductor/no_llvm.cpp — a build without LLVM: the backend returns an Error, and segments run plainly.
 #if !FRAMEJIT_WITH_LLVM
 
 #include "inductor/cpu/jit.h"

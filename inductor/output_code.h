@@ -1,4 +1,5 @@
-// inductor/output_code.h — FRAMEJIT_LOGS=output_code: a kernel as people read it, and what of the program it came from.
+// inductor/output_code.h — FRAMEJIT_LOGS=output_code: the readable text of a kernel, and the part of the program that
+// it came from.
 #pragma once
 
 #include "graph/graph.h"
@@ -6,11 +7,11 @@
 
 namespace framejit::inductor {
 
-// The kernel's IR and every text that the target has of it (assembly only with FRAMEJIT_ASSEMBLY=1), each under the
-// ATen ops and the user lines that it computes. Nothing when the channel is off.
+// The kernel's IR and every text that the target has of it (assembly only with FRAMEJIT_ASSEMBLY=1), each below the
+// ATen ops and the user lines that it computes. Does nothing if the channel is off.
 void log_kernel(const graph::Graph& graph, const std::string& name, const Kernel& kernel, KernelTarget& target);
 
-// "model.py:12 forward: sub.Tensor mul.Tensor", one line for each of the user's, `comment` in front.
+// "model.py:12 forward: sub.Tensor mul.Tensor", one line for each user line, with `comment` in front.
 std::string origins_text(const graph::Graph& graph, const Kernel& kernel, const std::string& comment);
 
 // "sub_mul_tanh": the first of these ops, as part of a symbol's name.

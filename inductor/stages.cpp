@@ -74,7 +74,7 @@ Result<void> run_pack_convolutions(Compilation& c) {
   return {};
 }
 
-// Packed weights pay for a question in each call; a few vectors that kernels compute as they go do not.
+// Checking packed weights in each call pays; checking a few vectors that kernels could compute does not.
 bool are_worth_asking(const std::vector<Recipe>& recipes, const TargetInfo& target) {
   int64_t bytes = 0;
   for (const Recipe& recipe : recipes) {
@@ -101,7 +101,7 @@ Result<void> run_lower(Compilation& c) {
   return {};
 }
 
-// With writes of inputs in place, where that keeps the order of what may fail.
+// With writes of inputs in place, if that keeps the order of steps that may fail.
 std::optional<Schedule> schedule_in_place(Compilation& c, bool with_refusals) {
   if (!c.may_write_inputs || c.graph.updates.empty()) return std::nullopt;
   LoweredGraph in_place = c.lowered;
@@ -125,7 +125,7 @@ Result<void> run_schedule(Compilation& c) {
   return {};
 }
 
-// Which matrix products are kernels; none where the library computes all of them.
+// Which matrix products are kernels; none if the library computes all of them.
 std::optional<ProductRule> product_rule(const Choices& choices) {
   if (choices.products == Products::kernels || config().products == "kernels") return ProductRule::kWherever;
   const bool may = choices.products == Products::cost_model && config().products == "auto";
@@ -151,7 +151,7 @@ KernelTuning tuning_of(const Choices& choices) {
   return tuning;
 }
 
-// Equal recipes are one plan.
+// Equal recipes share one plan.
 Result<void> add_recipes(Compilation& c) {
   std::map<std::string, uint32_t> known;
   graph::PlanSizes sizes(c.executable.forward);
@@ -173,7 +173,7 @@ Result<void> run_assemble(Compilation& c) {
   return add_recipes(c);
 }
 
-// What the rows leave, by the second column.
+// The results of the rows, by the second column.
 
 Result<void> verify_graph(const Compilation& c) { return graph::verify(c.graph); }
 Result<void> verify_loops(const Compilation& c) { return verify(c.lowered.program); }
@@ -202,7 +202,7 @@ void dump_schedule(Compilation& c, const char* stage) {
   c.dumped = std::move(text);
 }
 
-void dump_plan(Compilation&, const char*) {}  // the compiler dumps it, of every backend
+void dump_plan(Compilation&, const char*) {}  // the compiler dumps it, for every backend
 
 }  // namespace
 

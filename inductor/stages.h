@@ -1,4 +1,4 @@
-// inductor/stages.h — the backend's part of the table from a recorded graph to an executable: rows of stages.def.
+// inductor/stages.h — the backend's rows in the table from a recorded graph to an executable: stages.def.
 #pragma once
 
 #include <functional>
@@ -15,22 +15,22 @@
 
 namespace framejit::inductor {
 
-// What one compile works on.
+// The state of one compile.
 struct Compilation {
   graph::Graph graph;
   const Choices& choices;
   KernelTarget& target;
   bool is_fused = true;
-  bool may_write_inputs = true;  // before the plan's end
-  std::vector<bool> weights = {};  // per input: it stays from call to call; empty: nothing is derived
+  bool may_write_inputs = true;  // before the plan ends
+  std::vector<bool> weights = {};  // per input: it stays the same from call to call; empty: nothing is derived
   std::vector<Recipe> recipes = {};  // of derived values: the last inputs of the graph, since `hoist_weights`
-  bool is_over = false;          // nothing would be derived: the rest of the rows is not run
+  bool is_over = false;          // nothing would be derived: the other rows do not run
   std::function<Result<runtime::Executable>(const graph::Graph&)> compile_recipe = {};
   SizeHints hints = {};          // since `lower`
-  LoweredGraph lowered = {};     // its program moves on to the schedule
+  LoweredGraph lowered = {};     // its program moves into the schedule
   Schedule schedule = {};
   runtime::Executable executable = {};
-  std::string dumped = {};       // the schedule as it was last dumped: rows that leave it alone are silent
+  std::string dumped = {};       // the schedule as last dumped: rows that do not change it print nothing
 };
 
 const std::vector<graph::Stage<Compilation>>& stages();

@@ -1,8 +1,9 @@
 // inductor/cpu/avx512_math.cpp — odd functions as sixteen polynomials each, whose coefficients are looked up in a
 // register.
 //
-// The polynomials are our own fits, as those of vector_math.cpp. The first coefficients are the functions' values at
-// centres, of which the distance is chosen so that float32 holds all of them to within a quarter of the last place.
+// The polynomials are our own fits, like those of vector_math.cpp. The first coefficients are the function values at
+// the centres. The distance of the centres is chosen so that float32 holds all of these to within a quarter of the last
+// place.
 #include "inductor/cpu/avx512_math.h"
 
 #include <span>
@@ -22,8 +23,8 @@ using llvm::Value;
 
 constexpr unsigned kLanes = 16;  // of float32 in a register
 
-// Polynomials of x's distance to the nearest multiple of `width`, the first of them less that distance, so that the
-// least results are exact to the last place; beyond 15.5 multiples the function is 1.
+// Polynomials of x's distance to the nearest multiple of `width`. The first of them omits that distance itself, so that
+// the smallest results are exact to the last place. Beyond 15.5 multiples the function is 1.
 struct Pieces {
   double width;
   std::span<const float[kLanes]> coefficients;  // the first ones of all polynomials, the second ones, ...
@@ -81,7 +82,7 @@ constexpr float kTanh[][kLanes] = {
      1.29972955e-09f, 3.47426671e-10f}};
 // clang-format on
 
-// `f` of a register, for operands of one lane or of whole registers: one after the other.
+// `f` of each register in turn, for operands of one lane or of whole registers.
 Value* in_registers(llvm::IRBuilderBase& b, std::vector<Value*> operands,
                     llvm::function_ref<Value*(const std::vector<Value*>&)> f) {
   const unsigned lanes = LaneOps::lanes_of(operands[0]);
@@ -114,7 +115,7 @@ Value* in_registers(llvm::IRBuilderBase& b, std::vector<Value*> operands,
 Value* by_pieces(llvm::IRBuilderBase& b, Value* x, const Pieces& f) {
   LaneMath m(b, x);
   Value* t = m.at_most(m.abs(x), 15.49 * f.width);
-  Value* shifted = m.fma(t, m.c(1 / f.width), m.c(LaneMath::kRounding32));  // which piece is in its last bits
+  Value* shifted = m.fma(t, m.c(1 / f.width), m.c(LaneMath::kRounding32));  // its last bits say which piece
   Value* from_centre = m.fma(b.CreateFSub(shifted, m.c(LaneMath::kRounding32)), m.c(-f.width), t);
   const auto looked_up = [&](const float (&of_pieces)[kLanes]) {
     Value* table = llvm::ConstantDataVector::get(b.getContext(), llvm::ArrayRef<float>(of_pieces));

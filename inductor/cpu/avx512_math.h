@@ -1,4 +1,4 @@
-// inductor/cpu/avx512_math.h — what float32 functions gain by two instructions of AVX-512: vscalefps, vpermps on a
+// inductor/cpu/avx512_math.h — float32 functions that use two instructions of AVX-512: vscalefps, and vpermps on a
 // whole register.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace framejit::inductor {
 
-// Of one lane, or of whole registers. p * 2^n, rounded once. n: whole float32 numbers.
+// For one lane, or for whole registers. p * 2^n, rounded once. n: whole float32 numbers.
 llvm::Value* scale_by_power(llvm::IRBuilderBase& b, llvm::Value* p, llvm::Value* n);
 
 llvm::Value* erf_by_pieces(llvm::IRBuilderBase& b, llvm::Value* x);

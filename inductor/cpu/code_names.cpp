@@ -1,7 +1,7 @@
 // inductor/cpu/code_names.cpp — perf's jitdump format, version 1, and gdb's JIT interface, version 1.
 //
-// Both are small enough to be written here. LLVM's own writers of them need debug information (jitdump), take the
-// folder from a variable of their own, and never tell gdb that code is gone.
+// Both are small enough to write here. LLVM's own writers need debug information (jitdump), take the folder from their
+// own variable, and never tell gdb that code is gone.
 #include "inductor/cpu/code_names.h"
 
 #include <elf.h>
@@ -20,10 +20,9 @@
 #include "runtime/base/log.h"
 #include "runtime/base/own_file.h"
 
-// The two symbols that gdb looks up by name. Protected: it sees them, and no other copy in the process ever stands in
-// for them.
-// LLVM has its own in an archive member that is linked for the third symbol, and would hide them; the third one stands
-// here in its place. It is what LLVM's plugin for gdb would call, which nobody installs.
+// The two symbols that gdb looks up by name. Protected: gdb sees them, and no other copy in the process replaces them.
+// LLVM has its own in an archive member that is linked for the third symbol, and would hide them, so the third symbol
+// is defined here too. LLVM's plugin for gdb would call it, but nobody installs that.
 extern "C" {
 __attribute__((visibility("protected"), used)) jit_descriptor __jit_debug_descriptor = {1, JIT_NOACTION, nullptr,
                                                                                         nullptr};
@@ -97,7 +96,7 @@ class JitDump {
 
  private:
   void open_file() {
-    if (file_ >= 0) close(file_);  // the parent's
+    if (file_ >= 0) close(file_);  // the parent's file
     pid_ = getpid();
     next_index_ = 0;
     path_ = (config().dump_dir.empty() ? "." : config().dump_dir) + "/jit-" + std::to_string(pid_) + ".dump";
@@ -109,7 +108,7 @@ class JitDump {
     std::string bytes;
     append(bytes, header);
     if (!write_all(bytes)) return;
-    // perf finds the file by this: it records executable mappings. Never unmapped.
+    // perf finds the file through this mapping, because it records executable mappings. Never unmapped.
     if (mmap(nullptr, static_cast<size_t>(sysconf(_SC_PAGESIZE)), PROT_READ | PROT_EXEC, MAP_PRIVATE, file_, 0) ==
         MAP_FAILED)
       give_up();
@@ -138,8 +137,8 @@ class JitDump {
 
 // --- gdb
 // ---------------------------------------------------------------------------------------------------------------------
-// An object that says where one function is and nothing more: gdb reads the code from memory, and finds the caller by
-// the frame pointer.
+// An object that says only where one function is: gdb reads the code from memory, and finds the caller by the frame
+// pointer.
 std::string elf_object(const NamedCode& code) {
   enum Section : uint16_t { kNone, kText, kSymbols, kStrings, kCount };
   static constexpr char kSectionNames[] = "\0.text\0.symtab\0.strtab";
@@ -178,7 +177,7 @@ std::string elf_object(const NamedCode& code) {
   return object + strings;
 }
 
-// An entry of gdb's list. gdb stops in __jit_debug_register_code and reads what the descriptor says.
+// An entry of gdb's list. gdb stops in __jit_debug_register_code and reads the descriptor.
 class DebugObject {
  public:
   explicit DebugObject(const NamedCode& code) : object_(elf_object(code)) {

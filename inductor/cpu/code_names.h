@@ -1,10 +1,10 @@
-// inductor/cpu/code_names.h — machine code under a name that perf and gdb show, where FRAMEJIT_PERF or FRAMEJIT_GDB ask
-// for it.
+// inductor/cpu/code_names.h — names for machine code that perf and gdb show, if FRAMEJIT_PERF or FRAMEJIT_GDB ask for
+// them.
 //
 // perf: a function is a record of jit-<pid>.dump in FRAMEJIT_DUMP_DIR, or in the current folder; `perf inject --jit`
-// reads it. It stays there when the code is gone: records carry the time.  gdb: a function is an ELF object in memory,
-// which gdb is told of, for as long as its code lives.  Thread-safe. A child of fork() writes a file of its own, of
-// what it compiles itself.
+// reads it. A record stays when its code is gone, because records have times.
+// gdb: a function is an ELF object in memory, registered with gdb as long as its code lives.
+// Thread-safe. A child of fork() writes its own file, for the code that it compiles itself.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ struct NamedCode {
   const void* begin = nullptr;
   size_t bytes = 0;
 };
-// Tells those who asked. The code must be there already. gdb is told that it is gone when the last copy of the result
-// dies.
+// Announces the code to the profilers and debuggers that were asked for. The code must already exist. gdb learns that
+// it is gone when the last copy of the result dies.
 std::shared_ptr<void> announce(const NamedCode& code);
 
 }  // namespace framejit::inductor

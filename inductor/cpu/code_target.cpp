@@ -1,4 +1,4 @@
-// inductor/cpu/code_target.cpp — the vector levels in LLVM's words; modules, target machines and text of any of them.
+// inductor/cpu/code_target.cpp — the vector levels in LLVM's terms; modules, target machines and text for each of them.
 #include "inductor/cpu/code_target.h"
 
 #include <mutex>
@@ -28,7 +28,7 @@ namespace {
 
 thread_local const std::string* t_work = nullptr;
 
-// LLVM exits or aborts behind it.
+// LLVM exits or aborts after it.
 void say_last_words(void*, const char* reason, bool) {
   const std::string text = "framejit: LLVM gives up on " + (t_work == nullptr ? "what it compiles" : *t_work) +
                            ", which ends this process: " + reason +

@@ -1,4 +1,4 @@
-// inductor/cpu/code_target.h — kernels as modules and as assembly text, for CPUs that need not be this one.
+// inductor/cpu/code_target.h — kernels as modules and as assembly text, for this CPU or any other.
 #pragma once
 
 #include <memory>
@@ -17,16 +17,17 @@ class Triple;
 
 namespace framejit::inductor {
 
-// The x86 CPU, in LLVM's words, that has what a level promises and nothing else.
+// The x86 CPU, in LLVM's terms, that has exactly what a level promises.
 const char* cpu_of(VectorLevel level);
 
-// Before LLVM is used. Its fatal errors are explained (WorkName), and passes of code generation that take time and win
-// nothing here are left out: addresses are emitted with what a loop changes in them apart (LSR), and instructions in
-// the order in which they are emitted need fewer registers than in that of LLVM's scheduler.
+// Call it before LLVM is used. It makes LLVM's fatal errors explain themselves (WorkName). It also turns off passes of
+// code generation that take time and gain nothing here: addresses are emitted with the parts that a loop changes kept
+// separate (no LSR), and instructions need fewer registers in the order in which they are emitted than in the order of
+// LLVM's scheduler.
 void prepare_code_generation();
 
-// What this thread compiles, while it lives: LLVM ends the process where it cannot select an instruction, and says then
-// what it was and what to set.
+// What this thread is compiling, as long as the object lives. LLVM ends the process if it cannot select an instruction;
+// then this name, and the setting that helps, are printed.
 class WorkName {
  public:
   explicit WorkName(std::string_view name);
@@ -38,15 +39,15 @@ class WorkName {
   const std::string name_;
 };
 
-// A module with the kernel as function `name`. It is verified: a defect of the emitter is an Error and not a crash
-// inside LLVM.
+// A module with the kernel as function `name`. It is verified: a defect of the emitter is an Error, not a crash inside
+// LLVM.
 Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const std::string& name,
                                                   llvm::LLVMContext& context, const llvm::Triple& triple,
                                                   const llvm::DataLayout& layout, const EmitOptions& options);
 
 Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machine);
 
-// A CPU in LLVM's words, whose target the caller has initialised.
+// A CPU in LLVM's terms, whose target the caller has initialised.
 struct CodeTarget {
   std::string triple, cpu, features;
   EmitOptions options;

@@ -49,7 +49,7 @@ void emit_nests(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
   }
 }
 
-// Outer points from outer.back() to `to`, side by side: wide, then what is left with a mask.
+// Outer points from outer.back() to `to`, side by side: first whole registers, then the rest with a mask.
 void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& options, Value* to) {
   const unsigned wide = s.plan.outer_lanes, narrow = options.target.registers.lanes;
   Value* from = s.outer.back();
@@ -74,8 +74,8 @@ void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
   s.mask = nullptr;
 }
 
-// The loop over outer points; the linear index is taken apart, last dimension fastest. Kernels in tiles, of outer lanes
-// and of products take several points that differ in the last dimension only.
+// The loop over outer points; the linear index is split into dimensions, the last one fastest. Kernels in tiles, of
+// outer lanes and of products take several points that differ only in the last dimension.
 void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
   std::vector<Value*> extents;
   for (const SymExpr& e : kernel.outer) extents.push_back(eval_size(s, e));

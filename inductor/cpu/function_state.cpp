@@ -27,7 +27,7 @@ Value* eval_size(FunctionState& s, const SymExpr& e) {
 
 void emit_loop(FunctionState& s, Value* from, Value* to, const std::vector<Value**>& carried,
                llvm::function_ref<Value*(Value* index)> body) {
-  Value* runs = s.b.CreateICmpSLT(from, to);  // folded where both are numbers
+  Value* runs = s.b.CreateICmpSLT(from, to);  // folded if both are constants
   if (runs == s.b.getFalse()) return;
   const bool runs_always = runs == s.b.getTrue();
   BasicBlock* before = s.b.GetInsertBlock();

@@ -1,4 +1,4 @@
-// inductor/cpu/function_state.h — a kernel's function while it is emitted, and the loops over points that its emitters
+// inductor/cpu/function_state.h — the function of a kernel during emission, and the loops over points that its emitters
 // share.
 #pragma once
 
@@ -32,7 +32,8 @@ struct FunctionState {
   std::vector<llvm::Value*> symbols;  // by symbol id: sizes
   std::vector<llvm::Value*> outer;    // outer dimensions
   llvm::Value *begin = nullptr, *end = nullptr;
-  unsigned lanes = 0;  // kernels of outer lanes: how many points are side by side, of which `mask` (null: all) exist
+  unsigned lanes = 0;  // kernels of outer lanes: how many points are side by side; `mask` says which of them exist
+                       // (null: all)
   llvm::Value* mask = nullptr;
   llvm::Value* tile_end = nullptr;  // kernels in tiles, of outer lanes and of products: the last outer dimension runs
                                     // from outer.back() to here
@@ -40,10 +41,10 @@ struct FunctionState {
   llvm::Value* stack = nullptr;       // memory that nests use one after the other (nest_columns.cpp)
 };
 
-// Sizes only, as an i64: extents and strides.
+// An i64, for sizes only: extents and strides.
 llvm::Value* eval_size(FunctionState& s, const SymExpr& e);
-// A rotated loop from `from` while index < to; `body` answers with the step. What `carried` points to is what the last
-// turn left there.
+// A rotated loop from `from` while index < to; `body` returns the step. `carried` points to the values that each
+// iteration leaves for the next.
 void emit_loop(FunctionState& s, llvm::Value* from, llvm::Value* to, const std::vector<llvm::Value**>& carried,
                llvm::function_ref<llvm::Value*(llvm::Value* index)> body);
 

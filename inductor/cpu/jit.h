@@ -1,6 +1,6 @@
 // inductor/cpu/jit.h — kernel IR becomes machine code of this CPU, in this process, through LLVM ORC.
 //
-// What LLVM refuses is an Error. LLVM stays behind this header.
+// If LLVM refuses something, that is an Error. This header hides LLVM.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class CpuJit : public KernelTarget {
  public:
   static Result<std::unique_ptr<CpuJit>> create(VectorLevel level = VectorLevel::kHost);
   virtual int lanes() const = 0;  // of float32
-  // Makes a function that returns a number, with these target features, and drops it: for tests of what code generation
+  // Makes a function that returns a number, with these target features, and drops it: to test what code generation
   // refuses.
   virtual Result<void> try_features(const std::string& features) = 0;
 };

@@ -1,8 +1,8 @@
-// inductor/cpu/lane_math.h — the building blocks of elementary functions: constants, polynomials, scaling, taking a
-// number apart.
+// inductor/cpu/lane_math.h — the building blocks of elementary functions: constants, polynomials, scaling, splitting a
+// number.
 //
-// Rounding to an integer is the addition of 1.5 * 2^23 (2^52): defined for every input, NaN included. fmuladd may fuse:
-// only where either result will do.
+// Adding 1.5 * 2^23 (2^52) rounds to an integer: it is defined for every input, including NaN. fmuladd may fuse, so it
+// is used only where either result is fine.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@
 
 namespace framejit::inductor {
 
-// Of one type, that of `like`: a float, a double, or a vector of them.
+// All of one type, that of `like`: a float, a double, or a vector of them.
 class LaneMath {
  public:
   using Value = llvm::Value;
@@ -61,7 +61,8 @@ class LaneMath {
   llvm::Type* type_;
 };
 
-// Functions of float32 values that are computed in float64: null for those that are not. What they call beside libm.
+// Functions of float32 values that are computed in float64: null for all others. And the functions besides libm's that
+// they call.
 llvm::Value* emit_widened(llvm::IRBuilderBase& builder, llvm::Module& module, graph::ScalarOp op, llvm::Value* x,
                           llvm::Value* y);
 std::span<const MathSymbol> far_symbols();

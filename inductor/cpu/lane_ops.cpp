@@ -25,7 +25,7 @@ unsigned bits_of(DType d) { return d == DType::kBool ? 1 : static_cast<unsigned>
 
 }  // namespace
 
-// `lanes` lanes, of which lane k is lane(k) of a and b together.
+// A vector of `lanes` lanes: lane k is lane(k) of a and b taken together.
 Value* LaneOps::shuffled(Value* a, Value* b, unsigned lanes, llvm::function_ref<unsigned(unsigned k)> lane) {
   std::vector<int> mask;
   for (unsigned k = 0; k < lanes; ++k) mask.push_back(static_cast<int>(lane(k)));
@@ -71,7 +71,7 @@ Value* LaneOps::iota(unsigned lanes) {
   return llvm::ConstantVector::get(values);
 }
 
-// Compared in 32 bits: half the registers of iota's 64.
+// Compared in 32 bits: half as many registers as iota's 64.
 Value* LaneOps::first_lanes(Value* count, unsigned lanes) {
   std::vector<llvm::Constant*> numbers;
   for (unsigned k = 0; k < lanes; ++k) numbers.push_back(b_.getInt32(k));
@@ -80,10 +80,10 @@ Value* LaneOps::first_lanes(Value* count, unsigned lanes) {
                           b_.CreateVectorSplat(lanes, b_.CreateTrunc(bounded, b_.getInt32Ty())));
 }
 
-// The bits of a float32, of which the upper half is the nearest bfloat16; the lower one is of no use.
-// By integers on every CPU: vcvtneps2bf16 (AVX512-BF16) takes denormals for zero, whatever MXCSR says, and gives zeros
-// for them, where eager keeps them. To look for such lanes first leaves little of the seven instructions that it would
-// save, in kernels that wait for memory. LLVM takes it for fptrunc to bfloat, so no such type is emitted.
+// The bits of a float32 whose upper half is the nearest bfloat16; the lower half is garbage.
+// Computed with integers on every CPU: vcvtneps2bf16 (AVX512-BF16) treats denormals as zero, whatever MXCSR says, but
+// eager keeps them. Testing for such lanes first would lose most of the seven instructions that it saves, in kernels
+// that wait for memory. LLVM uses it for fptrunc to bfloat, so no such type is emitted.
 Value* LaneOps::rounded_bits(Value* value, Bf16Rounding rounding) {
   Type* wide = with_lanes(b_.getInt32Ty(), lanes_of(value));
   const auto c = [&](uint64_t v) { return llvm::ConstantInt::get(wide, v); };
@@ -100,9 +100,8 @@ Value* LaneOps::round_bf16(Value* value, Bf16Rounding rounding) {
   return b_.CreateBitCast(b_.CreateAnd(bits, llvm::ConstantInt::get(bits->getType(), 0xFFFF0000)), value->getType());
 }
 
-// float16 is converted by what the CPU has (F16C, AVX-512): exact both ways, denormals included. It is not computed
-// with (AVX512-FP16):
-// eager rounds once per op, from float32, and so does a kernel at most.
+// The CPU converts float16 (F16C, AVX-512), exactly in both directions, denormals included. Nothing is computed in
+// float16 (AVX512-FP16): eager rounds once per op, from float32, and a kernel must not round more often.
 Value* LaneOps::to_value(DType dtype, Value* memory) {
   const unsigned lanes = lanes_of(memory);
   if (dtype == DType::kBool) return b_.CreateICmpNE(memory, llvm::Constant::getNullValue(memory->getType()));
@@ -136,9 +135,8 @@ Value* LaneOps::from_stored(DType dtype, Value* stored) {
   return dtype == DType::kBool ? to_value(dtype, stored) : stored;
 }
 
-// First inside groups of 128 bits, by interleaving elements; then of the groups, by taking the even and the odd ones of
-// a pair.
-// Both are one instruction each in every register size.
+// First within groups of 128 bits, by interleaving elements; then the groups, by taking the even and the odd ones of a
+// pair. Both are one instruction each in every register size.
 std::vector<Value*> LaneOps::transposed(std::vector<Value*> rows) {
   const unsigned lanes = lanes_of(rows[0]), bits = rows[0]->getType()->getScalarSizeInBits();
   const unsigned group = std::min(lanes, std::max(128 / bits, 1u)), groups = lanes / group;
@@ -205,7 +203,7 @@ Value* LaneOps::load_split(Value* address, unsigned lanes, bool is_invariant) {
   return shuffled(even, odd, lanes, [](unsigned k) { return k; });
 }
 
-// Of each pair the lower half is the even lane's upper one.
+// In each pair, the lower half is the upper half of the even lane.
 void LaneOps::store_split(Value* address, Value* value, Bf16Rounding rounding) {
   const unsigned lanes = lanes_of(value), half = lanes / 2;
   Value* bits = rounded_bits(value, rounding);
@@ -263,7 +261,7 @@ Value* LaneOps::cast(Value* v, DType from, DType to) {
   if (is_float(from) && is_float(to))
     return to == DType::kFloat64 ? b_.CreateFPExt(v, type) : b_.CreateFPTrunc(v, type);
   if (is_float(to)) return is_signed(from) ? b_.CreateSIToFP(v, type) : b_.CreateUIToFP(v, type);
-  if (is_float(from)) {  // small integers through a wider one, so that what does not fit wraps as in C++
+  if (is_float(from)) {  // small integers through a wider one, so that values that do not fit wrap as in C++
     const DType wide = to == DType::kInt64 ? DType::kInt64 : DType::kInt32;
     return b_.CreateTrunc(b_.CreateFPToSI(v, value_type(wide, lanes)), type);
   }
@@ -271,14 +269,14 @@ Value* LaneOps::cast(Value* v, DType from, DType to) {
   return is_signed(from) ? b_.CreateSExt(v, type) : b_.CreateZExt(v, type);
 }
 
-// NaN of either operand wins.
+// A NaN in either operand wins.
 Value* LaneOps::larger(Value* a, Value* b, bool max) {
   Value* better = max ? b_.CreateFCmpOGT(a, b) : b_.CreateFCmpOLT(a, b);
   Value* picked = b_.CreateSelect(better, a, b);
   if (auto* c = llvm::dyn_cast<llvm::Constant>(b); c != nullptr) {
     llvm::Constant* one = c->getType()->isVectorTy() ? c->getSplatValue() : c;
     auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(one);
-    // Against a number only a can be NaN: one comparison, false for NaN, keeps it.
+    // Against a constant, only a can be NaN: one comparison, false for NaN, keeps it.
     if (number != nullptr && !number->isNaN())
       return b_.CreateSelect(max ? b_.CreateFCmpOLE(a, b) : b_.CreateFCmpOGE(a, b), b, a);
   }
@@ -396,7 +394,7 @@ Value* LaneOps::int_op(ScalarOp op, DType dtype, std::span<Value* const> v) {
   if (!is_signed_type)
     return op == ScalarOp::k_trunc_div || op == ScalarOp::k_floor_div ? b_.CreateUDiv(v[0], v[1])
                                                                       : b_.CreateURem(v[0], v[1]);
-  // The smallest integer over -1 would trap: divide by 1 there and negate.
+  // The smallest integer over -1 would trap: divide by 1 there, and negate.
   Value* minus_one = b_.CreateICmpEQ(v[1], c(-1));
   Value* divisor = b_.CreateSelect(minus_one, c(1), v[1]);
   Value* q = b_.CreateSDiv(v[0], divisor);
@@ -463,8 +461,8 @@ Value* LaneOps::halve(ReduceOp op, DType dtype, Value* value, unsigned lanes) {
   return lanes == 0 && lanes_of(value) != 0 ? b_.CreateExtractElement(value, uint64_t{0}) : value;
 }
 
-// Sums of at most four registers by horizontal additions: a quarter of the instructions that general shuffles are
-// selected for.
+// Sums of at most four registers by horizontal additions: a quarter of the instructions that general shuffles would
+// need.
 Value* LaneOps::horizontal_sums(const std::vector<Value*>& vectors) {
   const auto at = [&](size_t k) {
     return halve(ReduceOp::kSum, DType::kFloat32, vectors[std::min(k, vectors.size() - 1)], 8);
@@ -480,7 +478,7 @@ Value* LaneOps::horizontal_sums(const std::vector<Value*>& vectors) {
              : shuffled(sums, sums, static_cast<unsigned>(vectors.size()), [](unsigned k) { return k; });
 }
 
-// Vectors are joined in pairs, the lower halves of what is still to be reduced and the higher ones, until one is left.
+// Vectors are joined in pairs, lower halves with lower and higher with higher, until one is left.
 Value* LaneOps::halve_each(ReduceOp op, DType dtype, std::vector<Value*> vectors) {
   if (has_avx512_ && op == ReduceOp::kSum && dtype == DType::kFloat32 && lanes_of(vectors[0]) == 16 &&
       vectors.size() <= 4)

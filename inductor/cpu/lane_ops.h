@@ -1,7 +1,8 @@
 // inductor/cpu/lane_ops.h — scalar algebra, conversions and memory accesses as LLVM instructions, on scalars and
 // vectors alike.
 //
-// A value's LLVM type says how many lanes it has; bool is i1. Operands of one operation have the same number of lanes.
+// A value's LLVM type shows how many lanes it has; bool is i1. All operands of one operation have the same number of
+// lanes.
 #pragma once
 
 #include <span>
@@ -26,7 +27,7 @@ class LaneOps {
   LaneOps(llvm::IRBuilderBase& builder, llvm::Module& module, bool has_avx512)
       : b_(builder), module_(module), has_avx512_(has_avx512) {}
 
-  // As many vectors as they have lanes: the first lanes of all, the second lanes of all, ...
+  // Takes as many vectors as they have lanes. Returns the first lanes of all, the second lanes of all, ...
   std::vector<llvm::Value*> transposed(std::vector<llvm::Value*> rows);
 
   llvm::Type* value_type(DType dtype, unsigned lanes) const;   // lanes 0: scalar
@@ -41,28 +42,28 @@ class LaneOps {
   llvm::Value* scalar_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> operands);
   llvm::Value* cast(llvm::Value* value, DType from, DType to);
 
-  // Contiguous lanes at an address; mask null: all. Masked-off lanes read as zero.
+  // Contiguous lanes at an address; mask null: all. Lanes that are masked off read as zero.
   llvm::Value* load(DType dtype, llvm::Value* address, unsigned lanes, llvm::Value* mask, bool is_invariant);
   void store(DType dtype, llvm::Value* address, llvm::Value* value, llvm::Value* mask, Bf16Rounding rounding);
-  llvm::Value* round_bf16(llvm::Value* value, Bf16Rounding rounding);  // to a float32 that bfloat16 has
-  // bfloat16 at an address as lanes that are split: the even ones first, then the odd ones.
+  llvm::Value* round_bf16(llvm::Value* value, Bf16Rounding rounding);  // to a float32 that bfloat16 can represent
+  // Loads bfloat16 from an address as split lanes: the even ones first, then the odd ones.
   llvm::Value* load_split(llvm::Value* address, unsigned lanes, bool is_invariant);
   void store_split(llvm::Value* address, llvm::Value* value, Bf16Rounding rounding);
   llvm::Value* split_lanes(llvm::Value* value);
   llvm::Value* ordered_lanes(llvm::Value* value);
-  // The form in which values wait on the stack: half precision widened, all else as in memory.
+  // The type of values on the stack: half precision widened, all others as in memory.
   llvm::Type* stored_type(DType dtype, unsigned lanes) const;
   llvm::Value* load_stored(DType dtype, llvm::Value* address, unsigned lanes);
   llvm::Value* from_stored(DType dtype, llvm::Value* stored);
   llvm::Value* gather(DType dtype, llvm::Value* base, llvm::Value* offsets, llvm::Value* mask);
   void scatter(DType dtype, llvm::Value* base, llvm::Value* offsets, llvm::Value* value, llvm::Value* mask);
 
-  // Reductions: the neutral element, one step, and all lanes into one (a fixed tree).
+  // Reductions: the neutral element, one step, and the reduction of all lanes to one (a fixed tree).
   llvm::Value* neutral(ReduceOp op, DType dtype, unsigned lanes);
   llvm::Value* combine(ReduceOp op, DType dtype, llvm::Value* a, llvm::Value* b);
-  llvm::Value* halve(ReduceOp op, DType dtype, llvm::Value* value, unsigned lanes);  // down to `lanes`; 0: a scalar
-  // All lanes of each vector into one, by a tree that does not depend on how many they are: as many lanes as there are
-  // vectors, of which none has fewer lanes.
+  llvm::Value* halve(ReduceOp op, DType dtype, llvm::Value* value, unsigned lanes);  // to `lanes` lanes; 0: to a scalar
+  // Reduces all lanes of each vector to one, by a tree that does not depend on the number of vectors. The result has
+  // one lane per vector, and no vector has fewer lanes than that.
   llvm::Value* halve_each(ReduceOp op, DType dtype, std::vector<llvm::Value*> vectors);
 
  private:

@@ -1,9 +1,9 @@
 // inductor/cpu/nest_columns.cpp — reductions over rows whose lanes are columns, in slabs.
 //
-// Memory likes to be read by whole rows, and registers hold the accumulators of a few columns only. So those of all
-// columns lie on the stack, and a slab of a few rows is walked from its first column to its last: the lanes'
-// accumulators step over the rows of the slab in registers before they are put back. Each row is then a stream of its
-// own, which the hardware follows.
+// Memory is read fastest by whole rows, but registers hold the accumulators of only a few columns. So the accumulators
+// of all columns lie on the stack, and a slab of a few rows is walked from its first column to its last. For each group
+// of lanes, the accumulators go through the rows of the slab in registers before they are stored again. Each row is
+// then a separate stream, which the hardware follows.
 #include "inductor/cpu/nest_columns.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ int64_t bytes_of(Value* value) { return static_cast<int64_t>(value->getType()->g
 
 }  // namespace
 
-// Room for the accumulators of so many columns, from `offset` on, which moves behind it.
+// Room for the accumulators of this many columns, from `offset` on; moves `offset` to its end.
 Columns::Stack Columns::on_stack(const Accumulators& set, int64_t columns, int64_t& offset) {
   if (s_.stack == nullptr) {
     llvm::BasicBlock& entry = s_.function->getEntryBlock();
@@ -64,7 +64,7 @@ void Columns::put(const Stack& stack, const Accumulators& set, Value* at) {
                               alignment_of(value, target_.caches.line));
 }
 
-// `at`: of the columns in the lanes, counted in lanes from the first.
+// `at`: the column of the first lane, counted from the first column.
 void Columns::each_column(Value* from, Value* to, llvm::function_ref<void(Value* at)> body) {
   emit_carrying(s_, from, to, b_.getInt64(lanes_), {}, [&](Value* column) {
     dims_[plan_.lanes.dim] = column;
@@ -88,8 +88,8 @@ void Columns::emit_slabs(const Stack& stack, Value* first_row, Value* last_row, 
   });
 }
 
-// The columns from `from` to `to`, a multiple of the lanes apart, as many at once as have room. Sums go by slabs into a
-// total, or where there are many rows by kFanOut slabs into a middle total.
+// The columns from `from` to `to`, a multiple of the lanes apart, as many at once as fit. Slabs are summed into a total
+// or, if there are many rows, kFanOut slabs at a time into a middle total.
 void Columns::emit(Value* from, Value* to) {
   const bool has_middle = plan_.loops.back().blocks.depth == 2;
   const Accumulators fresh = reductions_.neutral(lanes_),

@@ -7,7 +7,7 @@ namespace framejit::inductor {
 
 class Columns : NestPart {
  public:
-  // `row` emits what is computed of a row and adds it up, `results` what follows the last one.
+  // `row` emits the computation of a row and accumulates it, `results` the code after the last row.
   using OfSet = llvm::function_ref<void(Accumulators& set)>;
   Columns(NestState& state, Indices& indices, Reductions& reductions, OfSet row, OfSet results)
       : NestPart(state), indices_(indices), reductions_(reductions), row_(row), results_(results) {}
@@ -16,7 +16,7 @@ class Columns : NestPart {
   void emit(Value* from, Value* to);
 
  private:
-  struct Stack {  // accumulators of the columns that a walk takes at once: where they lie, and values of their types
+  struct Stack {  // accumulators of the columns that one walk takes: their places, and values of their types
     Accumulators place, like;
   };
   Stack on_stack(const Accumulators& set, int64_t columns, int64_t& offset);

@@ -69,10 +69,10 @@ void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& ta
   }
 }
 
-// In place: loops hold pointers to the elements.
+// In place, because loops hold pointers to the elements.
 static void replace(Accumulators& set, const Accumulators& by) { std::copy(by.begin(), by.end(), set.begin()); }
 
-// The loop as blocks of `blocks.steps` steps, with sums that start anew in each.
+// The loop as blocks of `blocks.steps` steps; sums start anew in each.
 void NestEmitter::emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step,
                               const Sets& sets, LoopBody body) {
   if (depth == 0) return emit_carrying(s_, from, to, number(step), sets, body);
@@ -102,7 +102,7 @@ void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulator
   emit_blocks(loop.blocks, loop.blocks.depth, from, to, 1, {&main, &tail}, point);
 }
 
-// Several points a turn. Answers with where it stopped.
+// Several points per iteration. Returns where it stopped.
 Value* NestEmitter::emit_walk(uint64_t points, Value* from, Value* to, const Sets& sets, LoopBody point) {
   Value* end = b_.CreateAdd(from, b_.CreateAnd(b_.CreateSub(to, from), b_.getInt64(~(points - 1))));
   emit_carrying(s_, from, end, b_.getInt64(points), sets, [&](Value* index) {
@@ -111,8 +111,8 @@ Value* NestEmitter::emit_walk(uint64_t points, Value* from, Value* to, const Set
   return end;
 }
 
-// Several streams a turn: neighbours in a short range, each in a part of its own in a long one, since memory answers
-// several streams sooner than one. Answers with where it stopped.
+// Several streams per iteration: neighbours in a short range, each in its own part of a long one, because memory serves
+// several streams sooner than one. Returns where it stopped.
 Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   constexpr int64_t kApart = kFlatUnit;
   const int64_t lanes = plan_.lanes.main_lanes, streams = plan_.lanes.unroll;
@@ -120,7 +120,8 @@ Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   Value* count = b_.CreateSub(to, from);
   Value* part = b_.CreateUDiv(count, number(streams));
   Value* is_long = b_.CreateICmpSGE(part, number(target_.costs.stream_points));
-  // Parts begin an odd number of lines apart: at powers of two all streams would wait for the same few ways of a cache.
+  // Parts begin an odd number of cache lines apart: at powers of two, all streams would compete for the same few ways
+  // of a cache.
   Value* odd = b_.CreateAdd(whole(b_.CreateSub(part, number(kApart)), 2 * kApart), number(kApart));
   Value* apart = b_.CreateSelect(is_long, odd, number(lanes));
   Value* step = b_.CreateSelect(is_long, number(lanes), number(lanes * streams));
@@ -137,7 +138,7 @@ Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   return b_.CreateAdd(from, b_.CreateSelect(is_long, b_.CreateMul(odd, number(streams)), walked));
 }
 
-// Where the main loop ends.
+// Returns where the main loop ends.
 Value* NestEmitter::emit_main_loop(size_t level, Value* from, Value* to, Accumulators& main, Accumulators& tail) {
   const LanesPlan& lanes = plan_.lanes;
   if (lanes.main == MainLoop::kStreams) return emit_streams(level, from, to);

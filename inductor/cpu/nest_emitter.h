@@ -1,12 +1,12 @@
 // inductor/cpu/nest_emitter.h — one nest of a kernel as LLVM IR, vectorised as it is written.
 //
 // Every instruction belongs to a level: the number of loops of its nest that it depends on. A level's instructions are
-// emitted where that loop's body begins, so loop-invariant work is outside without any pass. The loop over the vector
-// dimension is emitted twice: a main loop of `lanes * unroll` lanes (wide vectors, which code generation splits into
-// registers: that is the unrolling) and a masked tail. Reductions are carried as phis, one set for the main loop and
-// one for the tail; they meet in a fixed tree, so that results depend neither on threads nor on the place of the tail.
-// Long sums of floats are cut into blocks: see sum_blocks.h.
-// Scans are carried as reductions are, never along the lanes.
+// emitted at the beginning of that loop's body, so loop-invariant work is outside without any pass. The loop over the
+// vector dimension is emitted twice: a main loop of `lanes * unroll` lanes (wide vectors, which code generation splits
+// into registers; that is the unrolling) and a masked tail. Reductions are carried as phis, one set for the main loop
+// and one for the tail. They are combined in a fixed tree, so results depend neither on threads nor on where the tail
+// begins. Long sums of floats are cut into blocks: see sum_blocks.h.
+// Scans are carried like reductions, never along the lanes.
 #pragma once
 
 #include "inductor/cpu/emitter.h"
@@ -16,7 +16,7 @@
 
 namespace framejit::inductor {
 
-// Levels and loops; all else is with the emitters that it owns.
+// Levels and loops; the emitters that it owns do everything else.
 class NestEmitter : NestPart {
  public:
   explicit NestEmitter(NestState& state);

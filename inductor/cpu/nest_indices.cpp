@@ -72,7 +72,7 @@ Indices::Address Indices::address(const LoopInst& inst, Access access) {
   if (access == Access::kOfLane) return {behind(buffer, b_.CreateMul(eval(e), b_.getInt64(lanes_)))};
   SymExpr coefficient, rest;
   split_linear(e, symbols_.dim(plan_.lanes.dim), coefficient, rest);
-  // What the loop does not change first: nothing is left to reduce in strength.
+  // First the part that the loop does not change: then there is nothing left for strength reduction.
   return {behind(behind(buffer, eval(rest)), dims_[plan_.lanes.dim])};
 }
 

@@ -11,13 +11,13 @@ class Indices : NestPart {
 
   // The value of an index expression: a vector of i64 if it depends on the lane.
   Value* eval(const SymExpr& e);
-  Value* shared(const SymExpr& e);  // that of the first lane
+  Value* shared(const SymExpr& e);  // the value for the first lane
   Value* extent(size_t d) { return eval(nest_.extent(d)); }
   Value* iota(unsigned lanes, bool is_split);
 
   struct Address {
     Value* base = nullptr;     // scalar address
-    Value* offsets = nullptr;  // from there, of each lane: where each has an address of its own
+    Value* offsets = nullptr;  // relative to it, for each lane, if each lane has its own address
   };
   Address address(const LoopInst& inst, Access access);
 

@@ -8,7 +8,7 @@ namespace framejit::inductor {
 using llvm::BasicBlock;
 using llvm::Value;
 
-// The checked index; leaves the kernel with 1 when it is out of range.
+// The checked index; leaves the kernel with 1 if it is out of range.
 void Instructions::check(InstId i) {
   const LoopInst& inst = nest_.body[i];
   Value* at = values_[inst.operands[0]];

@@ -1,4 +1,4 @@
-// inductor/cpu/nest_instructions.h — one instruction of a nest, but for what loops carry.
+// inductor/cpu/nest_instructions.h — one instruction of a nest, except what loops carry.
 #pragma once
 
 #include "inductor/cpu/nest_memory.h"

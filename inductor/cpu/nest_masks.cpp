@@ -1,9 +1,9 @@
 // inductor/cpu/nest_masks.cpp — masks, and loads that read only where one holds.
 //
-// Most masks say on which side of a border a place lies. Where lanes step through the place one by one, that is a
-// comparison of one lane's place with the border, and most often all lanes are on one side: such a load reads as if it
-// had no mask, or not at all, behind a branch that is easily predicted. Only lanes on both sides are read one by one
-// under the mask.
+// Most masks say on which side of a border a position lies. If lanes step through the position one by one, comparing
+// the position of one lane with the border is enough, and usually all lanes are on one side. Such a load reads as if it
+// had no mask, or not at all, after a branch that is easy to predict. Only if lanes lie on both sides are they read one
+// by one under the mask.
 #include "inductor/cpu/nest_masks.h"
 
 namespace framejit::inductor {
@@ -15,12 +15,12 @@ Value* Masks::border(const LoopInst& inst) {
   Value* first = indices_.shared(nest_.body[inst.operands[0]].index[0]);
   Value* limit = values_[inst.operands[1]];
   Value* distance = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateSub(limit, first),
-                                             b_.getInt64(lanes_));  // exact without a sign, however far
+                                             b_.getInt64(lanes_));  // exact as an unsigned comparison, for any distance
   Value* below = ops_.first_lanes(b_.CreateSelect(b_.CreateICmpSLT(first, limit), distance, b_.getInt64(0)), lanes_);
   return inst.scalar == ScalarOp::k_lt ? below : b_.CreateNot(below);
 }
 
-// Of a mask of borders.
+// For a mask of borders.
 Masks::Lanes Masks::lanes_of(InstId i) {
   const LoopInst& inst = nest_.body[i];
   if (!plan_.insts[i].has_lanes) return {values_[i], values_[i]};
@@ -39,7 +39,7 @@ Masks::Lanes Masks::lanes_of(InstId i) {
   return {any, holds(high)};
 }
 
-// The mask computed here, so that nothing of it is carried to where no lane needs it.
+// The mask is computed here, so that no part of it is carried where no lane needs it.
 Value* Masks::value(InstId i) {
   const LoopInst& inst = nest_.body[i];
   if (!plan_.insts[i].has_lanes) return b_.CreateVectorSplat(lanes_, values_[i]);

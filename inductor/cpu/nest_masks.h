@@ -14,7 +14,7 @@ class Masks : NestPart {
   Value* load(InstId i, llvm::function_ref<Value*(Value* mask)> loaded);
 
  private:
-  struct Lanes {  // of a mask: whether none or all of them hold, as far as that is known before it is computed
+  struct Lanes {  // of a mask: whether none or all lanes are on, if that is known before the mask is computed
     Value *any = nullptr, *all = nullptr;
   };
   Lanes lanes_of(InstId i);

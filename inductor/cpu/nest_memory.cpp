@@ -5,7 +5,7 @@ namespace framejit::inductor {
 
 using llvm::Value;
 
-// What stands at the address, in the lanes of the mask (null: all).
+// The value at the address, in the lanes of the mask (null: all).
 Value* Memory::loaded(InstId i, Value* mask) {
   const LoopInst& inst = nest_.body[i];
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
@@ -42,7 +42,7 @@ void Memory::store(InstId i) {
   } else if (access != Access::kOne) {
     if (joins) value = joined(ops_.load(dtype, a.base, lanes_, mask_, false));
     ops_.store(dtype, a.base, value, mask_, rounding);
-  } else {  // all lanes go to one place: there is one element
+  } else {  // all lanes go to one place, which has one element
     if (LaneOps::lanes_of(value) != 0) value = b_.CreateExtractElement(value, uint64_t{0});
     if (joins) value = joined(ops_.load(dtype, a.base, 0, nullptr, false));
     ops_.store(dtype, a.base, value, nullptr, rounding);

@@ -23,8 +23,8 @@ Value* Positions::whole(const Accumulator& a) {
              : full;
 }
 
-// a becomes (x, position) where x is better, or equally good and earlier; positions that count up never are. NaN is
-// best.
+// a becomes (x, position) where x is better, or equally good and earlier; positions that count up are never earlier.
+// NaN is best.
 void Positions::pick(const LoopInst& inst, Accumulator& a, Value* x, Value* position, Value* active) {
   const DType dtype = operand_dtype(inst);
   const bool max = inst.reduce == ReduceOp::kArgmax;
@@ -46,7 +46,7 @@ void Positions::pick(const LoopInst& inst, Accumulator& a, Value* x, Value* posi
   a.position = b_.CreateSelect(take, position, a.position);
 }
 
-// The earliest of the lanes' positions whose value is the best of all.
+// Of the lanes whose value is the best of all, the earliest position.
 Value* Positions::best(const LoopInst& inst, const Accumulator& main, const Accumulator& tail) {
   const DType dtype = operand_dtype(inst);
   const ReduceOp better = inst.reduce == ReduceOp::kArgmax ? ReduceOp::kMax : ReduceOp::kMin;

@@ -13,7 +13,7 @@ void Prefetches::bytes(Value* address, uint64_t count) {
                         b_.getInt32(kAllCaches), b_.getInt32(kData)});
 }
 
-// Of the lanes that are so many elements behind the address.
+// For the lanes that lie this many elements after the address.
 void Prefetches::lanes(DType dtype, Value* address, const SymExpr& elements) {
   bytes(b_.CreateGEP(ops_.memory_type(dtype, 0), address, indices_.eval(elements)),
         lanes_ * static_cast<uint64_t>(row_of(dtype).bytes));

@@ -1,4 +1,4 @@
-// inductor/cpu/nest_prefetch.h — what is asked of memory before it is needed (plan/prefetches.cpp says what and when).
+// inductor/cpu/nest_prefetch.h — prefetches memory (plan/prefetches.cpp decides what and when).
 #pragma once
 
 #include "inductor/cpu/nest_indices.h"
@@ -10,7 +10,7 @@ class Prefetches : NestPart {
   Prefetches(NestState& state, Indices& indices) : NestPart(state), indices_(indices) {}
 
   void bytes(Value* address, uint64_t count);
-  void ahead(InstId i, Value* address);  // of a load whose lanes are side by side
+  void ahead(InstId i, Value* address);  // for a load whose lanes are side by side
   void next_row();
 
  private:

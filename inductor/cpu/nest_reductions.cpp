@@ -14,7 +14,7 @@ Accumulators Reductions::neutral(unsigned lanes) {
     if (plan_.is_compensated && is_float_sum(inst)) a.lost = a.value;
     if (is_position(inst.reduce))
       a.position =
-          ops_.splat(positions_.zero(), lanes);  // of the neutral element: it is best where all are equal to it
+          ops_.splat(positions_.zero(), lanes);  // of the neutral element: it is the best if all are equal to it
     out.push_back(a);
   }
   return out;
@@ -39,7 +39,7 @@ void Reductions::accumulate(Accumulators& set) {
   }
 }
 
-// The accumulators with which a block starts: sums of floats at zero, all others as they stand.
+// The accumulators with which a block starts: sums of floats at zero, all others unchanged.
 Accumulators Reductions::restarted(const Accumulators& set) {
   Accumulators out = set;
   for_each_carried(set, [&](size_t k, const LoopInst& inst) {
@@ -48,8 +48,8 @@ Accumulators Reductions::restarted(const Accumulators& set) {
   return out;
 }
 
-// What stands after a block. The sum of two floats is exactly s + lost (Knuth); infinities leave NaN in `lost`, see
-// finished().
+// The accumulators after a block. The sum of two floats is exactly s + lost (Knuth); infinities leave NaN in `lost`,
+// see finished().
 Accumulators Reductions::joined(const Accumulators& total, const Accumulators& block) {
   Accumulators out = block;
   for_each_carried(total, [&](size_t k, const LoopInst& inst) {
@@ -67,7 +67,7 @@ Accumulators Reductions::joined(const Accumulators& total, const Accumulators& b
 
 void Reductions::for_each_carried(const Accumulators& set,
                                   llvm::function_ref<void(size_t k, const LoopInst& inst)> body) {
-  if (set.empty()) return;  // the tail's, where lanes are not reduced
+  if (set.empty()) return;  // that of the tail, if lanes are not reduced
   size_t k = 0;
   for (const LoopInst& inst : nest_.body)
     if (is_carried(inst)) body(k++, inst);
@@ -80,7 +80,7 @@ Value* Reductions::finished(const Accumulator& a) {
   return b_.CreateFAdd(a.value, lost);
 }
 
-// From how it was accumulated to the value of the instruction.
+// Converts from the accumulator's type to the value of the instruction.
 Value* Reductions::rounded(InstId i, Value* value) {
   const LoopInst& inst = nest_.body[i];
   const DType dtype = plan_.insts[i].accumulator;

@@ -1,4 +1,4 @@
-// inductor/cpu/nest_reductions.h — accumulators: how they start, step, meet and end.
+// inductor/cpu/nest_reductions.h — accumulators: how they start, step, combine and end.
 #pragma once
 
 #include "inductor/cpu/nest_positions.h"

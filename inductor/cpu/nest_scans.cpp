@@ -7,7 +7,7 @@ namespace framejit::inductor {
 
 using llvm::Value;
 
-// One step of a running result, and its value here. Of twins the position steps, where the first of them stands.
+// One step of a running result, and its value here. Of twins, the position steps too, where the first of them is.
 void Scans::scan(InstId i, Accumulators& set) {
   const InstId twin = plan_.insts[i].twin;
   if (twin == kNoInst) return step(i, set);
@@ -46,8 +46,8 @@ void Scans::take(Value* takes, Accumulator& a, Value* x, Value* position) {
   if (position != nullptr) a.position = b_.CreateSelect(takes, position, a.position);
 }
 
-// By a branch: a new extremum is rare in most data, and what is carried need not wait for the comparison. One
-// comparison lets NaN on either side in; which side it is asked only then.
+// With a branch: a new extremum is rare in most data, and the carried value need not wait for the comparison. One
+// comparison lets NaN through on either side; only then does the code find out which side it is.
 void Scans::take_if(Value* takes, Accumulator& a, Value* x, Value* position) {
   llvm::BasicBlock* before = b_.GetInsertBlock();
   llvm::BasicBlock* taken = llvm::BasicBlock::Create(b_.getContext(), "taken", s_.function);

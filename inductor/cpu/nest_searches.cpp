@@ -1,9 +1,9 @@
-// inductor/cpu/nest_searches.cpp — where an extremum stands, found by blocks.
+// inductor/cpu/nest_searches.cpp — positions of extrema, found by blocks.
 //
-// A place for each lane costs a comparison and two choices a step, for what seldom changes. So the main loop of argmax
-// and argmin asks of a whole block of lanes only whether any is better than the best number so far; then, rarely, what
-// the block's best number is.
-// The block in which the last of these stood is computed once more behind the loop: its lanes are the accumulators.
+// Carrying a position for each lane costs one comparison and two selects per step, for something that seldom changes.
+// So the main loop of argmax and argmin asks of a whole block of lanes only whether any is better than the best number
+// so far, and then, rarely, what the best number of the block is.
+// The block that held the last of these is computed once more after the loop: its lanes are the accumulators.
 #include "inductor/cpu/nest_searches.h"
 
 #include <algorithm>
@@ -24,13 +24,13 @@ void Search::emit(Value* from, Value* to, Accumulator& found) {
     body_();
     return ops_.splat(values_[inst.operands[0]], lanes_);
   };
-  // `lost`: whether NaN was found. Behind it there is no better number than an infinity, and no other NaN is taken.
+  // `lost`: whether NaN was found. After that, no number is better than an infinity, and no other NaN is taken.
   Accumulators set{{ops_.neutral(inst.reduce, dtype, 0), from, is_float(dtype) ? b_.getFalse() : nullptr}};
   emit_carrying(s_, from, to, b_.getInt64(lanes_), {&set}, [&](Value* index) {
     Value* x = block_at(index);
     look_at(better, dtype, x, index, set[0]);
   });
-  // One turn, or none: a row of symbolic length may have no whole block.
+  // At most one iteration: a row of symbolic length may have no whole block.
   emit_loop(s_, from, to, {&found.value, &found.position}, [&](Value*) {
     found.value = block_at(set[0].position);
     found.position = ops_.splat(positions_.here(), lanes_);

@@ -1,4 +1,4 @@
-// inductor/cpu/nest_searches.h — where an extremum stands, found by blocks.
+// inductor/cpu/nest_searches.h — positions of extrema, found by blocks.
 #pragma once
 
 #include "inductor/cpu/nest_positions.h"
@@ -7,7 +7,7 @@ namespace framejit::inductor {
 
 class Search : NestPart {
  public:
-  // `body` emits what is computed of the lanes.
+  // `body` emits the computation of the lanes.
   Search(NestState& state, Positions& positions, llvm::function_ref<void()> body)
       : NestPart(state), positions_(positions), body_(body) {}
 

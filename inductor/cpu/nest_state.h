@@ -1,6 +1,6 @@
-// inductor/cpu/nest_state.h — one nest while it is emitted: what its emitters share.
+// inductor/cpu/nest_state.h — one nest during emission: the state that its emitters share.
 //
-// Each emitter has one subject and reads the plan. Where it stands among the loops, and what has been computed, is a
+// Each emitter has one subject and reads the plan. The place among the loops, and the values computed so far, are a
 // NestState, which loops change as they go.
 #pragma once
 
@@ -32,13 +32,13 @@ struct NestState {
   const NestPlan& plan;
   const TargetInfo& target;
   const NestSymbols symbols;
-  std::vector<llvm::Value*> values, dims;  // of instructions; where loops stand
+  std::vector<llvm::Value*> values, dims;  // values of instructions; current indices of dimensions
   unsigned lanes;                          // of the vector dimension here; 0 outside its loop
   llvm::Value* mask;                       // active lanes; null: all
   bool in_tail = false;
 };
 
-// What the emitters of a nest see of it.
+// The part of the state that a nest's emitters see.
 class NestPart {
  protected:
   using Value = llvm::Value;

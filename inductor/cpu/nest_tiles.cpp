@@ -1,10 +1,10 @@
 // inductor/cpu/nest_tiles.cpp — loads that are strided along the lanes, read in the other direction.
 //
 // A kernel in tiles takes several points (plan/tiles.cpp) of its last outer dimension at once, inside the loop over the
-// lanes, of which there are as many as fill a cache line too. There such a load is contiguous along the outer
-// dimension: blocks as wide as a register in both directions are loaded by rows, transposed in registers, and laid on
-// the stack, the lanes of one outer point side by side. Half precision is widened first, so that all but 64-bit types
-// and bytes take the same shuffles.
+// lanes, of which there are enough to fill a cache line. Such a load is contiguous along the outer dimension. So blocks
+// that are as wide as a register in both directions are loaded by rows, transposed in registers, and stored on the
+// stack, the lanes of one outer point side by side. Half precision is widened first, so that all types except 64-bit
+// types and bytes use the same shuffles.
 #include "inductor/cpu/nest_tiles.h"
 
 #include <utility>
@@ -31,8 +31,8 @@ Tiles::Load Tiles::tiled_load(InstId i) {
                                           b_.CreateAdd(dims_[plan_.lanes.dim], b_.getInt64(1)))};
 }
 
-// What `read` answers with for each of a register's lanes from `first_lane` on, at the address of `point`. Lanes that
-// are off read what the last one that is on reads: masked loads of less than 32 bits are not what CPUs have.
+// What `read` returns for each lane of a register from `first_lane` on, at the address of `point`. Lanes that are off
+// read what the last lane that is on reads: CPUs have no masked loads of less than 32 bits.
 std::vector<Value*> Tiles::of_each_lane(const Load& load, Value* point, unsigned first_lane,
                                         llvm::function_ref<Value*(Value* address)> read) {
   const size_t tile = kernel_.outer.size() - 1;
@@ -75,7 +75,7 @@ Value* Tiles::column_of(const Load& load, Value* point, unsigned first_lane) {
   return values;
 }
 
-// Blocks, and then the points that are too few for one.
+// Blocks, and then the points that are too few for a block.
 void Tiles::each_block(llvm::function_ref<void(Value* point)> block, llvm::function_ref<void(Value* point)> single) {
   Value* const first = s_.outer.back();
   Value* const whole = b_.CreateAdd(
@@ -85,7 +85,7 @@ void Tiles::each_block(llvm::function_ref<void(Value* point)> block, llvm::funct
 }
 
 void Tiles::fill_one(InstId i) {
-  if (tiles_[i] == nullptr) {  // one for the main loop and the tail
+  if (tiles_[i] == nullptr) {  // one block for the main loop and the tail
     llvm::BasicBlock& entry = s_.function->getEntryBlock();
     llvm::IRBuilder<> at_entry(&entry, entry.begin());
     const DType dtype = kernel_.buffers[nest_.body[i].buffer].dtype;
@@ -121,7 +121,7 @@ void Tiles::each_in_registers(llvm::function_ref<void()> body) {
   in_register_ = nullptr;
 }
 
-// In the block of a tiled load.
+// The address in the block of a tiled load.
 Value* Tiles::address(InstId i, Value* point, unsigned lane) {
   const DType dtype = kernel_.buffers[nest_.body[i].buffer].dtype;
   Value* row =

@@ -11,14 +11,14 @@ class Tiles : NestPart {
       : NestPart(state), indices_(indices), prefetches_(prefetches), tiles_(nest_.body.size(), nullptr) {}
 
   void fill();            // the blocks on the stack
-  Value* row(InstId i);   // the lanes of the point that is emitted
-  // All points of the tile, whose blocks stay in registers; `body` emits one.
+  Value* row(InstId i);   // the lanes of the point being emitted
+  // All points of the tile; their blocks stay in registers. `body` emits one point.
   void each_in_registers(llvm::function_ref<void()> body);
 
  private:
   struct Load {
     const LoopInst& inst;
-    Value *row_step, *last_lane;  // from lane to lane, in elements; the last one that is on, null: all are
+    Value *row_step, *last_lane;  // from lane to lane, in elements; the last lane that is on, null: all are
   };
   Load tiled_load(InstId i);
   std::vector<Value*> of_each_lane(const Load& load, Value* point, unsigned first_lane,
@@ -32,7 +32,7 @@ class Tiles : NestPart {
   Indices& indices_;
   Prefetches& prefetches_;
   std::vector<Value*> tiles_;    // per instruction: the block of a tiled load, transposed
-  Value* in_register_ = nullptr;  // of the load whose blocks stay in registers: the lanes of the point
+  Value* in_register_ = nullptr;  // the lanes of the point, for the load whose blocks stay in registers
 };
 
 }  // namespace framejit::inductor

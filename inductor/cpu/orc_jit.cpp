@@ -1,10 +1,10 @@
-// inductor/cpu/orc_jit.cpp — LLVM ORC behind CpuJit: features of this CPU, code generation without IR passes, code
+// inductor/cpu/orc_jit.cpp — CpuJit through LLVM ORC: features of this CPU, code generation without IR passes, code
 // lifetime.
 //
-// CPU names are chosen by features, never by LLVM's guess from the model number (it takes a Sapphire Rapids for a
+// CPU names are chosen by features, never by LLVM's guess from the model number (it mistakes a Sapphire Rapids for a
 // Rocket Lake).
 // Compiling makes an object file, loading links it into this process. Both live as long as an executable holds them:
-// the caches are of weak references.
+// the caches hold weak references.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -60,7 +60,7 @@ VectorLevel host_level() {
 
 Error llvm_error(llvm::Error error) { return {Reason::code_generation, llvm::toString(std::move(error))}; }
 
-// What code is made with: the models of LLJIT's linker, said here so that printed assembly is that of the code that
+// Settings of code generation: those of LLJIT's linker, set here so that printed assembly is that of the code that
 // runs.
 llvm::orc::JITTargetMachineBuilder with_models(llvm::orc::JITTargetMachineBuilder target) {
   target.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
@@ -76,15 +76,14 @@ Result<llvm::orc::JITTargetMachineBuilder> make_target(VectorLevel level, bool i
   if (is_host && level == VectorLevel::kAvx512) {
     host->setCPU(host_has("amx-bf16") ? "sapphirerapids" : "icelake-server");
     return with_models(
-        std::move(*host));  // with the host's own feature list, so that the name promises nothing that is absent
+        std::move(*host));  // with the host's own feature list, so that the name promises nothing that the CPU lacks
   }
   llvm::orc::JITTargetMachineBuilder plain(host->getTargetTriple());
   plain.setCPU(cpu_of(level));
   return with_models(std::move(plain));
 }
 
-// LLVM ends the process where it gets no memory: code generation begins only where this much is left of the address
-// space.
+// LLVM ends the process if it gets no memory, so code generation starts only if this much address space is left.
 constexpr size_t kRoom = size_t{64} << 20;
 
 Result<void> has_room() {
@@ -94,7 +93,8 @@ Result<void> has_room() {
   return {};
 }
 
-// What LLVM reports while it makes the code of a module. Its own handler prints, and ends the process at an error.
+// What LLVM reports while it generates the code of a module. Its default handler prints, and ends the process at an
+// error.
 class Reports final : public llvm::DiagnosticHandler {
  public:
   explicit Reports(std::string& errors) : errors_(errors) {}
@@ -112,9 +112,9 @@ class Reports final : public llvm::DiagnosticHandler {
 };
 
 thread_local std::string
-    t_session_error;  // what ORC reports beside the error that a look-up returns, which only names the symbol
+    t_session_error;  // what ORC reports besides the error of a look-up, which only names the symbol
 
-// Code generation for threads that compile at once: each takes a target machine for as long as it compiles one module.
+// Code generation for threads that compile at the same time: each takes a target machine while it compiles one module.
 class PooledCompiler {
  public:
   explicit PooledCompiler(llvm::orc::JITTargetMachineBuilder builder) : builder_(std::move(builder)) {}
@@ -147,7 +147,7 @@ class PooledCompiler {
   std::vector<std::unique_ptr<llvm::TargetMachine>> idle_;
 };
 
-// How long functions are: read from the objects before they are linked.
+// The lengths of functions, read from the objects before they are linked.
 class FunctionSizes {
  public:
   llvm::Error note(llvm::MemoryBufferRef buffer) {
@@ -180,15 +180,15 @@ struct Session {
       : target(std::move(builder)), compiler(std::make_unique<PooledCompiler>(target)) {}
 
   llvm::orc::JITTargetMachineBuilder target;
-  std::unique_ptr<FunctionSizes> sizes;  // where names are wanted. Before the JIT, which writes there
+  std::unique_ptr<FunctionSizes> sizes;  // if names are wanted. Declared before the JIT, which writes to it
   std::unique_ptr<llvm::orc::LLJIT> jit;
   std::unique_ptr<PooledCompiler> compiler;
   std::mutex mutex;
   std::condition_variable removed;
-  std::unordered_set<std::string> defined;  // symbols of kernels that are linked, or about to be
+  std::unordered_set<std::string> defined;  // symbols of kernels that are linked, or are about to be
 };
 
-// Frees the machine code with the last executable that uses it. Holds the session: code may outlive the backend.
+// Frees the machine code when the last executable that uses it dies. Holds the session: code may outlive the backend.
 struct CodeHolder {
   std::shared_ptr<Session> session;
   std::string symbol;
@@ -207,7 +207,7 @@ struct CodeHolder {
 
 std::string symbol_of(const runtime::KernelId& id) { return "fj_" + id.text(); }
 
-// All that machine code depends on besides the kernel's text.
+// Everything that machine code depends on besides the kernel's text.
 std::string description_of(const Session& session, const EmitOptions& options) {
   const llvm::orc::JITTargetMachineBuilder& target = session.target;
   return "cpu " + target.getTargetTriple().str() + " " + target.getCPU() + " " + target.getFeatures().getString() +
@@ -262,7 +262,7 @@ class OrcJit : public CpuJit {
       for (;;) {
         if (auto known = loaded_.find(code->id)) return runtime::LoadedKernel{known->function, {}, known};
         if (session_->defined.insert(symbol).second) break;
-        session_->removed.wait(lock);  // another thread links it, or takes it away
+        session_->removed.wait(lock);  // another thread is linking or removing it
       }
     }
     FJ_TRY(std::shared_ptr<CodeHolder> holder, link(code, symbol));
@@ -272,7 +272,7 @@ class OrcJit : public CpuJit {
     return runtime::LoadedKernel{holder->function, {}, holder};
   }
 
-  // The plan, and LLVM IR as it goes into code generation.
+  // The plan, and the LLVM IR that goes into code generation.
   Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) override {
     llvm::LLVMContext context;
     FJ_TRY(auto module, emit(kernel, "kernel", context));
@@ -332,7 +332,7 @@ class OrcJit : public CpuJit {
     return (*object)->getBuffer().str();
   }
 
-  // `symbol` is among those that are defined, and leaves them with the holder.
+  // `symbol` is in the set of defined symbols, and the holder removes it.
   Result<std::shared_ptr<CodeHolder>> link(const std::shared_ptr<const runtime::KernelCode>& code,
                                            const std::string& symbol) {
     auto holder = std::make_shared<CodeHolder>();
@@ -363,7 +363,7 @@ class OrcJit : public CpuJit {
   std::string description_;
   mutable std::mutex mutex_;
   WeakCache<const runtime::KernelCode> cache_;
-  WeakCache<CodeHolder> loaded_;  // under the session's mutex
+  WeakCache<CodeHolder> loaded_;  // guarded by the session's mutex
   TargetStatistics statistics_;
   std::atomic<uint64_t> next_number_{0};
 };

@@ -57,7 +57,7 @@ class ProductEmitter {
   };
 
   Value* number(int64_t n) { return b_.getInt64(static_cast<uint64_t>(n)); }
-  // The last index that steps of `step` from `from` reach whole.
+  // The end of the whole steps of `step` from `from`.
   Value* whole(Value* from, Value* to, unsigned step) {
     return b_.CreateSub(to, b_.CreateURem(b_.CreateSub(to, from), number(step)));
   }
@@ -99,8 +99,8 @@ class ProductEmitter {
     return number(rows);
   }
 
-  // Where the rows (columns) of a tile begin: elements `offset` from `begin`. Numbers become parts of addresses, all
-  // else lies in registers.
+  // Where the rows (columns) of a tile begin: elements `offset` after `begin`. Constants become parts of addresses,
+  // everything else lies in registers.
   struct Lines {
     std::vector<Value*> begin, offset;
   };
@@ -132,7 +132,7 @@ class ProductEmitter {
     return number(columns);
   }
 
-  // Results side by side in a row.
+  // Stores results that are side by side in a row.
   void store(Value* sums, Value* row, Value* column) {
     const llvm::Align alignment(sizeof(float));
     Value* to = address(result_, row, column);
@@ -143,7 +143,7 @@ class ProductEmitter {
     b_.CreateAlignedStore(sums, to, alignment);
   }
 
-  // All whole vectors; there is one at least wherever a block has more than a tail.
+  // All whole vectors; a block that is more than a tail has at least one.
   void sum_up(Value* from, Value* to, const Lines& left, const Lines& right, std::vector<Value*>& sums) {
     std::vector<Value**> carried;
     for (Value*& sum : sums) carried.push_back(&sum);
@@ -153,7 +153,7 @@ class ProductEmitter {
     });
   }
 
-  // One vector of each row and column. The columns' are held, the rows' come one after the other.
+  // One vector of each row and column. Those of the columns are held, those of the rows come one after the other.
   void step(const Lines& left, const Lines& right, Value* index, Value* mask, std::vector<Value*>& sums) {
     const auto load = [&](const Operand& o, const Lines& lines, size_t k) {
       llvm::Type* type = s_.ops.memory_type(o.dtype, 0);
@@ -180,8 +180,8 @@ class ProductEmitter {
   const ProductPlan& plan_;
   Operand left_, right_, result_;
   int64_t terms_ = 0;
-  Value *from_ = nullptr, *to_ = nullptr;  // of the terms that are summed now
-  Value* is_first_ = nullptr;              // whether they are the first; null: they are all
+  Value *from_ = nullptr, *to_ = nullptr;  // of the terms being summed
+  Value* is_first_ = nullptr;              // whether they are the first ones; null: they are all there are
 };
 
 }  // namespace

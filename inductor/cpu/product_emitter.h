@@ -1,9 +1,8 @@
 // inductor/cpu/product_emitter.h — matrix products: sums of left[m, k] * right[n, k], both contiguous along k.
 //
-// Lanes lie along k. A register tile of some rows and columns is summed at once, so that each vector that is loaded
-// serves all columns (rows) of the tile: as many as registers hold beside one vector of each column and one of a row.
-// Nothing is packed.
-// Where tiles lie changes no result: each element has its own lanes, which meet in a fixed tree.
+// Lanes lie along k. A register tile of some rows and columns is summed at once, so that each loaded vector serves all
+// columns (rows) of the tile. Registers hold its sums, one vector of each column and one of a row. Nothing is packed.
+// The places of tiles do not change results: each element has its own lanes, which are combined in a fixed tree.
 #pragma once
 
 #include "inductor/cpu/emitter.h"

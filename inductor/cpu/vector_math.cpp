@@ -21,10 +21,12 @@ class Float32Math : public LaneMath {
  public:
   Float32Math(llvm::IRBuilderBase& b, Value* like, bool has_avx512) : LaneMath(b, like), has_avx512_(has_avx512) {}
 
-  static constexpr int kBias = 152;                // even; -kBias: below the least exponent of what is not zero
-  static constexpr double kScale = 0x1p102;  // what two factors of 2^(n / 2) lack when n + kBias are their exponents
+  static constexpr int kBias = 152;                // even; -kBias: below the least exponent of nonzero numbers
+  static constexpr double kScale = 0x1p102;  // the factor that is missing if two factors of 2^(n / 2) have n + kBias as
+                                             // their exponents
 
-  // x less the nearest multiple n of log 2, and n in two forms: a number, and the last bits of one, plus `bias`.
+  // x minus the nearest multiple n of log 2, and n in two forms: as a number, and as the last bits of a number, plus
+  // `bias`.
   struct Reduced {
     Value *r, *whole, *shifted;
   };
@@ -46,7 +48,7 @@ class Float32Math : public LaneMath {
                         factor * 0.001382073387503624};
     return polynomial(r, k);
   }
-  // p / kScale * 2^n, n + kBias being the last bits of `shifted`: in two steps, n / 2 rounded down and up, so that
+  // p / kScale * 2^n, where n + kBias are the last bits of `shifted`. In two steps, n / 2 rounded down and up, so that
   // overflow and denormals come out right. At -kBias both factors are zero: a product that underflows takes the CPU a
   // hundred times as long.
   Value* scale(Value* p, Value* shifted) {
@@ -55,7 +57,7 @@ class Float32Math : public LaneMath {
     Value* up = b_.CreateAnd(b_.CreateAdd(twice, i(0x00400000)), i(0x7F800000));
     return b_.CreateFMul(b_.CreateFMul(p, unbits(down)), unbits(up));
   }
-  // p * 2^n, and zero where x is below `low`, minus infinity too.
+  // p * 2^n, and zero if x is below `low`, including minus infinity.
   Value* scale_above(Value* x, double low, Value* p, Value* n) {
     return b_.CreateSelect(b_.CreateFCmpOLT(x, c(low)), c(0), scale_by_power(b_, p, n));
   }
@@ -70,7 +72,7 @@ class Float32Math : public LaneMath {
     const Reduced by = reduced(clamp(x, kExpLow, kExpHigh), kBias);
     return scale(exp_of_reduced(by.r, kScale), by.shifted);
   }
-  // Of what is at most kExpHigh. An instruction more; without fused ones, a fifth of the error less.
+  // For x of at most kExpHigh. One more instruction; without fused instructions, the error is a fifth smaller.
   Value* careful_exp(Value* x) {
     static constexpr double k[] = {0.4999999403953552, 0.1666652113199234, 0.04166826605796814, 0.008368677459657192,
                                    0.001382073387503624};
@@ -79,7 +81,7 @@ class Float32Math : public LaneMath {
     if (has_avx512_) return scale_above(x, kExpLow, b_.CreateFAdd(less_one, c(1)), by.whole);
     return scale(fma(less_one, c(kScale), c(kScale)), by.shifted);
   }
-  // Of -87 to 88 and NaN.
+  // For x from -87 to 88, and NaN.
   Value* near_exp(Value* x) {
     const Reduced by = reduced(x, 127);
     return b_.CreateFMul(exp_of_reduced(by.r, 1), unbits(b_.CreateShl(bits(by.shifted), i(23))));
@@ -129,7 +131,7 @@ class Float32Math : public LaneMath {
     return log_edges(x, log_of(b_.CreateFSub(m, c(1)), e));
   }
 
-  // The digits that 1 + x has no room for are added to its mantissa, as long as they count there.
+  // The digits that do not fit into 1 + x are added to its mantissa, as long as they matter there.
   Value* log1p(Value* x) {
     Value* u = b_.CreateFAdd(x, c(1));
     Value* lost = b_.CreateFSub(x, b_.CreateFSub(u, c(1)));
@@ -169,8 +171,8 @@ class Float32Math : public LaneMath {
     return b_.CreateSelect(b_.CreateFCmpOLT(t, c(0.9375)), small, large);
   }
 
-  // t = exp(-|x|) never overflows, so that tiny results keep their digits. What 1 + t lost in rounding comes back as a
-  // part of the quotient: lost / (1 + t), where a line is near enough to 1 / (1 + t).
+  // t = exp(-|x|) never overflows, so tiny results keep their digits. What 1 + t lost in rounding comes back as a part
+  // of the quotient: lost / (1 + t), where 1 / (1 + t) is near enough to a line.
   Value* sigmoid(Value* x, Value* t) {
     Value* down = b_.CreateFAdd(t, c(1));
     Value* lost = b_.CreateFSub(t, b_.CreateFSub(down, c(1)));
@@ -222,12 +224,12 @@ Value* emit_math(llvm::IRBuilderBase& b, llvm::Module& module, bool has_avx512, 
   return result;
 }
 
-// The half-precision conversions that code generation asks for where the CPU has no instruction.
+// The half-precision conversions that code generation calls if the CPU has no instruction for them.
 static float extend_half(_Float16 h) { return static_cast<float>(h); }
 static _Float16 truncate_float(float f) { return static_cast<_Float16>(f); }
 static _Float16 truncate_double(double d) {
   return static_cast<_Float16>(d);
-}  // LLVM joins two roundings where the first one is exact
+}  // LLVM joins two roundings if the first one is exact
 
 std::span<const MathSymbol> math_symbols() {
 #define UNARY(name) {#name, reinterpret_cast<void*>(static_cast<double (*)(double)>(::name))}

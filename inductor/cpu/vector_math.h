@@ -13,8 +13,8 @@ class Value;
 
 namespace framejit::inductor {
 
-// Function `op` of a (and b): one lane, or with AVX-512 those of whole registers. Float64 goes through libm lane by
-// lane, float32 only where reducing an argument takes more than float64.
+// Function `op` of a (and b): for one lane, or with AVX-512 for the lanes of whole registers. Float64 goes through libm
+// lane by lane, float32 only if reducing an argument takes more precision than float64.
 llvm::Value* emit_math(llvm::IRBuilderBase& builder, llvm::Module& module, bool has_avx512, graph::ScalarOp op,
                        llvm::Value* a, llvm::Value* b);
 

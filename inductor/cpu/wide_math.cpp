@@ -1,10 +1,10 @@
 // inductor/cpu/wide_math.cpp — functions of float32 values computed in float64, where cancellation and rounding do not
 // hurt.
 //
-// Each is within 1e-8 of the truth relative to it before its one rounding to float32, edges included. Coefficients are
-// our own fits, as in vector_math.cpp. Sines reduce by multiples of pi/2 in three parts of 25, 25 and 53 bits:
-// multiples below 2^28 of the first two are exact, with and without fused instructions. Lanes beyond that go to libm,
-// behind one branch that asks for any.
+// Each has a relative error below 1e-8 before its one rounding to float32, including edge cases. Coefficients are our
+// own fits, as in vector_math.cpp. Sines reduce by multiples of pi/2 in three parts of 25, 25 and 53 bits: multiples
+// below 2^28 of the first two are exact, with and without fused instructions. Lanes beyond that go to libm, after one
+// branch that checks for any.
 #include <algorithm>
 
 #include <llvm/IR/MDBuilder.h>
@@ -52,8 +52,8 @@ class WideMath : public LaneMath {
     return mul(add(p, c(1)), pick(alive, unbits(power), c(0)));
   }
 
-  // x: normal in float64, as every float32 value is, or an edge. The exponent, biased, becomes a number as the
-  // last bits of 2^52: conversions of 64-bit integers need AVX-512.
+  // x: normal in float64, as every float32 value is, or an edge case. The biased exponent becomes a number as the last
+  // bits of 2^52, because conversions of 64-bit integers need AVX-512.
   Value* logarithm(Value* x) {
     static constexpr double k[] = {2.00000000000847, 0.6666666523535691, 0.40000386754114453, 0.28534936762529783,
                                    0.2361831890807804};
@@ -68,7 +68,7 @@ class WideMath : public LaneMath {
   Value* log2(Value* x) { return mul(logarithm(x), c(1.4426950408889634074)); }
   Value* log10(Value* x) { return mul(logarithm(x), c(0.43429448190325182765)); }
 
-  // Series of small numbers are products with x: the sign of zero survives.
+  // Series for small numbers are products with x, so the sign of zero survives.
   Value* expm1(Value* x) {
     Value* small = mul(x, fma(x, c(0.5), c(1)));
     return pick(below(abs(x), c(1e-5)), small, sub(exponential(x), c(1)));
@@ -98,27 +98,27 @@ class WideMath : public LaneMath {
     return pick(below(t, c(1e-3)), mul(x, fma(s, fma(s, c(0.2), c(1.0 / 3)), c(1))), large);
   }
 
-  // x less `whole` times pi / `parts` (1 or 2).
+  // x minus `whole` times pi / `parts` (1 or 2).
   Value* reduced(Value* x, Value* whole, double parts) {
     Value* r = fma(whole, c(-3.1415926218032837 / parts), x);
     r = fma(whole, c(-3.1786509424591713e-08 / parts), r);
     return fma(whole, c(-1.2246467991473532e-16 / parts), r);
   }
-  // The sign bit of `shifted`'s last bit.
+  // The last bit of `shifted`, as a sign bit.
   Value* odd_sign(Value* shifted) { return b_.CreateShl(bits(shifted), i(63)); }
-  // sin r, |r| <= pi/2. A product with r: the sign of zero survives.
+  // sin r, |r| <= pi/2. A product with r, so the sign of zero survives.
   Value* sine_of_half_turn(Value* r) {
     static constexpr double k[] = {-0.1666666662611569, 0.008333331107273537, -0.00019840868042532008,
                                    2.7525376006842658e-06, -2.3888762487757533e-08};
     Value* s = mul(r, r);
     return mul(r, fma(s, polynomial(s, k), c(1)));
   }
-  Value* sin(Value* x) {  // sin(x - n pi), its sign turned for odd n
+  Value* sin(Value* x) {  // sin(x - n pi), negated for odd n
     Value* shifted = fma(x, c(1 / kPi), c(kRounding64));
     Value* r = reduced(x, sub(shifted, c(kRounding64)), 1);
     return unbits(b_.CreateXor(bits(sine_of_half_turn(r)), odd_sign(shifted)));
   }
-  Value* cos(Value* x) {  // sin(x - (n + 1/2) pi), its sign turned for even n
+  Value* cos(Value* x) {  // sin(x - (n + 1/2) pi), negated for even n
     Value* shifted = add(fma(x, c(1 / kPi), c(-0.5)), c(kRounding64));
     Value* r = reduced(x, add(sub(shifted, c(kRounding64)), c(0.5)), 1);
     return unbits(b_.CreateXor(bits(sine_of_half_turn(r)), b_.CreateXor(odd_sign(shifted), i(INT64_MIN))));
@@ -137,7 +137,7 @@ class WideMath : public LaneMath {
     return div(pick(is_odd, b_.CreateFNeg(down), up), pick(is_odd, up, down));
   }
 
-  // atan(y / x) of y, x >= 0: turned by pi/4 or pi/2 until the argument is below tan(pi/8).
+  // atan(y / x) for y, x >= 0: rotated by pi/4 or pi/2 until the argument is below tan(pi/8).
   Value* angle(Value* y, Value* x) {
     static constexpr double k[] = {-0.3333333251412745, 0.1999990514179583,   -0.1428204071967162,
                                    0.11045075946153943, -0.08478303422120982, 0.047480536804201};
@@ -181,8 +181,8 @@ class WideMath : public LaneMath {
     return pick(below(x, c(0)), sub(c(2), right), right);
   }
 
-  // The rules of C99: pow(x, 0) and pow(1, y) are 1 even of NaN, pow(-1, infinity) is 1; negative x has a power for
-  // whole y only, of its sign for odd y.
+  // The rules of C99: pow(x, 0) and pow(1, y) are 1 even for NaN, pow(-1, infinity) is 1; a negative x has a power only
+  // for whole y, with its sign if y is odd.
   Value* pow(Value* x, Value* y) {
     Value* l = logarithm(abs(x));
     Value* result = exponential(pick(b_.CreateFCmpOEQ(l, c(0)), l, mul(y, l)));
@@ -194,7 +194,7 @@ class WideMath : public LaneMath {
     return pick(b_.CreateFCmpOEQ(y, c(0)), c(1), pick(has_none, c(NAN), result));
   }
 
-  // Exact where the quotient is below kFarQuotient: it may be one too large, never too small.
+  // Exact if the quotient is below kFarQuotient: it may be one too large, never too small.
   Value* fmod(Value* x, Value* y) {
     Value *a = abs(x), *b = abs(y);
     Value* r = sub(a, mul(whole(div(a, b)), b));
@@ -209,7 +209,7 @@ class WideMath : public LaneMath {
   }
 };
 
-// For each lane that the vector code cannot do: the value of libm.
+// For each lane that the vector code cannot handle: the value of libm.
 template <float (*kFunction)(float)>
 void fill_far_angles(const float* x, const float*, float* result, int64_t lanes) {
   for (int64_t k = 0; k < lanes; ++k)
@@ -255,7 +255,7 @@ static_assert(std::equal(std::begin(kFunctions), std::end(kFunctions), std::begi
                          [](const WideFunction& f, ScalarOp op) { return f.op == op; }),
               "inductor/cpu/plan/wide_ops.h has the same functions in the same order");
 
-// `result`, after `name` has replaced its far lanes, if there are any. Operands go through the stack.
+// `result`, after the function `name` has replaced its far lanes, if there are any. Operands are passed on the stack.
 Value* with_far_lanes(llvm::IRBuilderBase& b, llvm::Module& module, const char* name, Value* is_far, Value* x, Value* y,
                       Value* result) {
   llvm::LLVMContext& context = b.getContext();

@@ -1,7 +1,7 @@
 // inductor/interp/interp_target.cpp — a kernel as the programs that the interpreter runs, point after point.
 //
-// The kernel itself is a scalar of the call: the ABI has no other place for state. Code of this target is the kernel,
-// and stays in its process.
+// The kernel itself is passed as a scalar of the call, because the ABI has no other place for state. The code of this
+// target is the kernel, and never leaves its process.
 #include "inductor/interp/interp_target.h"
 
 #include <atomic>
@@ -54,7 +54,7 @@ int64_t run_interpreted(void* const* buffers, const int64_t* sizes, const FjScal
   return run_points(k, memory, begin, end);
 }
 
-// The graph's library calls stay as they are: this backend defines what kernels compute, and nothing beside them should
+// The graph's library calls stay as they are: this backend defines what kernels compute, and nothing else should
 // differ.
 TargetInfo interp_info() {
   TargetInfo info = reference_target();

@@ -1,4 +1,4 @@
-// inductor/interp/interp_target.h — kernels run by the interpreter: what every other target is compared with.
+// inductor/interp/interp_target.h — kernels run by the interpreter: every other target is compared with it.
 #pragma once
 
 #include "inductor/kernel/target.h"

@@ -132,7 +132,7 @@ class NestRun {
            offset * row_of(program_.buffers[inst.buffer].dtype).bytes;
   }
 
-  // Float sums are kept in double and rounded once: a reference more exact than any order of float additions.
+  // Sums of floats are kept in double and rounded once: more exact than any order of float additions.
   void accumulate(size_t i) {
     const LoopInst& inst = nest_.body[i];
     const ScalarValue x = values_[inst.operands[0]];
@@ -155,7 +155,7 @@ class NestRun {
     }
   }
 
-  // One step of a running result: in order, in the value's dtype.
+  // One step of a running result: in order, in the dtype of the value.
   void scan(size_t i) {
     const LoopInst& inst = nest_.body[i];
     const ScalarValue x = values_[inst.operands[0]];
@@ -174,7 +174,7 @@ class NestRun {
     }
     if (!std::exchange(a.is_started, true)) {
       a.value = x;
-      if (inst.reduce == ReduceOp::kSum && is_float(dtype)) a.value.f += 0.0;  // as added to zero: never -0.0
+      if (inst.reduce == ReduceOp::kSum && is_float(dtype)) a.value.f += 0.0;  // as if added to zero: never -0.0
     } else {
       const ScalarValue operands[2] = {a.value, x};
       a.value = graph::evaluate(joining(inst.reduce), dtype, operands);

@@ -1,6 +1,6 @@
 // inductor/interp/interpreter.h — executes loop programs on plain memory: the definition of what a nest means.
 //
-// Slow and obvious on purpose. Every emitter is right when it agrees with this.
+// Slow and simple on purpose. An emitter is right if it agrees with this.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ struct InterpreterMemory {
   std::vector<int64_t> symbols;       // values of the size symbols
 };
 
-// Runs one nest; its first dimensions stand still at `point`. Returns 0, or 1 + the position of the check instruction
+// Runs one nest with its first dimensions fixed at `point`. Returns 0, or 1 + the position of the check instruction
 // that failed.
 int64_t run_nest(const LoopProgram& program, const Nest& nest, const InterpreterMemory& memory,
                  std::span<const int64_t> point = {});

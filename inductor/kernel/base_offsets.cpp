@@ -1,4 +1,4 @@
-// inductor/kernel/base_offsets.cpp — the least constant among the indices of each argument.
+// inductor/kernel/base_offsets.cpp — the smallest constant in the indices of each argument.
 #include "inductor/kernel/base_offsets.h"
 
 #include <algorithm>
@@ -28,7 +28,8 @@ std::vector<int64_t> take_base_offsets(Kernel& kernel) {
     offsets[inst.buffer] = std::min(offsets[inst.buffer], constant_of(inst.index[0]));
   });
   for (int64_t& offset : offsets)
-    if (offset == INT64_MAX || offset < 0) offset = 0;  // scratch; what begins before the buffer, under a mask
+    if (offset == INT64_MAX || offset < 0) offset = 0;  // scratch; and, under a mask, accesses that begin before the
+                                                        // buffer
   for_each_address(kernel, [&](LoopInst& inst) { inst.index[0] = inst.index[0] - SymExpr(offsets[inst.buffer]); });
   return offsets;
 }

@@ -22,7 +22,7 @@ class Accesses {
   std::optional<KeptApart> run() const {
     if (row_of(kernel_.buffers[read_].dtype).bytes != row_of(kernel_.buffers[written_].dtype).bytes)
       return KeptApart::element_size;
-    bool is_begun = false;  // a nest before this one writes
+    bool is_begun = false;  // an earlier nest writes
     for (const KernelNest& n : kernel_.nests) {
       if (const auto reason = in_nest(n, is_begun)) return reason;
       is_begun |=
@@ -55,8 +55,8 @@ class Accesses {
     return std::nullopt;
   }
 
-  // Whether each outer point has a part of the memory to itself: every access is the same combination of the outer
-  // dimensions, with factors so far apart that no two points meet, whatever the nests add to it.
+  // Whether each outer point has its own part of the memory: every access has the same combination of the outer
+  // dimensions, with factors so far apart that no two points meet, whatever the nests add.
   bool is_by_point() const {
     const size_t outer = kernel_.outer.size();
     std::vector<SymExpr> factors;
@@ -79,7 +79,7 @@ class Accesses {
     return are_apart(factors, high - low + 1);
   }
 
-  // e == factor * dimension d + what remains of e.
+  // e == factor * dimension d + the new e.
   bool take_factor(SymExpr& e, size_t d, SymExpr& factor) const {
     SymExpr rest;
     if (!split_linear(e, symbols_.dim(d), factor, rest)) return false;
@@ -102,7 +102,7 @@ class Accesses {
     return true;
   }
 
-  // Mixed radix: each factor steps over all that the smaller ones and the point itself reach.
+  // Mixed radix: each factor is larger than everything that the smaller ones and the point itself reach.
   bool are_apart(const std::vector<SymExpr>& factors, int64_t reach) const {
     std::vector<size_t> order;
     for (size_t d = 0; d < factors.size(); ++d) {

@@ -1,9 +1,9 @@
 // inductor/kernel/in_place.h — whether a kernel may write its result over one of its operands.
 //
-// Both begin at the same address. That is right when no element is written before everybody who reads it has done so,
-// in whatever order points, lanes and threads run: a nest reads just the element that it then writes at this point; or
-// nests that only read stand before the one that writes, and what an outer point touches is touched by no other. Nobody
-// may need the operand behind the kernel, and the result must not be needed before it.
+// Both begin at the same address. That is right if every read of an element comes before its write, in whatever order
+// points, lanes and threads run. Either a nest reads only the element that it then writes at the same point. Or nests
+// that only read come before the one that writes, and no outer point touches what another one touches. Nothing may need
+// the operand after the kernel, and nothing may need the result before it.
 #pragma once
 
 #include <optional>
@@ -19,8 +19,7 @@ enum class KeptApart : uint8_t {
 };
 const char* name_of(KeptApart reason);
 
-// `read` and `written` number buffers of the kernel, both in memory. Nothing: the second may take the memory of the
-// first.
+// `read` and `written` are buffers of the kernel, both in memory. Nothing: the second may take the memory of the first.
 std::optional<KeptApart> kept_apart(const Kernel& kernel, LoopBufferId read, LoopBufferId written);
 
 }  // namespace framejit::inductor

@@ -1,4 +1,4 @@
-// inductor/kernel/kept_kernels.h — code from the user's kernel cache, or made anew and kept there.
+// inductor/kernel/kept_kernels.h — code from the user's kernel cache, or newly compiled and stored there.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace framejit::inductor {
 
-// Which build of the inductor this is, as part of what a target says of itself: another one may make other code of the
+// Identifies this build of the inductor, as part of a target's description: another build may make other code from the
 // same text.
 const std::string& inductor_build();
 
-// `build` makes object, name and launch shape; the rest is filled in here.
+// `build` makes the object, the name and the launch shape; the rest is filled in here.
 Result<std::shared_ptr<const runtime::KernelCode>> kept_or_built(
     const runtime::KernelId& id, const std::string& target, const std::string& text,
     const std::function<Result<std::shared_ptr<runtime::KernelCode>>()>& build);

@@ -37,7 +37,7 @@ class KernelMaker {
     const bool single = nests.size() == 1 && (group_.nests.size() == 1 || is_empty_inside(*nests[0]));
     for (const Nest* from : nests) {
       const Nest& nest = *from;
-      // Divided dimensions are split while indices still have their parts; linear addresses would hide them.
+      // Divided dimensions are split while indices still have components; linear addresses would hide them.
       Nest split = split_divided_dims(nest, program_.symbol_count, single ? 0 : group_.outer);
       Nest flat = merge_dims(drop_unit_dims(linear(split), program_.symbol_count, single ? 0 : group_.outer),
                              program_.symbol_count, single ? 0 : group_.outer);
@@ -65,8 +65,8 @@ class KernelMaker {
     const Nest* nest;
   };
 
-  // Inner loops are emitted to run at least once: a nest that is known to be empty inside has no part in a kernel, but
-  // for one where all are. Its buffers stay arguments, so that somebody makes them.
+  // Inner loops are emitted to run at least once. So nests that are known to be empty inside are left out of the
+  // kernel, except one if all are. Their buffers stay arguments, so that they are allocated.
   std::vector<const Nest*> nests_that_run() const {
     std::vector<const Nest*> nests;
     for (const Nest& nest : group_.nests)
@@ -108,7 +108,7 @@ class KernelMaker {
       number_[kernel_.buffers[k].source] = static_cast<LoopBufferId>(k);
   }
 
-  // Scratch holds what one outer point needs: components of the index that are outer dimensions everywhere drop out.
+  // Scratch holds what one outer point needs: index components that are outer dimensions everywhere are dropped.
   bool make_local(KernelBuffer& b, const std::vector<Access>& accesses, int64_t& scratch) {
     const LoopBuffer& buffer = program_.buffers[b.source];
     SymSizes strides(buffer.sizes.size(), SymExpr(0));
@@ -129,7 +129,7 @@ class KernelMaker {
     scratch += bytes;
     b.is_local = true;
     b.local_elements = elements;
-    b.dtype = value_dtype(buffer.dtype);  // nobody else sees it: no rounding on the way
+    b.dtype = value_dtype(buffer.dtype);  // nobody else sees it, so it need not be rounded
     strides_[b.source] = std::move(strides);
     return true;
   }
@@ -161,13 +161,13 @@ class KernelMaker {
     collect_symbols();
   }
 
-  // One nest: every kept dimension but the lanes' is outer.
+  // One nest: every kept dimension except the one of the lanes is outer.
   void shape_single(KernelNest& n) {
     size_t range_count = n.nest.ranges.size();
     size_t lanes = choose_lanes(n.nest, 0);
     if (lanes < range_count && lanes + 1 != range_count) {
       move_range(n.nest, lanes, range_count - 1);
-      n.nest = merge_dims(std::move(n.nest), program_.symbol_count, 0);  // neighbours now, as rows of channels_last are
+      n.nest = merge_dims(std::move(n.nest), program_.symbol_count, 0);  // neighbours now, as in rows of channels_last
       range_count = n.nest.ranges.size();
       lanes = range_count - 1;
     }
@@ -186,8 +186,8 @@ class KernelMaker {
     append_lanes_and_reduced(n);
   }
 
-  // Among the dimensions from `first` on; of an ordered nest only those that are independent of each other, and none
-  // rather than a bad one.
+  // Among the dimensions from `first` on. In an ordered nest, only dimensions that are independent of each other count,
+  // and none is better than a bad one.
   size_t choose_lanes(const Nest& nest, size_t first) const {
     const bool ordered = is_ordered(nest);
     std::vector<size_t> candidates;
@@ -199,7 +199,8 @@ class KernelMaker {
                : lanes;
   }
 
-  // What is carried stays in registers inside of the lanes' loop. Where nothing is, rows are read and written along.
+  // Carried values stay in registers inside the lanes' loop. If nothing is carried, rows are read and written along the
+  // lanes.
   void append_lanes_and_reduced(KernelNest& n) const {
     const bool range_lanes = n.vector_dim < n.nest.ranges.size();
     const bool has_rows =
@@ -210,8 +211,8 @@ class KernelMaker {
     if (has_rows || (!range_lanes && n.vector_dim != SIZE_MAX)) n.order.push_back(n.vector_dim);
   }
 
-  // The dimension along which the loads that are strided along the lanes are contiguous, if there is one, goes before
-  // the lanes'.
+  // If loads that are strided along the lanes are contiguous along some dimension, that dimension goes before the
+  // lanes'.
   bool move_tile_dim(Nest& nest, size_t lanes) const {
     if (nest.is_reduction()) return false;
     size_t tile = SIZE_MAX;
@@ -236,7 +237,7 @@ class KernelMaker {
     nest = with_dims(nest, program_.symbol_count, std::move(ranges), nest.reduced, std::move(dims));
   }
 
-  // Outer dimensions that step as one in all nests become one.
+  // Outer dimensions that step together in all nests become one.
   void merge_outer() {
     outer_ = group_.outer;
     for (size_t d = 0; d + 1 < outer_;) {
@@ -251,8 +252,8 @@ class KernelMaker {
     }
   }
 
-  // Whether more is contiguous along the last outer dimension than along the nests' own, and the scratch is small
-  // enough to be kept once for each lane.
+  // Whether more accesses are contiguous along the last outer dimension than along the nests' own ones, and the scratch
+  // is small enough to exist once per lane.
   bool outer_lanes_pay() const {
     constexpr int64_t kMostLanes = 16;  // of any target
     const size_t last = outer_ - 1;
@@ -288,7 +289,7 @@ class KernelMaker {
     }
   }
 
-  // A nest of several: its own dimensions behind the outer ones.
+  // One of several nests: its own dimensions after the outer ones.
   void shape_inner(KernelNest& n) {
     n.vector_dim = choose_lanes(n.nest, outer_);
     for (size_t d = outer_; d < n.nest.ranges.size(); ++d)
@@ -296,7 +297,7 @@ class KernelMaker {
     append_lanes_and_reduced(n);
   }
 
-  static constexpr int64_t kOfAPoint = 8;  // additions that cost as much as to read and write it
+  static constexpr int64_t kOfAPoint = 8;  // the cost of reading and writing a point, in additions
   void choose_grain() {
     const int64_t worthwhile =
         tuning_.grain >= 0 ? costs_.grain_points << tuning_.grain : costs_.grain_points >> -tuning_.grain;

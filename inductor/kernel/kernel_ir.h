@@ -1,11 +1,11 @@
 // inductor/kernel/kernel_ir.h — one kernel: nests with linear addresses, their loop order, and which dimension the
 // lanes take.
 //
-// In: a group of the schedule.  Out: what an emitter needs and nothing else. Buffers are numbered as the kernel's
-// arguments, then the local ones (scratch that lives for one outer point). Loads and stores carry one index, in
-// elements. Dimensions [0, outer_count) of every nest are the outer point: the parallel range is their linear index. In
-// a flat kernel (one nest, outer_count 0) the parallel range is the vector dimension itself. How lanes and tiles lie
-// changes no result. Equal text means equal machine code: the text is the cache key.
+// In: a group of the schedule.  Out: exactly what an emitter needs. Buffers are numbered as the kernel's arguments,
+// then the local ones (scratch that lives for one outer point). Loads and stores carry one index, in elements.
+// Dimensions [0, outer_count) of every nest are the outer point: the parallel range is their linear index. In a flat
+// kernel (one nest, outer_count 0) the parallel range is the vector dimension itself. The layout of lanes and tiles
+// does not change results. Equal text means equal machine code: the text is the cache key.
 #pragma once
 
 #include "inductor/schedule/schedule.h"
@@ -18,31 +18,31 @@ struct KernelBuffer {
   bool is_written = false;
   bool is_local = false;
   int64_t local_elements = 0;
-  bool is_private = false;  // nobody reads it but this kernel, which may keep in registers what it stores there
+  bool is_private = false;  // only this kernel reads it, and may keep in registers what it stores there
 };
 
 struct KernelNest {
   Nest nest;
-  std::vector<size_t> order;  // dimensions that this nest loops over, outermost first; reduced ones last, but for the
+  std::vector<size_t> order;  // dimensions that this nest loops over, outermost first; reduced ones last, except the
                               // lanes of rows that are stored in order
   size_t vector_dim = SIZE_MAX;
 };
 
 inline constexpr int64_t kFlatUnit = 64;
-inline constexpr int64_t kProductUnit = 12;  // a multiple of as many columns as registers hold: three or four
+inline constexpr int64_t kProductUnit = 12;  // a multiple of the columns that registers hold: three or four
 
-// How far kernels deviate from what the cost model decides, as powers of two.
+// How far kernels deviate from the cost model's decision, as powers of two.
 struct KernelTuning {
-  int8_t unroll = 0;  // registers of each value that the innermost loop works on
+  int8_t unroll = 0;  // registers per value in the innermost loop
   int8_t grain = 0;   // least work that is worth a thread
 };
 
 struct Kernel {
-  std::string name;  // what of the program it computes, as part of a symbol; not in the text
+  std::string name;  // which part of a program it computes, as part of a symbol; not in the text
   uint32_t symbol_count = 0;
   std::vector<KernelBuffer> buffers;
   std::vector<graph::SymbolId> symbols;  // those used: sizes argument k is symbols[k]
-  // By symbol, rounded up to powers of two: what the emitter may choose launches by. Empty where none depends on sizes.
+  // By symbol, rounded up to powers of two, for the emitter's choice of launches. Empty if nothing depends on sizes.
   std::vector<int64_t> size_hints;
   SymSizes outer;
   bool is_flat = false;
@@ -54,19 +54,19 @@ struct Kernel {
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range
   int64_t grain =
-      0;  // least part of it that is worth a thread; 0: one thread runs all; -1: and no other part can be asked for
+      0;  // least part that is worth a thread; 0: one thread runs all of it; -1: and no other part can be asked for
   int8_t unroll = 0;     // KernelTuning::unroll
 
-  // A flat one that is called once, for all of its extent, which is a number.
+  // A flat kernel that is called once, for its whole extent, which is a constant.
   bool is_whole() const { return grain < 0; }
-  // Parts of the range begin at multiples of it, and end at one or at the range's end: where that is a multiple too, no
-  // part has a tail.
+  // Parts of the range begin at multiples of it, and end at a multiple or at the range's end. If that is a multiple
+  // too, no part has a tail.
   int64_t unit() const { return is_flat ? kFlatUnit : is_product ? kProductUnit
                                                                  : 1; }
 };
 
-// `is_private[b]`: only this group touches buffer b and it need not outlive it; scratch if it fits into what the target
-// has.
+// `is_private[b]`: only this group touches buffer b, which need not outlive the group; it becomes scratch if it fits
+// into the target's.
 Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private,
                    const SizeHints& hints, const TargetInfo& target, KernelTuning tuning = {});
 std::string print(const Kernel& kernel);

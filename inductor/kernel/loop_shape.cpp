@@ -1,5 +1,4 @@
-// inductor/kernel/loop_shape.cpp — rewriting of dimensions; each rewrite is a substitution of dimensions by
-// expressions.
+// inductor/kernel/loop_shape.cpp — rewrites dimensions; each rewrite substitutes expressions for dimensions.
 #include "inductor/kernel/loop_shape.h"
 
 #include <algorithm>
@@ -152,7 +151,7 @@ int vector_score(const Nest& nest, uint32_t symbol_count, size_t d, int64_t exte
   bool has_stored = false;
   for (const LoopInst& inst : nest.body) {
     if (!is_address(inst)) continue;
-    // A reduction reads many values for what it stores: several results weigh no more than one.
+    // A reduction reads many values per stored one: several results weigh no more than one.
     if (inst.op == LoopOp::kStore && nest.is_reduction() && std::exchange(has_stored, true)) continue;
     const int weight = inst.op == LoopOp::kStore ? 6 : 4;
     SymExpr coefficient, rest;
@@ -175,7 +174,7 @@ size_t choose_vector_dim(const Nest& nest, uint32_t symbol_count, const std::vec
   int best_score = INT32_MIN;
   for (size_t d : candidates) {
     const int score = vector_score(nest, symbol_count, d, extents[d]);
-    if (score < best_score) continue;  // ties: the innermost
+    if (score < best_score) continue;  // a tie goes to the innermost
     best_score = score;
     best = d;
   }

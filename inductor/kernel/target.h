@@ -1,7 +1,7 @@
-// inductor/kernel/target.h — what turns kernel IR into code: the seam between assembling a plan and the emitters.
+// inductor/kernel/target.h — turns kernel IR into code: the interface between assembling a plan and the emitters.
 //
 // In: kernels.  Out: code as data (runtime/kernel_code.h), which the target also loads into this process. Identical
-// kernels (equal text) are compiled once. What a target cannot compile is an Error. Thread-safe.
+// kernels (equal text) are compiled once. If a target cannot compile a kernel, that is an Error. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ namespace framejit::inductor {
 
 struct CompiledKernel {
   std::shared_ptr<const runtime::KernelCode> code;
-  SymExpr extent = 1;  // of the range that the function is called for
-  int64_t grain = 0;   // least part of it for one thread; 0 or less: called once, for all of it
+  SymExpr extent = 1;  // of the range for which the function is called
+  int64_t grain = 0;   // least part of it per thread; 0 or less: called once, for all of it
 };
 
 struct TargetStatistics {
   int64_t kernels = 0, reused = 0;
-  double seconds = 0;  // emission and code generation, without reused kernels
+  double seconds = 0;  // for emission and code generation, not counting reused kernels
 };
 
 // A kernel in one of the target's languages, for people.
 struct KernelText {
   std::string form;     // "llvm", "assembly", "hip"
-  std::string comment;  // how a comment begins there
+  std::string comment;  // how a comment begins in that language
   std::string text;
 };
 
@@ -38,7 +38,7 @@ class KernelTarget : public runtime::KernelLoader {
   virtual Result<CompiledKernel> compile(const Kernel& kernel) = 0;
   virtual Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) = 0;
   virtual TargetStatistics statistics() const = 0;
-  // Whether compile() needs nothing of the thread that calls it, so that it pays to call it from two.
+  // Whether compile() does not depend on the calling thread, so that calling it from two threads pays.
   virtual bool compiles_on_any_thread() const { return false; }
 };
 

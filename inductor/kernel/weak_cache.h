@@ -1,4 +1,4 @@
-// inductor/kernel/weak_cache.h — what a target has built, as long as some plan uses it.
+// inductor/kernel/weak_cache.h — what a target has built, kept as long as some plan uses it.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// inductor/loop/empty_nest.cpp — instructions become constants where they stand, so that positions keep their meaning.
+// inductor/loop/empty_nest.cpp — instructions become constants in place, so that positions keep their meaning.
 #include "inductor/loop/empty_nest.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ void make_constant(LoopInst& inst) {
   inst = std::move(constant);
 }
 
-// Stores of a constant, at indices that depend on the one loop that is left.
+// Stores of a constant, at indices that depend on the one remaining loop.
 void keep_stores(Nest& nest, const NestSymbols& symbols) {
   nest.ranges = {SymExpr(0)};
   nest.reduced.clear();
@@ -30,7 +30,7 @@ void keep_stores(Nest& nest, const NestSymbols& symbols) {
   }
 }
 
-// What reductions alone need is gone.
+// Removes what only reductions need.
 void keep_results(Nest& nest, const NestSymbols& symbols) {
   std::vector<bool> is_needed(nest.body.size());
   for (size_t i = nest.body.size(); i-- > 0;) {

@@ -1,9 +1,9 @@
 // inductor/loop/index_expr.cpp — range-aware rewriting of index expressions.
 //
-// One bottom-up walk rebuilds the expression through SymExpr's own operators; at each floor division and modulo three
-// facts are tried: multiples of the divisor leave the numerator (floor division distributes over them), a numerator
-// within [0, divisor) gives 0 or itself, and d*(e // d) + e % d is e. Upper bounds are polynomials: the extents'
-// largest values put in.
+// One bottom-up walk rebuilds the expression through SymExpr's own operators; at each floor division and modulo it
+// tries three facts: multiples of the divisor can be taken out of the numerator (floor division distributes over them),
+// a numerator within [0, divisor) gives 0 or itself, and d*(e // d) + e % d is e. Upper bounds are polynomials, with
+// the extents' largest values substituted.
 #include "inductor/loop/index_expr.h"
 
 #include <algorithm>
@@ -88,8 +88,8 @@ std::vector<SymExpr> terms_of(const SymExpr& e) {
   return terms;
 }
 
-// Everything in e is known to be >= 0: sizes, dimensions, and products of them with positive factors. Values of checked
-// indices are in range too. Symbols of sizes are never negative.
+// Everything in e is known to be >= 0: sizes, dimensions, and products of them with positive factors. Checked indices
+// are in range, so they count too. Symbols of sizes are never negative.
 bool is_nonnegative(const SymExpr& e) {
   if (e.is_constant()) return e.constant() >= 0;
   const SymExpr::Node& n = *e.node();
@@ -106,7 +106,7 @@ bool is_nonnegative(const SymExpr& e) {
   return false;
 }
 
-// A polynomial in sizes that e never exceeds; false when e has parts without a known bound.
+// A polynomial in sizes that e never exceeds; false if e has parts without a known bound.
 bool upper_bound(const SymExpr& e, const DimBounds& bounds, SymExpr& bound) {
   if (e.is_constant()) {
     bound = e;
@@ -161,7 +161,7 @@ void pull_multiples(const SymExpr& e, const SymExpr& divisor, SymExpr& quotient,
   }
 }
 
-// A zero divisor is the extent of an empty dimension: no point is ever visited, any index will do.
+// A zero divisor is the extent of an empty dimension: no point is ever visited, so any index is fine.
 SymExpr divide(const SymExpr& a, const SymExpr& b, const DimBounds& bounds) {
   if (b == SymExpr(0)) return 0;
   SymExpr quotient, remainder;
@@ -229,8 +229,8 @@ SymExpr simplify(const SymExpr& e, const DimBounds& bounds) { return rebuild(e, 
 
 namespace {
 
-// Only of dimensions, and of symbols that extents are made of: others may be numbers of the program, which may be
-// negative.
+// Whether it consists only of dimensions and of symbols in extents: other symbols may be numbers of the program, which
+// may be negative.
 bool is_of_places(const SymExpr& e, const DimBounds& bounds) {
   std::vector<SymbolId> ids, sizes;
   e.collect_symbols(ids);
@@ -255,8 +255,8 @@ std::vector<SymExpr> reshape_index(const SymSizes& from, const SymSizes& to, con
   std::vector<SymExpr> result(from.size(), SymExpr(0));
   size_t f = 0, t = 0;
   while (f < from.size() && t < to.size()) {
-    // The smallest groups [f, f_end) and [t, t_end) with equal products. Groups are ended from the left: what is left
-    // of a group has the same number of elements on both sides, so row-major order is kept group by group.
+    // The smallest groups [f, f_end) and [t, t_end) with equal products. Groups are closed from the left: both sides of
+    // a group have the same number of elements, so row-major order is kept group by group.
     size_t f_end = f + 1, t_end = t + 1;
     SymExpr product_from = from[f], product_to = to[t];
     while (!(product_from == product_to) && (f_end < from.size() || t_end < to.size())) {

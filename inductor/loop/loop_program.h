@@ -1,18 +1,17 @@
-// inductor/loop/loop_program.h — loop nests over buffers: what lowering writes, fusion rewrites, the interpreter
-// defines.
+// inductor/loop/loop_program.h — loop nests over buffers: lowering writes them, fusion rewrites them, and the
+// interpreter defines them.
 //
 // A program is a list of items in execution order: nests and extern calls. A nest runs its body for every point of
-// `ranges` x `reduced`; what depends on reduced dimensions runs in the inner loop, what depends on a reduction runs
-// after it. Bodies are flat SSA; an instruction is named by its position. Loads and stores name a buffer and one index
-// expression per dimension of it.
+// `ranges` x `reduced`; instructions that depend on reduced dimensions run in the inner loop, those that depend on a
+// reduction after it. Bodies are flat SSA; an instruction is named by its position. Loads and stores name a buffer and
+// one index expression per dimension of it.
 // An ordered nest (see is_ordered) walks its reduced points one after another, row-major and ascending; its ranges stay
 // independent.
 // Symbols in a nest's expressions: sizes first, then the nest's dimensions, then values (int64 instructions): see
-// NestSymbols. An index that is data goes through a check; one that is computed from dimensions alone may stand for
-// itself.
+// NestSymbols. An index from data goes through a check; one that is computed only from dimensions needs none.
 // Values are bool, integers, f32 or f64; half-precision buffers are converted by loads and stores.
-// A load may have a mask: it reads, and its index need be in range, only where the mask holds; elsewhere its value is
-// another one.
+// A load may have a mask: it reads only where the mask holds, and its index must be in range only there; elsewhere its
+// value is another one.
 #pragma once
 
 #include <array>
@@ -47,9 +46,9 @@ enum class LoopOp : uint8_t { kConstant,
                               kCast,
                               kReduce,
                               kScan };
-// kPlain: each element at most once, at an index of dimensions alone. The others run at every reduced point, in order,
+// kPlain: each element at most once, at an index of dimensions only. The others run at every reduced point, in order,
 // at any index:
-// kLast: later points win; kJoin: joined by `reduce` to what stands there.
+// kLast: later points win; kJoin: `reduce` combines the value with the stored one.
 enum class StoreMode : uint8_t { kPlain,
                                  kLast,
                                  kJoin };
@@ -59,7 +58,7 @@ struct LoopInst {
   LoopOp op = LoopOp::kConstant;
   ScalarOp scalar = ScalarOp::k_add;      // kScalar
   // kReduce: over all reduced points; kArgmax: the first one, NaN wins. kScan: over those up to and including this one,
-  // joined in order and in the value's dtype; kArgmax: the last one, NaN wins. kStore that joins: how.
+  // combined in order and in the value's dtype; kArgmax: the last one, NaN wins. For a kStore that joins: how.
   ReduceOp reduce = ReduceOp::kSum;
   StoreMode mode = StoreMode::kPlain;     // kStore
   DType dtype = DType::kFloat32;          // of the value; kStore: unused
@@ -78,7 +77,7 @@ struct Nest {
   std::string name;
   SymSizes ranges, reduced;
   std::vector<LoopInst> body;
-  std::vector<uint32_t> origins;  // nodes of the graph that it computes, sorted; no part of its text
+  std::vector<uint32_t> origins;  // nodes of the graph that it computes, sorted; not part of its text
   size_t dim_count() const { return ranges.size() + reduced.size(); }
   const SymExpr& extent(size_t dim) const { return dim < ranges.size() ? ranges[dim] : reduced[dim - ranges.size()]; }
   bool is_reduction() const { return !reduced.empty(); }
@@ -97,7 +96,7 @@ struct LoopBuffer {
   DType dtype = DType::kFloat32;
   SymSizes sizes, strides;
   uint32_t value = UINT32_MAX;  // the graph's value, if any
-  bool is_output = false;       // must exist after the last item
+  bool is_output = false;       // must still exist after the last item
 };
 
 struct LoopProgram {
@@ -125,13 +124,13 @@ const char* name_of(ReduceOp op);
 bool is_position(ReduceOp op);  // argmax, argmin
 // Whether a value is carried from one reduced point to the next.
 inline bool is_carried(const LoopInst& inst) { return inst.op == LoopOp::kReduce || inst.op == LoopOp::kScan; }
-// What must run at every reduced point, in order.
+// Whether it must run at every reduced point, in order.
 bool is_ordered(const LoopInst& inst);
 bool is_ordered(const Nest& nest);
-// The operation that joins two results of a reduction, positions aside.
+// The operation that combines two results of a reduction, positions aside.
 ScalarOp joining(ReduceOp op);
-// Which instructions run per point of the reduced dimensions (the others run once per point of `ranges`, after the
-// loop, or before it when no reduction feeds them).
+// Which instructions run per point of the reduced dimensions. The others run once per point of `ranges`: before the
+// loop if no reduction feeds them, otherwise after it.
 std::vector<bool> inner_insts(const Nest& nest, const NestSymbols& symbols);
 std::vector<bool> after_reduction(const Nest& nest, const NestSymbols& symbols);
 // Instructions that an instruction reads: operands and values in index expressions.

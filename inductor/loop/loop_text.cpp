@@ -24,7 +24,7 @@ namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// Replaces every symbol name by what `rename` makes of it.
+// Replaces every symbol name by the result of `rename`.
 template <class Rename>
 std::string translate(std::string_view text, Rename rename) {
   std::string out;

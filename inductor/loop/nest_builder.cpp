@@ -1,4 +1,4 @@
-// inductor/loop/nest_builder.cpp — emission with merging and folding.
+// inductor/loop/nest_builder.cpp — emits instructions, merges and folds them.
 #include "inductor/loop/nest_builder.h"
 
 #include <algorithm>
@@ -130,14 +130,14 @@ InstId NestBuilder::round_to(InstId value, DType target) {
 
 namespace {
 
-// The value that an instruction has as an index expression.
+// The index expression that an instruction stands for.
 std::optional<SymExpr> place_of(const LoopInst& inst) {
   if (inst.dtype != DType::kInt64) return std::nullopt;
   if (inst.op == LoopOp::kConstant) return SymExpr(inst.constant.i);
   return inst.op == LoopOp::kIndex ? std::optional(inst.index[0]) : std::nullopt;
 }
 
-// Whether a comparison of places is the same at every point.
+// Whether a comparison of positions has the same result at every point.
 std::optional<bool> settled(ScalarOp op, const SymExpr& a, const SymExpr& b, const DimBounds& bounds) {
   if (op != ScalarOp::k_lt && op != ScalarOp::k_ge && op != ScalarOp::k_eq) return std::nullopt;
   const bool below = is_always_below(a, b, bounds), above = is_never_below(a, b, bounds);
@@ -149,8 +149,8 @@ std::optional<bool> settled(ScalarOp op, const SymExpr& a, const SymExpr& b, con
 
 }  // namespace
 
-// Constant operands are computed; x*1, a select on a constant, and the mask of a load that always or never reads
-// vanish. x+0 stays: it turns -0.0 into 0.0.
+// Constant operands are computed. x*1, a select on a constant, and the mask of a load that always or never reads are
+// removed. x+0 stays, because it turns -0.0 into 0.0.
 bool NestBuilder::fold(LoopInst& inst, InstId& existing) const {
   const auto operand = [&](int k) -> const LoopInst& { return nest_.body[inst.operands[k]]; };
   const auto is_constant = [&](int k) { return operand(k).op == LoopOp::kConstant; };
@@ -239,12 +239,12 @@ InstId NestBuilder::emit(LoopInst inst) {
   return made;
 }
 
-// The instruction that stands for this one, or nothing and its free slot.
+// The existing instruction that equals this one; or nothing, and the free slot for this one.
 std::optional<InstId> NestBuilder::find_equal(const LoopInst& inst, size_t& at) const {
   for (at = hash_of(inst) % slots_.size(); slots_[at] != kNoInst; at = (at + 1) % slots_.size()) {
     const InstId found = slots_[at];
     if (!(nest_.body[found] == inst)) continue;
-    // A load may not be merged with an earlier one across a store to the same buffer.
+    // A load must not be merged with an earlier one across a store to the same buffer.
     const auto overwrites = [&](InstId store) { return store > found && nest_.body[store].buffer == inst.buffer; };
     if (inst.op != LoopOp::kLoad || std::none_of(stores_.begin(), stores_.end(), overwrites)) return found;
   }

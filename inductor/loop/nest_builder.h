@@ -1,4 +1,4 @@
-// inductor/loop/nest_builder.h — makes nest bodies; merges equal instructions and folds constants as they are emitted.
+// inductor/loop/nest_builder.h — makes nest bodies; merges equal instructions and folds constants during emission.
 #pragma once
 
 #include <initializer_list>
@@ -33,7 +33,7 @@ class NestBuilder {
   InstId reduce(ReduceOp op, InstId value);
   InstId scan(ReduceOp op, InstId value);
   InstId round_to(InstId value, DType dtype);      // f32 rounded to a half-precision dtype; others unchanged
-  // Copies an instruction whose operands and expressions already are this nest's.
+  // Copies an instruction whose operands and expressions already belong to this nest.
   InstId emit(LoopInst inst);
   void add_origins(const std::vector<uint32_t>& nodes);
   Nest finish() { return std::move(nest_); }
@@ -46,7 +46,7 @@ class NestBuilder {
   NestSymbols symbols_;
   Nest nest_;
   std::vector<InstId> slots_ =
-      std::vector<InstId>(64, kNoInst);  // a hash table of what may stand for an equal instruction
+      std::vector<InstId>(64, kNoInst);  // a hash table of candidates for an equal instruction
   std::vector<InstId> stores_;
 };
 

@@ -1,4 +1,4 @@
-// inductor/loop/op_costs.cpp — one case for each operation; without its row an operation does not compile.
+// inductor/loop/op_costs.cpp — one case for each operation; an operation without a row does not compile.
 #include "inductor/loop/op_costs.h"
 
 namespace framejit::inductor {

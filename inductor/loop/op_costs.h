@@ -1,4 +1,4 @@
-// inductor/loop/op_costs.h — what the instructions of a nest cost: rows of op_costs.def.
+// inductor/loop/op_costs.h — the costs of a nest's instructions: rows of op_costs.def.
 #pragma once
 
 #include "inductor/loop/loop_program.h"

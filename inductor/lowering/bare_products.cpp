@@ -25,7 +25,7 @@ std::string_view without_addition(std::string_view op) {
 
 namespace {
 
-// The product alone, where the node is one that adds, on the kernels' device; "" otherwise.
+// The product without the addition, if the node is a product that adds, on the kernels' device; "" otherwise.
 std::string_view product_of(const Graph& graph, const Node& node, graph::Device device) {
   const std::string_view alone = without_addition(node.op->name);
   if (alone.empty()) return "";

@@ -1,8 +1,7 @@
-// inductor/lowering/bare_products.h — addmm as mm and an addition, where the library's copies first.
+// inductor/lowering/bare_products.h — addmm as mm and an addition, where the library would copy first.
 //
-// PyTorch's addmm first copies what is added over the whole result and then lets the product add to it. Here the
-// addition is part of the kernel behind the product where there is one, and else a pass that costs no more than that
-// copy.
+// PyTorch's addmm first copies the addend over the whole result, and then lets the product add to it. Here the addition
+// is part of the kernel after the product, if there is one; otherwise it is a pass that costs no more than that copy.
 #pragma once
 
 #include <string_view>
@@ -12,10 +11,10 @@
 
 namespace framejit::inductor {
 
-// The product in an op of added, left, right and two factors; "" for every other op.
+// The product of an op with added, left, right and two factors; "" for every other op.
 std::string_view without_addition(std::string_view op);
 
-// In and out: a functional graph. Products that scale stay, and those of half precision, which are rounded once.
+// In and out: a functional graph. Products that scale stay, and so do those of half precision, which are rounded once.
 graph::Graph bare_products(const graph::Graph& functional, const TargetInfo& target);
 
 }  // namespace framejit::inductor

@@ -1,6 +1,6 @@
 // inductor/lowering/copy.cpp — ops that move elements: cat, stack, pad, repeat, flip, triangles, scatters of slices.
 //
-// What writes regions (cat, pad, slice_scatter) is one nest per region, all into the result's buffer, in order.
+// An op that writes regions (cat, pad, slice_scatter) has one nest per region, all into the result's buffer, in order.
 #include <algorithm>
 
 #include "inductor/lowering/lower.h"
@@ -64,7 +64,8 @@ bool lower_stack(LowerContext& ctx) {
   return true;
 }
 
-// constant_pad_nd(self, pad, value): fill everything, then the inside. Negative padding crops and is left to torch.
+// constant_pad_nd(self, pad, value): fills everything, then copies the inside. Negative padding crops, and is left to
+// torch.
 bool lower_pad(LowerContext& ctx) {
   const auto self = ctx.tensor(0);
   const auto pad = ctx.sizes(1);
@@ -159,7 +160,7 @@ bool lower_triangle(LowerContext& ctx, bool lower) {
 bool lower_tril(LowerContext& ctx) { return lower_triangle(ctx, true); }
 bool lower_triu(LowerContext& ctx) { return lower_triangle(ctx, false); }
 
-// Where a slice begins: counted from the end when negative, cut to the size.
+// Where a slice begins: counted from the end if negative, limited by the size.
 SymExpr slice_start(const SymExpr& start, const SymExpr& size) {
   if (start.is_constant() && start.constant() < 0) return SymExpr::max(start + size, 0);
   return start == SymExpr(0) ? start : SymExpr::min(start, size);
@@ -237,8 +238,8 @@ bool lower_slice_backward(LowerContext& ctx) {
   return true;
 }
 
-// The place on a diagonal: row and column of element `at`, put into the dimensions first and second of an index of the
-// others.
+// A position on a diagonal: row and column of element `at`, inserted as dimensions first and second into an index of
+// the others.
 std::vector<SymExpr> on_diagonal(std::vector<SymExpr> others, const SymExpr& at, int64_t offset, size_t first,
                                  size_t second) {
   const SymExpr row = at + SymExpr(std::max<int64_t>(-offset, 0)), column = at + SymExpr(std::max<int64_t>(offset, 0));
@@ -280,7 +281,7 @@ bool lower_diagonal_scatter(LowerContext& ctx) {
   return true;
 }
 
-// block_diag(tensors) of matrices: zeros, then one block behind the other.
+// block_diag(tensors) of matrices: zeros, then one block after the other.
 bool lower_block_diag(LowerContext& ctx) {
   const auto list = tensor_list(ctx, 0);
   if (!list || list->empty()) return false;

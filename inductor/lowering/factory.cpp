@@ -58,7 +58,7 @@ bool lower_eye(LowerContext& ctx) {
 
 }  // namespace
 
-// The other fills and ranges are decomposed into full and arange.start_step; where the number is a tensor, they stay.
+// The other fills and ranges are decomposed into full and arange.start_step; if the number is a tensor, they stay.
 void register_factory_lowerings() {
   static constexpr std::pair<const char*, LowerFn> kTable[] = {
       {"full", lower_full},         {"full_like", lower_full},          {"fill.Scalar", lower_full},

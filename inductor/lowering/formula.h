@@ -1,4 +1,4 @@
-// inductor/lowering/formula.h — a pointwise value written as text becomes instructions.
+// inductor/lowering/formula.h — turns a pointwise formula, written as text, into instructions.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace framejit::inductor {
 // InternalError.
 InstId emit_formula(NestBuilder& builder, std::string_view formula, DType compute,
                     const std::function<InstId(std::string_view)>& argument);
-// add, sub and mul as torch has them: of bools, add is "or" and mul is "and".
+// add, sub and mul as in torch: for bools, add is "or" and mul is "and".
 InstId emit_scalar(NestBuilder& builder, ScalarOp op, std::initializer_list<InstId> operands);
 
 }  // namespace framejit::inductor

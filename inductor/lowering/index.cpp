@@ -1,8 +1,7 @@
-// inductor/lowering/index.cpp — loads at indices that are data: embedding, index_select, gather, index with integer
+// inductor/lowering/index.cpp — loads at indices from data: embedding, index_select, gather, index with integer
 // tensors.
 //
-// Every such index is checked against the extent, as eager checks it; negative ones count from the end only where
-// eager's do.
+// Every such index is checked against the extent, as in eager; negative ones count from the end only where eager's do.
 #include <algorithm>
 
 #include "inductor/lowering/lower.h"
@@ -62,8 +61,8 @@ bool lower_gather(LowerContext& ctx) {
   return true;
 }
 
-// index.Tensor(self, indices): integer index tensors, broadcast together. They stand where the first of them stands
-// when they are next to each other, else in front.
+// index.Tensor(self, indices): integer index tensors, broadcast together. If they are adjacent, their dimensions stand
+// where the first of them stands, otherwise in front.
 bool lower_index(LowerContext& ctx) {
   const auto self = ctx.tensor(0);
   const auto* list = ctx.arg(1) == nullptr ? nullptr : ctx.arg(1)->get<std::vector<ValueId>>();

@@ -1,4 +1,4 @@
-// inductor/lowering/loss.cpp — losses that check what they are given: the class of each row, a likelihood.
+// inductor/lowering/loss.cpp — losses that check their operands: the class of each row, a likelihood.
 #include "inductor/lowering/lower.h"
 
 namespace framejit::inductor {
@@ -9,9 +9,8 @@ namespace {
 
 enum Reduction : int64_t { kNone, kMean, kSum };  // ATen/core/Reduction.h
 
-// What row `at` (empty: there is one) adds: -input[at, target] * weight[target], and the weight; zeros where the target
-// is ignored.
-// Targets are checked against the number of classes.
+// What row `at` (empty: the only one) adds: -input[at, target] * weight[target], and the weight; zeros where the target
+// is ignored. Targets are checked against the number of classes.
 struct RowLoss {
   InstId loss, weight;
 };
@@ -68,7 +67,7 @@ bool lower_nll_loss(LowerContext& ctx) {
 }
 
 // binary_cross_entropy(self, target, weight, reduction), each element's: (target - 1) * log1p(-self) - target *
-// log(self), the logarithms cut off at -100. Eager rounds each step to float16, where it may overflow. A self or a
+// log(self), with the logarithms limited to -100. In float16, eager rounds each step, which may overflow. A self or a
 // target outside of [0, 1] is an error.
 bool lower_binary_cross_entropy(LowerContext& ctx) {
   const auto self = ctx.tensor(0), target = ctx.tensor(1);

@@ -186,7 +186,7 @@ void LowerContext::finish(NestBuilder builder, LoopBufferId buffer, std::vector<
 
 void LowerContext::finish(NestBuilder builder) {
   Nest nest = without_empty_loops(builder.finish(), program_.symbol_count);
-  nest.name = "n" + std::to_string(next_nest_++);  // here, since a builder that is copied finishes twice
+  nest.name = "n" + std::to_string(next_nest_++);  // named here, because a builder that is copied finishes twice
   program_.items.push_back(std::move(nest));
 }
 
@@ -255,7 +255,7 @@ bool LowerContext::is_supported(const Node& node) const {
   bool all_fit = true;
   graph::for_each_value(node, [&](ValueId v) { all_fit = all_fit && fits(v); });
   if (!all_fit) return false;
-  // Whether a number fits into an integer result is eager's to check when it runs.
+  // For an integer result, eager must check when it runs whether a number fits.
   if (node.op->name.starts_with(kNumberIsTensor) && !is_float(meta(node.results[0]).dtype)) return false;
   return std::all_of(node.results.begin(), node.results.end(), fits);
 }
@@ -272,8 +272,8 @@ void LowerContext::lower_extern(uint32_t index) {
   program_.items.push_back(std::move(call));
 }
 
-// What checks indices or numbers is left to the library where a kernel cannot stop the call, and what must run in order
-// where kernels do not.
+// Ops that check indices or numbers are left to the library if a kernel cannot stop the call; so are ops that must run
+// in order if kernels do not.
 bool LowerContext::try_row(LowerFn row) {
   const size_t items = program_.items.size(), buffers = program_.buffers.size();
   if (!add_number_checks(*this) || !row(*this)) {
@@ -298,7 +298,7 @@ bool LowerContext::try_row(LowerFn row) {
   return false;
 }
 
-// Memory without contents that is only copied over: the copy has a buffer of its own.
+// Memory without contents that is only copied: the copy has its own buffer.
 bool LowerContext::is_copied_over(const Node& node) const {
   if (node.op->name != "empty_strided" && node.op->name != "empty.memory_format") return false;
   const ValueId made = node.results[0];

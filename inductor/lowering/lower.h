@@ -1,9 +1,9 @@
 // inductor/lowering/lower.h — a functional graph becomes a loop program: one nest per op, views as index maps, the rest
 // extern.
 //
-// In: a functional graph.  Out: a LoopProgram whose buffers have the layouts that the graph's metas state, so that an
-// output is stored where eager would have put it. An op without a lowering, or whose lowering does not cover the
-// arguments, is an extern call; nothing is refused.
+// In: a functional graph.  Out: a LoopProgram whose buffers have the layouts in the graph's metas, so that an output is
+// laid out as in eager. An op without a lowering, or whose lowering does not cover the arguments, is an extern call;
+// nothing is refused.
 #pragma once
 
 #include <string_view>
@@ -15,7 +15,7 @@
 
 namespace framejit::inductor {
 
-// How a graph value is reached: a buffer of its own, or a view of another value.
+// How to reach a graph value: in its own buffer, or as a view of another value.
 struct ValueForm {
   enum Kind : uint8_t { kAbsent, kBuffer, kView } kind = kAbsent;
   LoopBufferId buffer = 0;
@@ -30,10 +30,10 @@ struct LoweredGraph {
 };
 
 LoweredGraph lower(const graph::Graph& graph, const TargetInfo& target);
-// The one device that kernels of the graph run on: that of its first tensor which is not on the host's. Ops elsewhere
-// are extern calls.
+// The one device on which kernels of the graph run: that of its first tensor that is not on the host. Ops on other
+// devices are extern calls.
 graph::Device kernel_device(const graph::Graph& graph);
-// Whether a size is 1, as a constant or by a fact that is guarded: such a dimension is broadcast.
+// Whether a size is 1, as a constant or by a guarded fact: such a dimension is broadcast.
 bool is_size_one(const graph::Graph& graph, const SymExpr& size);
 
 // One element of a graph value; views on the way become index arithmetic. With a mask: see LowerContext::load_masked.
@@ -41,7 +41,7 @@ InstId load_value(const graph::Graph& graph, const std::vector<ValueForm>& forms
                   NestBuilder& builder, graph::ValueId v, std::vector<SymExpr> index, InstId mask = kNoInst,
                   InstId other = kNoInst);
 
-// A nest that goes along one dimension of `sizes` in order and takes the others as they come; `index` is the current
+// A nest that goes along one dimension of `sizes` in order, and through the others in any order; `index` is the current
 // element.
 struct Walk {
   NestBuilder builder;
@@ -49,10 +49,10 @@ struct Walk {
 };
 
 class LowerContext;
-// False: the arguments are not covered; nothing was added.
+// False: the arguments are not covered, and nothing was added.
 using LowerFn = bool (*)(LowerContext&);
 
-// What a lowering works with. The arguments are the node's, in schema order; trailing ones may be missing.
+// What a lowering works with. The arguments are those of the node, in schema order; trailing ones may be missing.
 class LowerContext {
  public:
   LowerContext(const graph::Graph& graph, const TargetInfo& target)
@@ -70,7 +70,7 @@ class LowerContext {
   std::optional<SymExpr> size(size_t i) const;
   std::optional<int64_t> integer(size_t i) const;
   std::optional<int64_t> dimension(
-      size_t i, size_t ndim) const;  // from the front; none where there is no such dimension: torch says so
+      size_t i, size_t ndim) const;  // from the front; none if there is no such dimension: torch has the error text
   std::optional<double> number(size_t i) const;       // int, float or bool constants
   bool flag(size_t i, bool otherwise) const;
   std::optional<SymSizes> sizes(size_t i) const;      // a list, or one int
@@ -120,7 +120,7 @@ class LowerContext {
 
 void add_lowering(std::string_view op, LowerFn function);
 LowerFn find_lowering(std::string_view op);
-// The op that a row names. "framejit::x" is x with a 0-dim tensor in a number's place.
+// The op that a row names. "framejit::x" is x with a 0-dim tensor in place of a number.
 std::string_view row_name(const graph::Node& node);
 std::vector<std::string> lowered_ops();  // sorted
 
@@ -140,7 +140,7 @@ bool is_mapped_view(std::string_view op);
 std::optional<std::vector<SymExpr>> map_view(const graph::Graph& graph, const graph::Node& node, uint32_t result,
                                              const std::vector<SymExpr>& index, const DimBounds& bounds);
 int64_t wrap_dim(int64_t dim, size_t ndim);
-// Whether a pooling over two dimensions is a kernel, as far as its window and the use of its results decide.
+// Whether a two-dimensional pooling is a kernel, as far as its window and the use of its results decide.
 bool is_pool_kernel(const graph::Graph& graph, const TargetInfo& target, const graph::Node& node);
 
 }  // namespace framejit::inductor

@@ -1,8 +1,8 @@
 // inductor/lowering/memory_formats.cpp — see memory_formats.h.
 //
 // Vertices are the nodes whose result follows the format of its operands: convolutions and poolings, which have a
-// preference, and elementwise ops, concatenations and the like, which have none. Values of other nodes, inputs, outputs
-// and what other nodes read have the format that was recorded.
+// preference, and elementwise ops, concatenations and the like, which have none. Values of other nodes, inputs,
+// outputs, and values that other nodes read keep the recorded format.
 #include "inductor/lowering/memory_formats.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ class FormatChooser {
     find_vertices();
     if (!has_preference_) return graph_;
     graph::MinimumCut cut(count_ + 1);
-    fixed_ = count_;  // the side of what is contiguous
+    fixed_ = count_;  // the side of contiguous values
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
       if (vertex_[n] != SIZE_MAX) join_operands(cut, n);
     for (const Node& node : graph_.nodes) join_readers(cut, node);
@@ -84,7 +84,7 @@ class FormatChooser {
  private:
   static constexpr int64_t kFixed = int64_t{1} << 60;
   static constexpr int64_t kWanted = int64_t{1}
-                                     << 44;  // more than conversions cost, and the sum of many fits below kFixed
+                                     << 44;  // more than conversions cost; and the sum of many still fits below kFixed
 
   const ValueId* value(const Node& node, size_t i) const {
     const ValueId* v = i < node.args.size() ? node.args[i].get<ValueId>() : nullptr;
@@ -101,7 +101,7 @@ class FormatChooser {
     return list == nullptr || std::all_of(list->begin(), list->end(), [](const SymExpr& e) { return e == SymExpr(1); });
   }
 
-  // Operands whose format the result follows; none for nodes that are no vertices.
+  // Operands whose format the result follows; none for nodes that are not vertices.
   std::vector<ValueId> carried(const Node& node) const {
     static const std::set<std::string_view> kFirstOnly = {
         "max_pool2d_with_indices", "avg_pool2d",          "_adaptive_avg_pool2d", "constant_pad_nd",
@@ -173,7 +173,7 @@ class FormatChooser {
                                                                : Kind::grouped,
                                  window);
     const int64_t weights = graph_.shapes.hint(w.numel());
-    // A weight that a kernel writes anyway, or that lies so already, is rearranged by the library alone.
+    // If a kernel writes the weight anyway, or it already has the format, only the library rearranges it.
     const bool is_ready =
         (graph::is_channels_last(w) && !w.is_contiguous()) || graph_.values[graph::index_of(weight)].node >= 0;
     const bool is_known = known_.is_weight(weight);
@@ -266,7 +266,7 @@ class FormatChooser {
   size_t count_ = 0, fixed_ = 0;
   bool has_preference_ = false;
   std::vector<bool> side_;        // per vertex: channels_last
-  std::vector<ValueId> laid_;     // per value of a vertex: the new one, in the format chosen
+  std::vector<ValueId> laid_;     // per value of a vertex: the new value, in the chosen format
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
-// inductor/lowering/memory_formats.h — the memory format of each convolution and pooling, and of what lies between
+// inductor/lowering/memory_formats.h — the memory format of each convolution and pooling, and of the values between
 // them.
 //
-// Library ops differ in the format that they are fast in (format_costs.def), kernels do not care, and going over from
-// one format to the other costs a pass over the elements. The formats that cost least in all are a minimum cut of the
-// graph: one side of the cut runs in channels_last, the other contiguously, and a copy stands on each edge that is cut.
-// Copies are mostly part of the kernels around them. What leaves the graph has the strides that it had.
+// Library ops differ in which format is fast for them (format_costs.def), kernels do not care, and a change of format
+// costs a pass over the elements. The formats with the lowest total cost are a minimum cut of the graph: one side of
+// the cut runs in channels_last, the other contiguously, and each edge that is cut gets a copy. Most copies are part of
+// the kernels around them. Outputs keep their strides.
 #pragma once
 
 #include <vector>
@@ -16,11 +16,12 @@ namespace framejit::inductor {
 
 enum class FormatRule : uint8_t {
   kLeastCost,     // of format_costs.def and the conversions
-  kChannelsLast,  // every convolution that can run in channels_last does; the rest as it costs least beside them
+  kChannelsLast,  // every convolution that can runs in channels_last; the others in what costs least with that
 };
 
-// In and out: a functional graph. Nothing is assumed about symbolic sizes that is not known.
-// `weights`: per input, whether it stays from call to call; what is made of such inputs alone is laid out once.
+// In and out: a functional graph. Only known facts about symbolic sizes are used.
+// `weights`: per input, whether it stays the same from call to call; values made only from such inputs are laid out
+// once.
 graph::Graph choose_memory_formats(const graph::Graph& functional, const TargetInfo& target,
                                    FormatRule rule = FormatRule::kLeastCost, const std::vector<bool>& weights = {});
 

@@ -104,7 +104,7 @@ InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argu
 bool divisor_is_safe(LowerContext& ctx) {
   if (is_float(ctx.result_meta().dtype)) return true;
   const auto number = ctx.number(1);
-  const auto integer = ctx.integer(1);  // of which narrow results take the low bits
+  const auto integer = ctx.integer(1);  // narrow results take its low bits
   return number && *number != 0 &&
          (!integer || static_cast<uint64_t>(*integer) << (64 - 8 * row_of(ctx.result_meta().dtype).bytes) != 0);
 }
@@ -157,7 +157,7 @@ bool lower_div_mode(LowerContext& ctx) {
                        *mode == "floor" ? "floor_div(self, other)" : "trunc_div(self, other)");
 }
 
-// torch hands contiguous tensors of these dtypes to oneDNN where it has kernels of them.
+// torch passes contiguous tensors of these dtypes to oneDNN if it has kernels for them.
 bool may_be_gelu_of_onednn(const TargetInfo& target, const TensorMeta& m) {
   return target.facts.gelu_is_onednn &&
          (m.dtype == DType::kFloat32 || m.dtype == DType::kBFloat16 || m.dtype == DType::kFloat16) &&
@@ -165,7 +165,7 @@ bool may_be_gelu_of_onednn(const TargetInfo& target, const TensorMeta& m) {
 }
 
 // oneDNN's gelu of infinity is NaN with AVX-512, and overflows before it halves; its kernels for other CPUs never
-// answer -0.0.
+// return -0.0.
 const char* gelu_formula(const TargetInfo& target, const TensorMeta& m) {
   if (may_be_gelu_of_onednn(target, m) &&
       std::isnan(runtime::eager_gelu(m.dtype, std::numeric_limits<double>::infinity()).value_or(0)))
@@ -182,7 +182,7 @@ bool lower_gelu(LowerContext& ctx) {
   return lower_formula(ctx, "self _", Rule::kResult, gelu_formula(ctx.target(), ctx.meta(*ctx.tensor(0))));
 }
 
-// Where both are equal, eager answers self beside a number and the bound beside a tensor.
+// If both are equal, eager returns self for a number as bound, and the bound for a tensor.
 bool lower_clamp(LowerContext& ctx) {
   if (!ctx.given(1) && !ctx.given(2)) return false;
   const bool tensors = row_name(ctx.node()) == "clamp.Tensor";
@@ -198,7 +198,7 @@ bool lower_clamp(LowerContext& ctx) {
 bool lower_pow_scalar(LowerContext& ctx) {
   const auto exponent = ctx.number(1);
   const bool floating = is_float(ctx.result_meta().dtype);
-  // float16 goes through the C library's pow, whose zeros and infinities have no sign left.
+  // float16 goes through the C library's pow, whose zeros and infinities lose their sign.
   const bool by_library = ctx.result_meta().dtype == DType::kFloat16 && ctx.target().facts.half_pow_is_libm;
   if (!exponent)  // a number that varies between calls
     return ctx.tensor(1) && floating &&
@@ -221,7 +221,7 @@ bool lower_pow_scalar(LowerContext& ctx) {
   return lower_formula(ctx, "self exponent", Rule::kResult, "pow(self, exponent)");
 }
 
-// Bits of unsigned numbers are shifted out; signed numbers keep their sign.
+// Unsigned numbers shift in zeros; signed numbers keep their sign.
 bool lower_shift_right(LowerContext& ctx) {
   return lower_formula(
       ctx, "self other", Rule::kResult,
@@ -301,7 +301,7 @@ bool lower_masked_fill(LowerContext& ctx) {
   if (!ctx.tensor(0) || !ctx.tensor(1) || !readable(ctx, 2)) return false;
   const DType dtype = ctx.result_meta().dtype, compute = value_dtype(dtype);
   if (ctx.tensor(2) && is_float(ctx.meta(*ctx.tensor(2)).dtype) && !is_float(dtype))
-    return false;  // whether it fits is eager's to check
+    return false;  // eager must check whether it fits
   NestBuilder b = ctx.result_nest();
   const InstId mask = select_operand(ctx, b, 1, DType::kBool);
   const InstId value = b.round_to(select_operand(ctx, b, 2, compute), dtype), self = select_operand(ctx, b, 0, compute);
@@ -310,7 +310,8 @@ bool lower_masked_fill(LowerContext& ctx) {
   return true;
 }
 
-// _to_copy, clone: the value in the result's dtype. A cast to half precision that the user wrote is never elided.
+// _to_copy, clone: the value in the dtype of the result. A cast to half precision in the user's program is never
+// removed.
 bool lower_to_copy(LowerContext& ctx) {
   const auto self = ctx.tensor(0);
   if (!self || ctx.meta(*self).ndim() != ctx.result_meta().ndim()) return false;

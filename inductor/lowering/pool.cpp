@@ -1,8 +1,8 @@
 // inductor/lowering/pool.cpp — poolings over small windows, each element of the window a load of its own.
 //
-// Where a window may leave the input its loads are masked. The masks are borders of the place in the result, not of the
-// place in the input, so that lanes along it step one by one (inductor/cpu/nest_masks.cpp). Larger windows, and a
-// largest element whose position is asked for (of several NaN eager takes the last), stay PyTorch's.
+// If a window may reach outside of the input, its loads are masked. The masks compare positions in the result, not in
+// the input, so that lanes step through them one by one (inductor/cpu/nest_masks.cpp). Larger windows are left to
+// PyTorch, and so are maxima whose position is needed (of several NaN, eager takes the last).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,7 +21,7 @@ struct Side {
   int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
   SymExpr size, results;
   SymExpr place(const SymExpr& o, int64_t k) const { return o * SymExpr(stride) + SymExpr(k * dilation - padding); }
-  // Windows whose element k is inside: from `first`, below `end`.
+  // Windows whose element k is inside: from `first` up to, but not including, `end`.
   SymExpr first(int64_t k) const {
     return SymExpr(std::max<int64_t>((padding - k * dilation + stride - 1) / stride, 0));
   }
@@ -31,7 +31,7 @@ struct Side {
 };
 using Window = std::array<Side, 2>;
 
-// self, kernel_size, stride (none: the kernel's size), padding; dilation where there is one.
+// self, kernel_size, stride (none: the kernel's size), padding; and dilation, if the op has one.
 std::optional<Window> window_of(LowerContext& ctx, size_t dilation_at) {
   const auto self = ctx.tensor(0);
   const auto kernel = ctx.integers(1);
@@ -58,7 +58,7 @@ std::optional<Window> window_of(LowerContext& ctx, size_t dilation_at) {
   return is_pool_kernel(ctx.graph(), ctx.target(), ctx.node()) ? std::optional(window) : std::nullopt;
 }
 
-// Element k[0], k[1] of the window; `outside` where the input has none.
+// Element k[0], k[1] of the window; `outside` if the input has no such element.
 InstId element(LowerContext& ctx, NestBuilder& b, const Window& window, std::array<int64_t, 2> k, double outside) {
   std::vector<SymExpr> at = b.range_dims();
   const size_t first = at.size() - 2;

@@ -1,8 +1,8 @@
 // inductor/lowering/reduction.cpp — sums, means, extrema, truth, positions and variances.
 //
 // A reduction is one nest: the kept dimensions are its ranges, the reduced ones its reduced dimensions. Sums of half
-// precision are kept in f32. Variance is two-pass (mean, then squared distances): more exact than one pass, and the row
-// is in cache.
+// precision are kept in f32. Variance takes two passes (mean, then squared differences): that is more exact than one
+// pass, and the row is in cache.
 #include <algorithm>
 #include <cmath>
 
@@ -30,7 +30,7 @@ std::optional<std::vector<bool>> reduced_dims(LowerContext& ctx, size_t argument
 struct Split {
   SymSizes kept, reduced;
   std::vector<bool> is_reduced;
-  SymExpr count = 1;  // elements that are reduced into one
+  SymExpr count = 1;  // elements that are combined into one
 };
 
 Split split_sizes(const SymSizes& sizes, const std::vector<bool>& is_reduced) {
@@ -114,13 +114,13 @@ bool lower_min(LowerContext& ctx) {
   return reduce_as(ctx, kNoArgument, ReduceOp::kMin, ctx.result_meta().dtype, false, false);
 }
 
-// any and all of uint8 answer uint8 (torch's old mask dtype); the truth is stored as 0 or 1 there.
+// any and all of uint8 return uint8 (torch's old mask dtype), which is 0 or 1 there.
 bool lower_any_dim(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kAny, DType::kBool, false, true); }
 bool lower_any(LowerContext& ctx) { return reduce_as(ctx, kNoArgument, ReduceOp::kAny, DType::kBool, false, true); }
 bool lower_all_dim(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kAll, DType::kBool, false, true); }
 bool lower_all(LowerContext& ctx) { return reduce_as(ctx, kNoArgument, ReduceOp::kAll, DType::kBool, false, true); }
 
-// Not of bools: torch has no such kernel, and its error is the user's.
+// Not for bools: torch has no such kernel, and its error reaches the user.
 bool lower_position(LowerContext& ctx, ReduceOp op) {
   const auto self = ctx.tensor(0);
   return self && ctx.meta(*self).dtype != DType::kBool && reduce_as(ctx, 1, op, ctx.meta(*self).dtype, true, false);
@@ -192,7 +192,7 @@ bool lower_std(LowerContext& ctx) { return lower_variance(ctx, true, false); }
 bool lower_var_mean(LowerContext& ctx) { return lower_variance(ctx, false, true); }
 bool lower_std_mean(LowerContext& ctx) { return lower_variance(ctx, true, true); }
 
-// What an order of linalg_vector_norm sums (or takes the extremum of), and what is made of the total.
+// What an order of linalg_vector_norm sums (or takes the extremum of), and what is done with the total.
 struct NormSteps {
   ReduceOp op;
   InstId term;

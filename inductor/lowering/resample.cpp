@@ -1,8 +1,8 @@
-// inductor/lowering/resample.cpp — elements taken from computed places: nearest and linear resampling, reflected and
+// inductor/lowering/resample.cpp — elements from computed positions: nearest and linear resampling, reflected and
 // repeated edges.
 //
-// A place is an index expression where one is exact, else a value that the kernel computes as eager's kernels do; it is
-// inside by construction and needs no check.
+// A position is an index expression if an exact one exists; otherwise the kernel computes it as eager's kernels do. It
+// is in range by construction and needs no check.
 #include <algorithm>
 #include <cmath>
 
@@ -15,8 +15,8 @@ using graph::ValueId;
 
 namespace {
 
-// Scale of output to input positions, as at::native::area_pixel_compute_scale does without align_corners: in float32,
-// but for the linear forms of float64.
+// Scale of output to input positions, as at::native::area_pixel_compute_scale computes it without align_corners: in
+// float32, except for the linear forms of float64.
 std::optional<double> pixel_scale(LowerContext& ctx, size_t argument, int64_t input, int64_t output, bool in_double) {
   const auto given = ctx.given(argument) ? ctx.number(argument) : std::optional<double>(0.0);
   if (!given) return std::nullopt;
@@ -31,8 +31,7 @@ struct Axis {
   double scale;
 };
 
-// The last dimensions of (self, output_size, [align], scales...) with their scales; nothing where a size is not
-// constant.
+// The last dimensions of (self, output_size, [align], scales...) with their scales; nothing if a size is not constant.
 std::optional<std::vector<Axis>> resampled_axes(LowerContext& ctx, size_t count, size_t scales_at,
                                                 bool in_double = false) {
   const auto self = ctx.tensor(0);
@@ -54,7 +53,7 @@ int64_t nearest(const Axis& axis, int64_t to, double shift) {
   return std::min(static_cast<int64_t>(std::floor(at)), axis.input - 1);
 }
 
-// Whether the nearest places are to // factor for all positions: exact as an index expression, and cheap.
+// Whether the nearest positions are to // factor for all positions: exact as an index expression, and cheap.
 std::optional<int64_t> whole_factor(const Axis& axis, double shift) {
   if (axis.output % axis.input != 0) return std::nullopt;
   const int64_t factor = axis.output / axis.input;
@@ -151,7 +150,7 @@ bool lower_linear1d(LowerContext& ctx) { return lower_linear(ctx, 1); }
 bool lower_bilinear2d(LowerContext& ctx) { return lower_linear(ctx, 2); }
 bool lower_trilinear3d(LowerContext& ctx) { return lower_linear(ctx, 3); }
 
-// (self, padding): places outside are the edge's, or reflected at it.
+// (self, padding): positions outside are those of the edge, or reflected at it.
 bool lower_edge_pad(LowerContext& ctx, size_t count, bool reflects) {
   const auto self = ctx.tensor(0);
   const auto padding = ctx.integers(1);

@@ -1,7 +1,7 @@
 // inductor/lowering/scan.cpp — running results along a dimension: cumsum, cumprod, cummax, cummin.
 //
 // A scan is one nest: the dimension is reduced, the others are ranges, and every reduced point stores. Sums and
-// products are carried as eager carries them: integers in int64, float32 in float64, half precision in float32.
+// products are carried as in eager: integers in int64, float32 in float64, half precision in float32.
 #include "inductor/lowering/lower.h"
 
 namespace framejit::inductor {
@@ -29,7 +29,7 @@ bool lower_running(LowerContext& ctx, ReduceOp op) {
 bool lower_cumsum(LowerContext& ctx) { return lower_running(ctx, ReduceOp::kSum); }
 bool lower_cumprod(LowerContext& ctx) { return lower_running(ctx, ReduceOp::kProd); }
 
-// cummax, cummin (self, dim): values, and where the last of the equally good ones stands.
+// cummax, cummin (self, dim): values, and the position of the last of equally good ones.
 bool lower_extrema(LowerContext& ctx, ReduceOp value_op, ReduceOp position_op) {
   const auto self = ctx.tensor(0);
   const auto dim = self ? ctx.dimension(1, ctx.meta(*self).ndim()) : std::nullopt;

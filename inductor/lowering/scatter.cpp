@@ -1,10 +1,10 @@
-// inductor/lowering/scatter.cpp — stores at indices that are data: scatter, index_add, index_copy, index_fill,
-// index_put and the gradient of embedding.
+// inductor/lowering/scatter.cpp — stores at indices from data: scatter, index_add, index_copy, index_fill, index_put
+// and the gradient of embedding.
 //
-// The result starts as a copy of self; then one nest walks the indices in order and takes the other dimensions as they
-// come. Where an element is written twice the last write wins, as in eager. Half precision is added up as eager does
-// it: in float32 where eager keeps it, else rounded at each addition. Every index is checked against the extent;
-// negative ones count from the end only where eager's do.
+// The result starts as a copy of self. Then one nest goes through the indices in order, and through the other
+// dimensions in any order. If an element is written twice, the last write wins, as in eager. Half precision is added up
+// as in eager: in float32 where eager keeps float32, otherwise rounded at each addition. Every index is checked against
+// the extent; negative ones count from the end only where eager's do.
 #include <algorithm>
 #include <limits>
 
@@ -19,14 +19,14 @@ namespace {
 
 bool is_half(DType dtype) { return value_dtype(dtype) != dtype; }
 
-// Whether float32 memory in place of a result of half precision pays: what is written must outweigh what is only
+// Whether it pays to write to float32 memory instead of a result in half precision: more must be written than only
 // copied.
 bool wide_pays(LowerContext& ctx, ValueId written) {
   const auto all = ctx.result_meta().numel().as_constant(), some = ctx.meta(written).numel().as_constant();
   return !is_half(ctx.result_meta().dtype) || (all && some && *all <= *some);
 }
 
-// Where the writes go: the result, or float32 memory in its place.
+// The destination of the writes: the result, or float32 memory in its place.
 class Destination {
  public:
   Destination(LowerContext& ctx, bool is_wide) : ctx_(ctx), is_wide_(is_wide && is_half(ctx.result_meta().dtype)) {
@@ -72,12 +72,12 @@ void store(LowerContext& ctx, Walk walk, LoopBufferId buffer, std::vector<SymExp
   ctx.finish(std::move(walk.builder));
 }
 
-// Surely no more than the other; sizes that only a guard could compare are not.
+// Surely not larger than the other; sizes that only a guard could compare do not count.
 bool fits(const SymExpr& a, const SymExpr& b) {
   return a == b || (a.is_constant() && b.is_constant() && a.constant() <= b.constant());
 }
 
-// A number argument, or a tensor of no dimensions, in the dtype of the result.
+// A number argument, or a tensor without dimensions, in the dtype of the result.
 std::optional<InstId> number(LowerContext& ctx, NestBuilder& b, size_t argument) {
   const DType dtype = ctx.result_meta().dtype;
   if (const auto tensor = ctx.tensor(argument)) {
@@ -89,8 +89,8 @@ std::optional<InstId> number(LowerContext& ctx, NestBuilder& b, size_t argument)
   return std::nullopt;
 }
 
-// scatter and its kin (self, dim, index, src or value, ...): one write for each element of index, which may be smaller
-// than self.
+// scatter and related ops (self, dim, index, src or value, ...): one write for each element of index, which may be
+// smaller than self.
 struct ScatterArgs {
   ValueId self, index;
   std::optional<ValueId> source;
@@ -112,7 +112,7 @@ std::optional<ScatterArgs> scatter_args(LowerContext& ctx) {
   return ScatterArgs{*self, *index, has_source ? source : std::nullopt, along};
 }
 
-// Writes what `value` answers with for an element of index.
+// Writes what `value` returns for an element of index.
 template <class ValueOf>
 bool scatter(LowerContext& ctx, const ScatterArgs& args, LoopBufferId buffer, Write write, ValueOf value_of) {
   Walk walk = ctx.walk(ctx.meta(args.index).sizes, args.dim);
@@ -191,7 +191,7 @@ bool lower_scatter_reduce(LowerContext& ctx) {
 // index_add, index_copy, index_fill (self, dim, index, ...): index has one dimension and names slices of self.
 struct SliceArgs {
   ValueId self, index;
-  std::optional<ValueId> source;  // whose slices go there; of self's sizes elsewhere
+  std::optional<ValueId> source;  // its slices are written; everywhere else it has self's sizes
   size_t dim = 0;
 };
 
@@ -224,7 +224,7 @@ bool write_slices(LowerContext& ctx, const SliceArgs& args, LoopBufferId buffer,
   return true;
 }
 
-// index_add(self, dim, index, source, alpha). A factor is left to torch, which multiplies and adds in one step.
+// index_add(self, dim, index, source, alpha). With a factor it is left to torch, which multiplies and adds in one step.
 bool lower_index_add(LowerContext& ctx) {
   const auto args = slice_args(ctx, true);
   if (!args || ctx.result_meta().dtype == DType::kBool || (ctx.given(4) && ctx.number(4) != 1.0) ||
@@ -255,12 +255,12 @@ bool lower_index_fill(LowerContext& ctx) {
   return write_slices(ctx, *args, to.buffer(), kSet, true);
 }
 
-// index_put(self, indices, values, accumulate): integer indices, broadcast together; they stand in `values` where the
-// first of them stands when they are next to each other, else in front.
+// index_put(self, indices, values, accumulate): integer indices, broadcast together. If they are adjacent, their
+// dimensions stand in `values` where the first of them stands, otherwise in front.
 struct PutArgs {
-  std::vector<ValueId> indices;  // per dimension of self, kNoValue for those that are taken whole
+  std::vector<ValueId> indices;  // per dimension of self; kNoValue for those taken whole
   SymSizes together;             // sizes of the indices, broadcast
-  size_t position = 0;           // of `together` among the dimensions that are written
+  size_t position = 0;           // of `together` among the written dimensions
 };
 
 bool join_sizes(SymSizes& sizes, const SymSizes& more) {
@@ -339,8 +339,8 @@ bool lower_index_put(LowerContext& ctx) {
   return true;
 }
 
-// embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq): rows of grad are added to the
-// rows that indices name. Indices that name none are passed over, as eager does: they add nothing to row 0.
+// embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq): adds rows of grad to the rows
+// that indices name. Indices that name none are skipped, as in eager: they add nothing to row 0.
 bool lower_embedding_backward(LowerContext& ctx) {
   const auto grad = ctx.tensor(0), indices = ctx.tensor(1);
   const auto padding = ctx.integer(3);

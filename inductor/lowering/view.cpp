@@ -1,6 +1,6 @@
-// inductor/lowering/view.cpp — views as index maps: where in the base does the element at `index` of the view stand?
+// inductor/lowering/view.cpp — views as index maps: which element of the base is the element at `index` of the view?
 //
-// Rows answer from the metas of base and result wherever these decide (reshapes, expand), else from the arguments.
+// Rows use the metas of base and result wherever these decide (reshapes, expand), otherwise the arguments.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -76,7 +76,7 @@ std::optional<Index> map_expand(const ViewQuery& q) {
   return out;
 }
 
-// A start position as Python's slices take it: from the end when negative, never outside.
+// A start position as in Python's slices: from the end if negative, never outside.
 SymExpr clamp_start(const SymExpr& start, const SymExpr& size) {
   if (start.is_constant() && start.constant() < 0) return SymExpr::max(start + size, 0);
   if (start.is_constant() && start.constant() == 0) return 0;
@@ -101,7 +101,7 @@ std::optional<Index> map_select(const ViewQuery& q) {
   return out;
 }
 
-// split, split_with_sizes, chunk: a result begins where the ones before it end.
+// split, split_with_sizes, chunk: a result begins where the previous one ends.
 std::optional<Index> map_split(const ViewQuery& q) {
   const size_t d = q.dim(2);
   SymExpr start = 0;

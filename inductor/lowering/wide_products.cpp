@@ -22,7 +22,7 @@ using graph::ValueId;
 
 namespace {
 
-// Arguments of a product: its operands, and what is added to it (kNoArgument: nothing).
+// Arguments of a product: its operands, and its addend (kNoArgument: none).
 constexpr size_t kNoArgument = SIZE_MAX;
 struct ProductRow {
   size_t left, right, added;
@@ -46,8 +46,8 @@ double count(const Graph& graph, const SymSizes& sizes) {
   return n;
 }
 
-// What the wide product saves grows with its multiplications, what it costs with the elements that pass through memory
-// once more.
+// The wide product's gain grows with its multiplications, its cost with the elements that pass through memory once
+// more.
 bool pays(const Graph& graph, const TargetInfo& target, const Node& node, const ProductRow& row) {
   const TensorMeta &left = graph.meta(*node.args[row.left].get<ValueId>()),
                    &right = graph.meta(*node.args[row.right].get<ValueId>());

@@ -11,7 +11,7 @@ using graph::SymExpr;
 
 namespace {
 
-constexpr int kRounds = 32;  // each places every request anew
+constexpr int kRounds = 32;  // each places every request again
 
 constexpr uint32_t kLight = 1, kHeavy = 2;
 static_assert(kHeavy < runtime::kArenaBlocks);
@@ -24,7 +24,7 @@ ArenaBlocks one_block(const std::vector<ArenaRequest>& requests) {
   return blocks;
 }
 
-// The light block is held over runs of steps between two heavy ones.
+// The light block is held over the steps between two heavy ones.
 std::vector<BlockSpan> spans_of(const std::vector<ArenaRequest>& requests,
                                 const std::vector<ArenaBlocks::Place>& places, const std::vector<bool>& is_heavy) {
   std::vector<size_t> run_of;  // per step: heavy ones so far
@@ -78,7 +78,7 @@ std::vector<int64_t> held_with(const ArenaBlocks& blocks, const std::vector<int6
   return held;
 }
 
-// What cannot be avoided: at each step the buffers that live there.
+// The minimum: the buffers that live at each step.
 int64_t least_peak(const std::vector<ArenaRequest>& requests, const std::vector<int64_t>& beside) {
   std::vector<int64_t> live = beside;
   for (const ArenaRequest& r : requests)

@@ -50,7 +50,7 @@ void BodyCopy::run() {
         continue;
       }
     }
-    // An index that became a constant is one; so that folding sees it.
+    // An index that became constant is made a constant, so that folding sees it.
     map_[i] = inst.op == LoopOp::kIndex ? to_.index(inst.index[0]) : to_.emit(inst);
   }
 }

@@ -40,9 +40,9 @@ ChecksCopy copy_checks(const Nest& nest, uint32_t symbol_count, std::string name
   const NestSymbols symbols(symbol_count);
   const std::vector<bool> feeds = feeding_checks(nest, symbols), is_used = dims_of_checks(nest, symbols, feeds);
   SymSizes ranges;
-  std::vector<SymExpr> dims, own;  // of the nest in the copy, and the copy's in the nest
+  std::vector<SymExpr> dims, own;  // those of the nest in terms of the copy's, and of the copy in terms of the nest's
   for (size_t d = 0; d < nest.dim_count(); ++d) {
-    const bool stays = is_used[d] || nest.extent(d) == SymExpr(0);  // nothing is checked where there is no point
+    const bool stays = is_used[d] || nest.extent(d) == SymExpr(0);  // nothing is checked if there are no points
     dims.push_back(stays ? symbols.dim(ranges.size()) : SymExpr(0));
     if (!stays) continue;
     own.push_back(symbols.dim(d));

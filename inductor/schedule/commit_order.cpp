@@ -1,4 +1,5 @@
-// inductor/schedule/commit_order.cpp — which values may lie in the inputs that get them, and what moves for that.
+// inductor/schedule/commit_order.cpp — which values may lie in the inputs that they update, and which steps move for
+// that.
 #include "inductor/schedule/commit_order.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ class CommitOrder {
  private:
   struct Candidate {
     NewValue made;
-    size_t step;  // that writes it
+    size_t step;  // the one that writes it
   };
 
   LoopBufferId root_of(ValueId v) const {
@@ -53,7 +54,7 @@ class CommitOrder {
     return forms_[graph::index_of(v)].buffer;
   }
 
-  // Values with memory of their own that nobody else gets to see, made by one kernel, laid out as the input.
+  // Values with their own memory that nobody else sees, made by one kernel, with the layout of the input.
   bool find_candidates() {
     std::vector<size_t> writer(program_.buffers.size(), kNone);
     std::vector<bool> is_viewed(program_.buffers.size(), false);  // by a library's view, under another name
@@ -66,7 +67,7 @@ class CommitOrder {
     std::vector<uint32_t> shown(program_.buffers.size(), 0);  // by how many updates and outputs
     for (const auto& [input, value] : graph_.updates) {
       const LoopBufferId root = root_of(value);
-      const bool is_own = root == root_of(graph_.inputs[input]);  // written where it is already
+      const bool is_own = root == root_of(graph_.inputs[input]);  // already written in place
       // copied before the first write, which may fail
       if (!is_own && program_.buffers[root].role == BufferRole::kInput) return false;
       ++shown[root];
@@ -111,8 +112,8 @@ class CommitOrder {
     }
   }
 
-  // Steps in front of the last one that may fail, which write candidates or need those that do, go after it. Empty:
-  // none moves.
+  // Steps before the last one that may fail go after it, if they write candidates or need steps that do. Empty: none
+  // moves.
   std::vector<size_t> moved_order() {
     std::vector<bool> moves(schedule_.steps.size(), false);
     stays_.assign(schedule_.steps.size(), false);
@@ -157,7 +158,7 @@ class CommitOrder {
   const LoopProgram& program_;
   std::vector<Candidate> candidates_;
   std::vector<std::vector<size_t>> needed_by_;  // per step: later ones that conflict with it
-  std::vector<bool> stays_;                     // per step: it may fail, or one that needs it
+  std::vector<bool> stays_;                     // per step: it may fail, or a step that needs it may
   size_t first_moved_ = 0;                      // in the new order
 };
 

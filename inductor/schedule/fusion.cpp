@@ -1,8 +1,8 @@
 // inductor/schedule/fusion.cpp — merging, pruning.
 //
-// Merging puts two nests over the same points into one; the consumer's loads become the producer's values, and a
-// reduction takes a pointwise nest over all its points as prologue, or one over its kept points as epilogue. What
-// stands between two nests is no hindrance unless it needs one of them and is needed by the other (item_order.h).
+// Merging puts two nests over the same points into one, and the consumer's loads become the producer's values. A
+// reduction takes a pointwise nest over all its points as prologue, or one over its kept points as epilogue. A step
+// between two nests prevents that only if it needs one of them and the other needs it (item_order.h).
 #include "inductor/schedule/fusion.h"
 
 #include <algorithm>
@@ -93,8 +93,8 @@ LoopProgram prune(LoopProgram program) {
 
 namespace {
 
-// What the first nest's dimensions are in the second, if the two can be one nest. Both run over the same points, or the
-// first over the kept points of the second.
+// The first nest's dimensions in terms of the second's, if the two can become one nest. Both run over the same points,
+// or the first runs over the kept points of the second.
 class Merger {
  public:
   Merger(const LoopProgram& program, const Costs& costs, const Nest& first, const Nest& second)
@@ -144,7 +144,7 @@ class Merger {
                        [](const LoopInst& inst) { return inst.mode != StoreMode::kPlain; });
   }
   static bool carries(const Nest& nest) { return std::any_of(nest.body.begin(), nest.body.end(), is_carried); }
-  // Whether one stores in order into what the other touches.
+  // Whether one stores, in order, to a buffer that the other touches.
   static bool places_into(const Nest& one, const Nest& other) {
     return std::any_of(one.body.begin(), one.body.end(), [&](const LoopInst& store) {
       const auto touches = [&](const LoopInst& inst) {
@@ -154,8 +154,8 @@ class Merger {
     });
   }
 
-  // Whether the second writes elements of what the first touches at other points: a copy of all, and then a column of
-  // it.
+  // Whether the second writes elements that the first touches at other points: for example a copy of everything, and
+  // then a column of it.
   bool writes_elsewhere(const BodyCopy& head) const {
     const auto touches = [](const LoopInst& inst) { return inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore; };
     return std::any_of(second_.body.begin(), second_.body.end(), [&](const LoopInst& store) {
@@ -181,8 +181,8 @@ class Merger {
     return true;
   }
 
-  // Whether what both load is loaded at the same places by none: one goes along the rows and the other along the
-  // columns, which are as many.
+  // Whether the two load the same buffers, but none at the same positions: one goes along the rows and the other along
+  // the columns, and there are as many rows as columns.
   bool reads_across() const {
     const auto has_two = [&](const LoopInst& load) {
       std::vector<graph::SymbolId> ids;
@@ -253,7 +253,7 @@ class Merger {
   Refusal refusal_ = Refusal::other_points;
 };
 
-// Each nest becomes part of the latest earlier one that takes it and that touches what it reads.
+// Each nest becomes part of the latest earlier one that can take it and that touches a buffer that it reads.
 class MergePass {
  public:
   MergePass(LoopProgram& program, const Costs& costs, RefusalNotes* notes)
@@ -285,7 +285,7 @@ class MergePass {
   }
 
  private:
-  // Earlier nests that touch what the item reads, single numbers aside; the latest first.
+  // Earlier nests that touch a buffer that the item reads, single numbers aside; the latest first.
   std::vector<size_t> candidates(size_t item) {
     constexpr size_t kMost = 64;
     std::vector<size_t> found;
@@ -316,7 +316,7 @@ class MergePass {
         note(notes_, first.name, second->name, Refusal::order);
         continue;
       }
-      // What was refused stays refused until one of the two changes.
+      // A refused pair stays refused until one of the two changes.
       uint32_t& refused = refused_.try_emplace(uint64_t{earlier} << 32 | item, UINT32_MAX).first->second;
       if (refused == changes_[earlier] + changes_[item]) continue;
       refused = changes_[earlier] + changes_[item];
@@ -338,10 +338,11 @@ class MergePass {
   const Costs& costs_;
   ItemOrder order_;
   RefusalNotes* notes_;
-  std::vector<std::vector<size_t>> touching_;   // per buffer: nests and calls so far in the sweep, perhaps joined since
+  std::vector<std::vector<size_t>> touching_;   // per buffer: earlier nests and calls of the sweep, perhaps joined
+                                                // since
   std::vector<uint32_t> changes_;               // per item: how often it took another
   std::vector<size_t> asked_for_;
-  std::unordered_map<uint64_t, uint32_t> refused_;  // pairs of items, and the changes of both by then
+  std::unordered_map<uint64_t, uint32_t> refused_;  // pairs of items, and the changes of both at that time
 };
 
 }  // namespace

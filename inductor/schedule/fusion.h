@@ -1,4 +1,4 @@
-// inductor/schedule/fusion.h — loop programs rewritten so that less goes through memory. Every pass keeps what the
+// inductor/schedule/fusion.h — rewrites loop programs so that less goes through memory. No pass changes what the
 // program computes.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace framejit::inductor {
 
-// Largest values of sizes that decide profitability; symbolic sizes count as their hints.
+// Largest values of sizes, which decide profitability; symbolic sizes count as their hints.
 struct SizeHints {
   std::vector<int64_t> symbols;
   int64_t numel(const SymSizes& sizes) const;
@@ -19,10 +19,10 @@ LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, const 
                              RefusalNotes* notes = nullptr);
 // Nests over the same points become one nest: producer and consumer, or siblings that read the same data.
 LoopProgram merge_nests(LoopProgram program, const Costs& costs, RefusalNotes* notes = nullptr);
-// Long reductions with few results, or over columns, become partial results of a fixed number of parts and a short
-// reduction of those: work for all threads, in an order that does not depend on their number.
+// Long reductions with few results, or over columns, become partial results of a fixed number of parts, and a short
+// reduction of those. This gives all threads work, in an order that does not depend on their number.
 LoopProgram split_reductions(LoopProgram program, const SizeHints& hints, const Costs& costs);
-// Stores that nobody reads go, and what only fed them; empty nests go. Bounds checks stay.
+// Removes stores that nobody reads, and what only fed them; and empty nests. Bounds checks stay.
 LoopProgram prune(LoopProgram program);
 
 struct ItemAccess {

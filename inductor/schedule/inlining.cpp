@@ -1,7 +1,7 @@
-// inductor/schedule/inlining.cpp — producers computed where they are read.
+// inductor/schedule/inlining.cpp — computes producers where they are read.
 //
-// A pointwise producer's body is substituted for each load of what it stores; it pays when the body is cheap or read
-// once. What several nests write region by region (cat, stack, pad) becomes a choice of masked loads (regions.h) where
+// A pointwise producer's body replaces each load of what it stores; that pays if the body is cheap or read once. If
+// several nests write a buffer region by region (cat, stack, pad), a choice of masked loads (regions.h) replaces it, if
 // the regions are few and light.
 #include <algorithm>
 #include <functional>
@@ -16,7 +16,8 @@
 namespace framejit::inductor {
 namespace {
 
-// For a nest that stores exactly one element of one buffer per point: position of each dimension in the store's index.
+// For a nest that stores exactly one element of one buffer per point: the position of each dimension in the index of
+// the store.
 bool find_identity_store(const Nest& nest, const NestSymbols& symbols, InstId& store,
                          std::vector<size_t>& position_of_dim) {
   if (nest.is_reduction()) return false;
@@ -96,7 +97,7 @@ int64_t points_of(const Nest& nest, const SizeHints& hints) {
   return hints.numel(nest.ranges) * hints.numel(nest.reduced);
 }
 
-// Why the producer is not computed where it is read; nothing when it should be.
+// Why the producer is not computed where it is read; nothing if it should be.
 std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, const BufferUse& use,
                                       LoopBufferId buffer, const SizeHints& hints, const Costs& costs) {
   const NestCost cost = cost_of(producer);
@@ -116,7 +117,7 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
   return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
 
-// Why a nest is computed once and stored, whatever it costs; nothing when each of its readers could compute it.
+// Why a nest is computed once and stored, whatever the cost; nothing if each of its readers could compute it.
 std::optional<Refusal> storing_refusal(const LoopProgram& program, const Nest& producer, LoopBufferId buffer,
                                        const BufferUse& use) {
   if (producer.is_reduction()) return Refusal::reduces;
@@ -132,7 +133,7 @@ void note_readers(const LoopProgram& program, const Nest& producer, const Buffer
     if (const Nest* nest = std::get_if<Nest>(&program.items[reader])) note(notes, producer.name, nest->name, refusal);
 }
 
-// Whether some reader comes to every element on which what is checked depends. Else a part of the checks would be lost.
+// Whether some reader visits every element that a check depends on. Otherwise some checks would be lost.
 bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, LoopBufferId buffer,
                             const std::vector<size_t>& positions, const BufferUse& use) {
   const NestSymbols symbols(program.symbol_count);
@@ -156,8 +157,8 @@ bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, Lo
   });
 }
 
-// After a pass that rewrote item i, the items before it are as they were: one sweep from the front sees all producers.
-// What stays of the item are checks that no reader makes.
+// After a pass that rewrote item i, the items before it are unchanged: one sweep from the front sees all producers. Of
+// the item, only checks that no reader makes stay.
 bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints,
                  const Costs& costs, RefusalNotes* notes, Nest& left) {
   const Nest* producer = std::get_if<Nest>(&program.items[i]);
@@ -190,7 +191,7 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
   return true;
 }
 
-// Whether what lies side by side is so short that neighbouring lanes read different regions.
+// Whether contiguous runs are so short that neighbouring lanes read different regions.
 bool is_interleaved(const LoopBuffer& buffer, const SizeHints& hints, const Costs& costs) {
   for (size_t k = 0; k < buffer.sizes.size(); ++k)
     if (buffer.strides[k] == SymExpr(1) && !(buffer.sizes[k] == SymExpr(1)))
@@ -198,7 +199,7 @@ bool is_interleaved(const LoopBuffer& buffer, const SizeHints& hints, const Cost
   return false;
 }
 
-// Why what several nests write is not read where they read it; nothing when it should be.
+// Why a buffer that several nests write is not read from their regions; nothing if it should be.
 std::optional<Refusal> regions_refusal(const LoopProgram& program, const std::vector<Region>& regions,
                                        const BufferUse& use, LoopBufferId buffer, const SizeHints& hints,
                                        const Costs& costs) {
@@ -225,7 +226,7 @@ std::optional<Refusal> regions_refusal(const LoopProgram& program, const std::ve
   return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
 
-// What the item is the last of several to write is read from where they read it, region by region.
+// Called for the last of several writers of a buffer: readers then read its regions, one by one.
 bool inline_regions(LoopProgram& program, LoopBufferId buffer, const BufferUse& use, const SizeHints& hints,
                     const Costs& costs, RefusalNotes* notes) {
   if (use.readers.empty() || use.read_by_extern || program.buffers[buffer].is_output ||
@@ -247,7 +248,7 @@ bool inline_regions(LoopProgram& program, LoopBufferId buffer, const BufferUse& 
   return true;
 }
 
-// What an item read that goes, its readers read now, and what is left of it; what it wrote, nobody touches.
+// The readers now read what a removed item read; nobody touches what it wrote.
 void hand_over(LoopProgram& program, size_t item, const std::vector<size_t>& readers, std::vector<BufferUse>& uses,
                Nest left = {}) {
   const std::vector<LoopBufferId> still = access_of(left).reads;

@@ -1,4 +1,4 @@
-// inductor/schedule/input_writes.cpp — finds copies of inputs that only get some elements replaced.
+// inductor/schedule/input_writes.cpp — finds copies of inputs in which only some elements are replaced.
 #include "inductor/schedule/input_writes.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ class InputWrites {
     return c;
   }
 
-  // Whether the item has to do with neither, only reads the value, or is one of the copy and the writes.
+  // Whether the item is unrelated to both, only reads the value, or is itself the copy or one of the writes.
   bool place(size_t i, Candidate& c) const {
     const bool reads_input = touches(access_[i].reads, c.input), writes_value = touches(access_[i].writes, c.value);
     if (!reads_input && !writes_value) return true;
@@ -84,7 +84,7 @@ class InputWrites {
     });
   }
 
-  // Of every element to its own place; a dimension of one element may be named or not.
+  // A copy of every element to its own place; a dimension of one element may or may not be named.
   bool is_copy(const Nest& nest) const {
     if (nest.body.size() != 2 || !nest.reduced.empty() || nest.body[0].op != LoopOp::kLoad ||
         nest.body[1].op != LoopOp::kStore || nest.body[1].mode != StoreMode::kPlain)
@@ -103,7 +103,7 @@ class InputWrites {
     for (size_t w : c.writes)
       if (has_checks(std::get<Nest>(program_.items[w])))
         program_.items[w] = behind_gate(std::get<Nest>(program_.items[w]));
-    program_.items[c.copy] = Nest{};  // pruned
+    program_.items[c.copy] = Nest{};  // pruned later
     for (Item& item : program_.items) redirect(item, c.value, c.input);
     for (ValueForm& form : forms_)
       if (form.kind == ValueForm::kBuffer && form.buffer == c.value) form.buffer = c.input;
@@ -121,7 +121,7 @@ class InputWrites {
     std::replace(call.reads.begin(), call.reads.end(), from, to);
   }
 
-  // Checks of a write go to a nest of their own, which stores the checked indices; the write loads them.
+  // The checks of a write go to a separate nest, which stores the checked indices; the write loads them.
   Nest behind_gate(const Nest& write) {
     ChecksCopy copy = copy_checks(write, program_.symbol_count, "gate" + std::to_string(gates_.size()));
     const SymSizes ranges = copy.builder.peek().ranges;
@@ -144,7 +144,7 @@ class InputWrites {
     return with_checked(write, gates_.back().checked, copy.dims);
   }
 
-  // The item behind all that write the buffer.
+  // The item after all items that write the buffer.
   size_t made_by(LoopBufferId b) const {
     size_t end = 0;
     for (size_t i = 0; i < access_.size(); ++i)
@@ -152,7 +152,7 @@ class InputWrites {
     return end;
   }
 
-  // Each check of the nest as a load of what a gate has checked, and a check that holds.
+  // Replaces each check of the nest by a load of a checked index, and a check that always holds.
   Nest with_checked(const Nest& write, const std::vector<LoopBufferId>& checked, const std::vector<SymExpr>& at) const {
     Nest out{write.name, write.ranges, write.reduced, {}, write.origins};
     std::vector<InstId> map(write.body.size(), kNoInst);
@@ -188,9 +188,9 @@ class InputWrites {
 
   struct Gate {
     Nest nest;
-    std::vector<LoopInst> body;         // of the nest, without what it stores
+    std::vector<LoopInst> body;         // of the nest, without its stores
     std::vector<LoopBufferId> checked;  // per check of the write, in order
-    size_t before = 0;                  // the item that it stands in front of
+    size_t before = 0;                  // the item before which it is placed
   };
 
   const Graph& graph_;
@@ -216,7 +216,7 @@ std::vector<bool> write_inputs_in_place(const Graph& graph, const TargetInfo& ta
 }
 
 bool writes_in_order(const Schedule& schedule) {
-  uint32_t written = 0;  // the latest node whose nest has written an input so far
+  uint32_t written = 0;  // the latest node so far whose nest has written an input
   bool is_begun = false;
   for (const auto& step : schedule.steps) {
     if (const auto* call = std::get_if<ExternCall>(&step)) {
@@ -231,7 +231,7 @@ bool writes_in_order(const Schedule& schedule) {
         return false;
       }
     }
-    // Its points may run before those of nests that stand in front of it.
+    // Its points may run before those of earlier nests.
     const std::vector<Nest>& nests = std::get<Group>(step).nests;
     const bool writes =
         std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return writes_input(schedule.program, nest); });

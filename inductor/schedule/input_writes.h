@@ -1,13 +1,12 @@
-// inductor/schedule/input_writes.h — a few elements of an input are written where they are, not by way of a copy of all
-// of it.
+// inductor/schedule/input_writes.h — writes a few elements of an input in place, without a copy of the whole input.
 //
 // A cache that gets a row becomes, as a functional graph, a copy of the cache in which the row is replaced, and the
-// copy's content goes back to the input when the plan ends. Here such a value becomes the input's own memory. It is
-// then written before the plan ends: a step behind may still fail, and plain Python runs from the segment's first
-// instruction. That leaves what eager leaves, as plain Python writes the same elements again with the same values:
-// nothing else in the graph reads what the input held before, and what does not only replace is not taken. Indices are
-// checked in front of the writes, by nests that hand them over; what else may fail and stands before the write in the
-// program must stand before it in the plan: writes_in_order().
+// content of the copy goes back to the input when the plan ends. Here such a value becomes the input's own memory. It
+// is then written before the plan ends, and a later step may still fail; plain Python then runs from the segment's
+// first instruction. The result is eager's, because plain Python writes the same elements again with the same values:
+// nothing else in the graph reads the old contents of the input, and only writes that merely replace elements qualify.
+// Indices are checked before the writes, by nests that pass them on. Anything else that may fail and comes before the
+// write in the program must come before it in the plan: writes_in_order().
 #pragma once
 
 #include "inductor/lowering/lower.h"
@@ -15,10 +14,10 @@
 
 namespace framejit::inductor {
 
-// Per update of the graph: whether its value is the input's own memory now.
+// Per update of the graph: whether its value is now the input's own memory.
 std::vector<bool> write_inputs_in_place(const graph::Graph& graph, const TargetInfo& target, LoweredGraph& lowered);
 
-// Whether all that may fail and comes before a write of an input in the program has run when it begins.
+// Whether everything that may fail and comes before a write of an input in the program has run when the write begins.
 bool writes_in_order(const Schedule& schedule);
 
 }  // namespace framejit::inductor

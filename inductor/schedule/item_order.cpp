@@ -111,7 +111,7 @@ void ItemOrder::join(size_t earlier) {
   before.push_back(earlier);
   before.insert(before.end(), after.begin(), after.end());
   before.push_back(from_);
-  // The marks of this look are of the positions as they were.
+  // The marks of this walk use the old positions.
   for (size_t word = lowest_ / 64; word <= end / 64; ++word) needed_[word] = parted_[word] = 0;
   for (size_t k = 0; k < before.size(); ++k) {
     at_[begin + k] = before[k];

@@ -1,9 +1,9 @@
-// inductor/schedule/item_order.h — which items of a program may become one, whatever stands between them.
+// inductor/schedule/item_order.h — which items of a program may become one, whatever lies between them.
 //
-// Two items conflict when one writes what the other touches; they stay in order, and so do calls (random numbers).
-// Joining two is right unless a third needs the first and is needed by the second. That is asked of the graph of
-// conflicts, not of the distance: each item keeps those before it that it conflicts with, and looking back from an item
-// walks what it needs, latest first, as far as is asked.
+// Two items conflict if one writes what the other touches. Conflicting items stay in order, and so do calls (random
+// numbers). Two items may be joined unless a third one needs the first and the second needs the third. The graph of
+// conflicts decides this, not the distance: each item keeps the earlier items that it conflicts with. Looking back from
+// an item walks what it needs, latest first, as far as necessary.
 #pragma once
 
 #include "inductor/schedule/fusion.h"
@@ -18,25 +18,25 @@ class ItemOrder {
   size_t position(size_t item) const { return position_[item]; }
   // The item that it was joined into, or itself.
   size_t found(size_t item) const;
-  // Items that still are their own, in an order that is right.
+  // Items that have not been joined into others, in a correct order.
   std::vector<size_t> order() const;
 
-  // Asks about earlier items begin here; the last to ask about comes latest.
+  // Starts questions about earlier items; the last item that asks comes last.
   void look_back(size_t from);
-  // Whether an item between the two needs `earlier` and is needed by the one that is looked back from.
+  // Whether an item between the two needs `earlier`, and the current item needs that one.
   bool is_parted(size_t earlier);
-  // The one that is looked back from becomes a part of `earlier`, which moves behind all that both need. Not when they
-  // are parted.
+  // The current item becomes a part of `earlier`, which moves after everything that both need. Not allowed if they are
+  // parted.
   void join(size_t earlier);
 
  private:
   void need(size_t item, bool through_another);
 
   std::vector<ItemAccess> access_;
-  std::vector<std::vector<size_t>> needs_;  // items before it that it conflicts with, as they were first
+  std::vector<std::vector<size_t>> needs_;  // earlier items that each conflicts with, in the original numbering
   std::vector<size_t> position_, at_;       // of items, and the item at each position
   mutable std::vector<size_t> into_;
-  // Of the item that is looked back from, by position: what it needs, and what it needs through another item.
+  // For the current item, by position: what it needs, and what it needs through another item.
   size_t from_ = 0, walked_ = 0, lowest_ = 0;
   std::vector<uint64_t> needed_, parted_;
 };

@@ -1,10 +1,10 @@
-// inductor/schedule/memory_order.cpp — late where a step makes more than it ends, early where it ends more than it
-// makes.
+// inductor/schedule/memory_order.cpp — steps that allocate more than they free run late, steps that free more than they
+// allocate run early.
 //
-// Library calls and steps whose results nobody in the program reads are taken in program order; in front of each goes,
-// in program order too, what it needs and has not run yet. So the copy of a weight stands directly in front of the
-// product that takes it, wherever the program made it. As soon as a step could run that frees at least what it writes,
-// it runs. That is greedy: the order found is simulated, and the program's own stands where it is no worse.
+// Library calls, and steps whose results nobody in the program reads, are taken in program order. Before each of them
+// run the steps that it needs and that have not run yet, in program order too. So the copy of a weight comes directly
+// before the product that uses it, wherever the program made it. A step that frees at least as much as it writes runs
+// as soon as it can. This is greedy: the order is simulated, and the program's own order is kept if it is no worse.
 #include "inductor/schedule/memory_order.h"
 
 #include <algorithm>
@@ -121,7 +121,7 @@ class MemoryOrder {
     }
   }
 
-  // Bytes that it frees, less those that it writes first.
+  // Bytes that it frees, minus those that it writes first.
   int64_t gain(size_t s) const {
     int64_t bytes = 0;
     for_each_touched(s, [&](LoopBufferId b) {

@@ -1,7 +1,7 @@
 // inductor/schedule/memory_plan.cpp — interval packing.
 //
 // Constant sizes: the largest first, each at the lowest offset that is free during its life. Symbolic sizes cannot be
-// compared, so they share slots only with requests of the very same size, behind the constant part.
+// compared, so they share slots only with requests of exactly the same size, after the constant part.
 #include "inductor/schedule/memory_plan.h"
 
 #include <algorithm>

@@ -12,10 +12,10 @@ struct ArenaRequest {
   size_t first_step = 0, last_step = 0;  // both inclusive
 };
 struct ArenaPlan {
-  std::vector<graph::SymExpr> offsets;   // bytes, 64-aligned, same order as the requests
+  std::vector<graph::SymExpr> offsets;   // bytes, 64-aligned, in the order of the requests
   graph::SymExpr total;
 };
-// No two requests whose lifetimes meet overlap.
+// Requests whose lifetimes intersect do not overlap.
 ArenaPlan plan_arena(const std::vector<ArenaRequest>& requests);
 
 }  // namespace framejit::inductor

@@ -12,7 +12,7 @@ using graph::ValueId;
 
 namespace {
 
-// Whether an operand is read in steps of one along `sum` and regularly along `other`.
+// Whether an operand is read in steps of one along `sum`, and with a constant stride along `other`.
 bool lies_along(const LoopProgram& program, const LoopInst& load, const DimBounds& bounds, const SymExpr& sum,
                 const SymExpr& other) {
   SymExpr along_sum, along_other, rest, left;
@@ -21,7 +21,7 @@ bool lies_along(const LoopProgram& program, const LoopInst& load, const DimBound
          split_linear(rest, other, along_other, left) && !(along_other == SymExpr(0));
 }
 
-// A few rows do not pay for the library's panels, however long sums are.
+// A few rows do not pay for the library's panels, however long the sums.
 bool pays(const Costs& costs, int64_t rows, int64_t columns, int64_t terms) {
   if (terms < costs.product_least_terms || columns < costs.product_least_columns) return false;
   if (rows < costs.product_least_rows || rows > costs.product_rows) return false;

@@ -1,8 +1,8 @@
 // inductor/schedule/products.h — matrix products that a kernel computes faster than the library.
 //
-// x [m, k] times the transpose of a weight [n, k], as linear layers hold it: both are read along k as they lie, where
-// libraries first copy what they read into panels. That copy is what a kernel saves; it weighs little where there are
-// many rows.
+// x [m, k] times the transpose of a weight [n, k], as linear layers store it: both are read along k in their own
+// layout, while libraries first copy their operands into panels. A kernel saves that copy, which weighs little if there
+// are many rows.
 #pragma once
 
 #include "graph/graph.h"
@@ -12,11 +12,11 @@
 namespace framejit::inductor {
 
 enum class ProductRule : uint8_t {
-  kWhereTheyPay,  // as the target's costs say
+  kWhereTheyPay,  // according to the target's costs
   kWherever,      // every product that has this form
 };
 
-// After scheduling, since nothing is fused into a product: library calls become steps of their own.
+// After scheduling, because nothing is fused into a product: library calls become separate steps.
 void take_products(const graph::Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints,
                    const TargetInfo& target, ProductRule rule, Schedule& schedule);
 

@@ -1,4 +1,4 @@
-// inductor/schedule/refusals.h — pairs of nests that could have been fused and were not, with the reason.
+// inductor/schedule/refusals.h — pairs of nests that could have been fused but were not, with the reason.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct RefusedPair {
   friend bool operator==(const RefusedPair&, const RefusedPair&) = default;
 };
 
-// What the fusion passes note as they go; null where nobody asks.
+// What the fusion passes note as they go; null if nobody asks.
 using RefusalNotes = std::vector<RefusedPair>;
 void note(RefusalNotes* notes, const std::string& first, const std::string& second, Refusal reason);
 

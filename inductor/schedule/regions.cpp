@@ -1,4 +1,4 @@
-// inductor/schedule/regions.cpp — stores taken apart into regions, and the masks by which a place finds its region.
+// inductor/schedule/regions.cpp — splits stores into regions, and makes the masks by which a position finds its region.
 #include "inductor/schedule/regions.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::optional<Region> region_of(const Nest& nest, const NestSymbols& symbols, Lo
   return region;
 }
 
-// Whether the place is in the region, and where there; `inside` comes with what must hold anyway.
+// Whether the position is in the region, and where in it; `inside` already holds conditions that must be true anyway.
 void find_place(NestBuilder& b, const Region& region, const SymSizes& sizes, const std::vector<SymExpr>& place,
                 std::optional<InstId>& inside, std::vector<SymExpr>& at) {
   const auto require = [&](ScalarOp op, const SymExpr& x, const SymExpr& y) {
@@ -60,7 +60,7 @@ void find_place(NestBuilder& b, const Region& region, const SymSizes& sizes, con
   }
 }
 
-// `yes` where `inside` holds, else `no`: a load takes it as its other value.
+// `yes` where `inside` holds, otherwise `no`: if `yes` is a load, `no` becomes its other value.
 InstId chosen(NestBuilder& b, InstId inside, InstId yes, InstId no) {
   LoopInst load = b.peek().body[yes];
   if (!load.is_masked() || load.operands[0] != inside) return b.scalar(ScalarOp::k_select, {inside, yes, no});

@@ -1,5 +1,5 @@
-// inductor/schedule/regions.h — what several nests write region by region (cat, stack, pad, a slice written over), read
-// without its buffer.
+// inductor/schedule/regions.h — reads what several nests write region by region (cat, stack, pad, an overwritten
+// slice), without its buffer.
 #pragma once
 
 #include "inductor/loop/nest_builder.h"
@@ -10,16 +10,16 @@ struct Region {
   const Nest* nest = nullptr;
   InstId store = 0;
   std::vector<size_t>
-      dims;  // per dimension of the buffer: the nest's dimension that steps through it; SIZE_MAX: it is fixed
+      dims;  // per dimension of the buffer: the nest's dimension that steps through it; SIZE_MAX: fixed
   std::vector<SymExpr> begin;  // per dimension of the buffer: where the region begins
 };
 
-// In the order in which they are written. Nothing where a writer does anything but store each of its points once, at
-// its place in a region without steps.
+// In the order of the writes. Nothing if a writer does anything other than store each of its points once, at its place
+// in a region without steps.
 std::optional<std::vector<Region>> find_regions(const LoopProgram& program, LoopBufferId buffer,
                                                 const std::vector<size_t>& writers);
 
-// The value that stands where `load` reads: of the last region that the place is in. Bodies are computed on zeros
+// The value that `load` would read: that of the last region that contains the position. Bodies are computed with zeros
 // outside of their regions.
 InstId read_regions(NestBuilder& b, const LoopProgram& program, const std::vector<Region>& regions,
                     const LoopInst& load);

@@ -1,9 +1,9 @@
 // inductor/schedule/schedule.cpp — greedy grouping in program order.
 //
-// A nest joins the latest group that it shares data with, if no step between needs one and is needed by the other, and
-// if both agree on at least the outer dimensions over which their common buffers are accessed point by point: every
-// store and every load of a buffer that the group hands over must name the outer dimensions at the same positions of
-// its index.
+// A nest joins the latest group that it shares data with, on two conditions. No step between may need one and be needed
+// by the other. And both must agree on at least the outer dimensions over which their common buffers are accessed point
+// by point: every store and every load of a buffer that the group passes on must have the outer dimensions at the same
+// positions of its index.
 #include "inductor/schedule/schedule.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class Grouper {
   }
 
  private:
-  // Groups so far that write what the nest touches, the latest first.
+  // Groups so far that write a buffer that the nest touches, the latest first.
   std::vector<size_t> candidates(size_t item) const {
     std::vector<size_t> found;
     for (const auto* list : {&order_.access(item).reads, &order_.access(item).writes})
@@ -104,7 +104,7 @@ class Grouper {
     while (outer > 1 && most < costs_.points_inside * points(outer) && points(outer - 1) >= costs_.enough_points)
       --outer;
     const bool is_small = most <= costs_.small_points;
-    // Outer points of one point each would be scalars, without lanes.
+    // If each outer point had only one inner point, the inner loops would be scalars, without lanes.
     if (outer > 0 && most <= points(outer) && !is_small) return refuse(Refusal::nothing_inside);
     if (most <= points(outer)) outer = 0;
     if (outer == 0 && !is_small) return refuse(Refusal::no_common_outer);
@@ -139,8 +139,8 @@ class Grouper {
     return pairs;
   }
 
-  // Both name each outer dimension at the same position. A group of no outer dimensions runs in order at one point:
-  // always right.
+  // Both have each outer dimension at the same position. A group without outer dimensions runs in order at one point,
+  // which is always right.
   bool agrees(const std::vector<HandedOver>& handed, const Nest& nest, size_t outer) const {
     return std::all_of(handed.begin(), handed.end(), [&](const HandedOver& pair) {
       return same_points(pair.first->index, pair.second->index, nest.ranges, outer);
@@ -162,12 +162,12 @@ class Grouper {
   NestSymbols symbols_;
   ItemOrder order_;
   std::vector<std::vector<size_t>> writing_;              // per buffer: items so far that write it
-  std::vector<std::variant<Group, ExternCall>> steps_;    // by item: what its step is, where it was not joined
+  std::vector<std::variant<Group, ExternCall>> steps_;    // by item: its step, unless it was joined
   Schedule schedule_;
   RefusalNotes* notes_;
 };
 
-// A pair whose nests found together after all, or of which one is gone into another, is no refusal.
+// A pair is not refused if its nests came together after all, or if one of them was merged into another nest.
 RefusalNotes apart(const Schedule& schedule, const RefusalNotes& notes) {
   std::map<std::string, size_t> step_of;
   for (size_t s = 0; s < schedule.steps.size(); ++s)

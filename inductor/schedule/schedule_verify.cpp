@@ -1,4 +1,5 @@
-// inductor/schedule/schedule_verify.cpp — what every schedule keeps. The first broken rule is named with its step.
+// inductor/schedule/schedule_verify.cpp — the invariants of every schedule. The error names the first broken rule and
+// its step.
 #include <algorithm>
 #include <set>
 #include <string_view>

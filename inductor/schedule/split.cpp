@@ -1,10 +1,9 @@
 // inductor/schedule/split.cpp — one long reduction becomes two short ones.
 //
-// A reduced dimension of extent n is cut into `parts` pieces: the first nest keeps the piece as a dimension and stores
-// a partial result for each, the second reduces the partial results and does what came after the reduction. Where n is
-// a symbol or not divisible, a third nest in between reduces the n mod parts elements that are left over. It pays where
-// the kept dimensions alone do not occupy the threads: for whole sums, and for columns, of which a thread then takes
-// whole rows.
+// A reduced dimension of extent n is cut into `parts` pieces. The first nest keeps the piece as a dimension and stores
+// a partial result for each. The second reduces the partial results and does what came after the reduction. If n is a
+// symbol or not divisible, a third nest in between reduces the remaining n mod parts elements. It pays if the kept
+// dimensions alone do not occupy the threads: for whole sums, and for columns, where each thread then takes whole rows.
 #include <algorithm>
 
 #include "graph/tensor_meta.h"
@@ -14,7 +13,7 @@
 namespace framejit::inductor {
 namespace {
 
-// Positions are not split, and what is ordered is not cut.
+// Positions are not split, and ordered instructions are not cut.
 bool is_whole(const LoopInst& inst) {
   return is_ordered(inst) || (inst.op == LoopOp::kReduce && is_position(inst.reduce));
 }
@@ -25,7 +24,7 @@ bool mentions_reduced(const Nest& nest, const SymExpr& e, const NestSymbols& sym
   return false;
 }
 
-// Every large operand lies with a kept dimension innermost.
+// Every large operand has a kept dimension innermost.
 bool is_over_columns(const Nest& nest, const NestSymbols& symbols) {
   bool found = false;
   for (const LoopInst& inst : nest.body) {
@@ -39,7 +38,7 @@ bool is_over_columns(const Nest& nest, const NestSymbols& symbols) {
   return found;
 }
 
-// Whether something that the nest reads lies side by side along a dimension.
+// Whether something that the nest reads is contiguous along a dimension.
 bool is_contiguous_along(const LoopProgram& program, const Nest& nest, size_t dim) {
   const graph::SymbolId id = static_cast<graph::SymbolId>(NestSymbols(program.symbol_count).sizes + dim);
   for (const LoopInst& inst : nest.body) {
@@ -57,9 +56,9 @@ struct Cut {
   bool has_rest = false;
 };
 
-constexpr int64_t kFewestParts = 4;  // fewer are not worth the second nest
+constexpr int64_t kFewestParts = 4;  // fewer are not worth a second nest
 
-// The largest number of parts up to `most` that divides n; 0 when there is none.
+// The largest number of parts up to `most` that divides n; 0 if there is none.
 int64_t parts_of(int64_t n, int64_t most) {
   for (int64_t parts = std::min(n, most); parts >= kFewestParts; --parts)
     if (n % parts == 0) return parts;
@@ -76,7 +75,8 @@ std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const 
                           length >= kFewestParts * costs.split_rows &&
                           is_over_columns(nest, NestSymbols(program.symbol_count));
   if (!is_lonely && !is_columns) return std::nullopt;
-  // The outermost dimension that gives enough parts, else the one that gives most; even parts where there are some.
+  // The outermost dimension that gives enough parts, otherwise the one that gives most; an even number of parts, if
+  // possible.
   Cut best;
   for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d) {
     const int64_t extent = nest.extent(d).eval(hints.symbols);
@@ -107,7 +107,7 @@ class Splitter {
     }
   }
 
-  // Stores of every reduced point stay here; those of results go to the second.
+  // Stores at every reduced point stay here; those of results go to the second.
   Nest first() const {
     SymSizes reduced = nest_.reduced;
     reduced[cut_.dim - nest_.ranges.size()] = piece();
@@ -120,7 +120,7 @@ class Splitter {
     return partial_results(b, std::move(dims), partial_);
   }
 
-  // What the parts leave over, as one more piece.
+  // The elements that the parts leave, as one more piece.
   Nest rest() const {
     const SymExpr begin = piece() * SymExpr(cut_.parts);
     SymSizes reduced = nest_.reduced;
@@ -164,8 +164,8 @@ class Splitter {
     return b.finish();
   }
 
-  // The parts come first: neighbouring results lie side by side, and no group takes both nests for the sake of their
-  // kept points.
+  // The parts come first: neighbouring results are contiguous, and no group takes both nests only because of their kept
+  // points.
   SymSizes with_parts(SymSizes sizes) const {
     sizes.insert(sizes.begin(), SymExpr(cut_.parts));
     return sizes;

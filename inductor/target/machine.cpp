@@ -49,7 +49,7 @@ std::vector<std::string> features() {
   return found;
 }
 
-// As the scheduler says; it answers with an error where there are more CPUs than the mask has bits.
+// According to the scheduler, which returns an error if there are more CPUs than the mask has bits.
 int64_t cores() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(CPU_COUNT(&allowed), 1);
@@ -76,7 +76,7 @@ bool Machine::has(const std::string& feature) const {
   return std::find(features.begin(), features.end(), feature) != features.end();
 }
 
-// sysconf() is not asked: in virtual machines it gives the last level of the whole processor for that of this part.
+// Not from sysconf(): in virtual machines it reports the last-level cache of the whole processor, not of this part.
 Caches caches_in(const std::string& folder) {
   Caches caches;
   int64_t last_level = 0;

@@ -1,4 +1,4 @@
-// inductor/target/machine.h — what a CPU and its system answer when they are asked, once a process.
+// inductor/target/machine.h — what a CPU and its system report about themselves, queried once per process.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace framejit::inductor {
 
-// Bytes of the data caches that one core sees. What is not told keeps these values, which are small for today's CPUs.
+// Bytes of the data caches that one core sees. Unknown ones keep these values, which are small for current CPUs.
 struct Caches {
   int64_t first = 32 << 10, second = 512 << 10, last = 8 << 20;
   int64_t line = 64;
@@ -15,8 +15,8 @@ struct Caches {
 
 struct Machine {
   std::string architecture;           // "x86_64", "aarch64"
-  std::string vendor;                 // as the CPU names its maker; "" where it does not
-  std::vector<std::string> features;  // those of features.def that it has
+  std::string vendor;                 // the CPU's name of its maker; "" if it has none
+  std::vector<std::string> features;  // those of features.def that the CPU has
   Caches caches;
   int64_t cores = 1;                  // that this process may use
 
@@ -25,7 +25,7 @@ struct Machine {
 
 const Machine& this_machine();
 
-// The caches that a folder laid out as /sys/devices/system/cpu/cpu0/cache tells of.
+// The caches described by a folder with the layout of /sys/devices/system/cpu/cpu0/cache.
 Caches caches_in(const std::string& folder);
 
 }  // namespace framejit::inductor

@@ -27,7 +27,7 @@ const std::vector<ClassRow>& class_rows() {
 }
 
 constexpr size_t kClasses = static_cast<size_t>(MachineClass::gpu) + 1;
-constexpr int64_t kLike = INT64_MIN;  // + the class whose number stands in
+constexpr int64_t kLike = INT64_MIN;  // + the class whose number is used instead
 constexpr int64_t like(MachineClass machine_class) { return kLike + static_cast<int64_t>(machine_class); }
 constexpr bool is_like(int64_t cell) { return cell < kLike + static_cast<int64_t>(kClasses); }
 #define AS_ZEN like(MachineClass::zen_avx512)
@@ -36,7 +36,7 @@ constexpr bool is_like(int64_t cell) { return cell < kLike + static_cast<int64_t
 #define AS_GPU like(MachineClass::gpu)
 
 using Cells = int64_t[kClasses];
-// The class whose number stands in the cell.
+// The class whose number is in the cell.
 constexpr MachineClass measured_on(const Cells& cells, MachineClass machine_class) {
   for (size_t turn = 0; turn < kClasses && is_like(cells[static_cast<size_t>(machine_class)]); ++turn)
     machine_class = static_cast<MachineClass>(cells[static_cast<size_t>(machine_class)] - kLike);
@@ -60,8 +60,8 @@ constexpr bool are_among(const Cells& cells, const CostNumbers& numbers) {
 constexpr CostNumbers any{}, positive{1}, power_of_two{1, 1, true};
 constexpr CostNumbers multiple_of(int64_t n) { return {n, n}; }
 
-// A row with a column too few or too many, one of which no class has a number, or one with a number that it may not
-// have, does not compile.
+// A row does not compile if it has too few or too many columns, if no class has a number, or if a number is not
+// allowed.
 struct Table {
 #define CELLS(name, numbers, ...)                                                \
   static constexpr Cells name = {__VA_ARGS__};                                   \
@@ -100,7 +100,7 @@ VectorRegisters registers_of(VectorLevel level) {
   return {4, 128, 16};
 }
 
-// The first row that fits; else the first of the level.
+// The first row that fits; otherwise the first of the level.
 const ClassRow& class_of(const Machine& machine, VectorLevel level, bool& fits_machine) {
   const std::vector<ClassRow>& rows = class_rows();
   const auto fits = [&](const ClassRow& row) {

@@ -1,10 +1,10 @@
-// inductor/target/target_info.h — what lowering, scheduling, choices and emitters know of the machine that kernels are
-// for.
+// inductor/target/target_info.h — what lowering, scheduling, choices and emitters know about the machine that kernels
+// are for.
 //
 // A target describes itself: how its device runs plans (target_facts.def), its vector registers, caches and cores, and
-// what was measured on machines of its class (costs.def). Decisions read this and nothing else: no vendor, no device,
-// no number of a machine of their own.
-// Tests make one up, so that what they expect does not depend on the machine at hand.
+// what was measured on machines of its class (costs.def). Decisions read only this: they contain no vendor, no device
+// and no machine-specific number.
+// Tests use targets of their own, so that what they expect does not depend on this machine.
 #pragma once
 
 #include <string>
@@ -42,7 +42,7 @@ struct TargetFacts {
 #undef TARGET_FACT
 };
 
-// Of one thread; lanes of float32.
+// Of one thread; in lanes of float32.
 struct VectorRegisters {
   unsigned lanes = 16, width_bits = 512, count = 32;
   bool are_wide() const { return width_bits >= 512; }
@@ -52,30 +52,30 @@ struct TargetInfo {
   MachineClass machine_class{};  // whose costs these are
   VectorRegisters registers;
   Caches caches;
-  int64_t cores = 1;             // of the host, that compile kernels
-  bool multiplies_bf16 = true;   // libraries multiply bfloat16 with instructions for it
+  int64_t cores = 1;             // of the host, for compiling kernels
+  bool multiplies_bf16 = true;   // libraries have instructions to multiply bfloat16
   TargetFacts facts;
   Costs costs;
   std::string replaced;          // rows that replace_costs() has replaced
-  std::string description;       // what the log says of it
+  std::string description;       // for the log
 };
 
 // A CPU whose code uses registers of `level`, which is not kHost.
 TargetInfo cpu_target(const Machine& machine, VectorLevel level);
 TargetInfo gpu_target();
-// No machine at all but always the same one: for the interpreter, and for tests.
+// Describes no real machine, but always the same one: for the interpreter, and for tests.
 TargetInfo reference_target(VectorLevel level = VectorLevel::kAvx512);
 
-// All that machine code depends on, as part of what a target says of itself.
+// Everything that machine code depends on, as part of a target's description.
 std::string text_of(const TargetInfo& target);
 
-// "row=number, row=number": replaces rows of costs.def in targets made from now on. For benchmarks, which measure what
-// a row is worth by compiling with other values of it. "" takes it back.
+// "row=number, row=number": replaces rows of costs.def in targets made from now on. For benchmarks, which measure the
+// value of a row by compiling with other numbers. "" undoes it.
 Result<void> replace_costs(std::string_view rows);
-// The rows that are replaced now.
+// The rows that are currently replaced.
 std::string replaced_costs();
 
-// The numbers that a row may have.
+// The numbers that are allowed in a row.
 struct CostNumbers {
   int64_t least = 0, multiple_of = 1;
   bool is_power_of_two = false;
@@ -97,7 +97,7 @@ struct CostRow {
   CostNumbers numbers;
   int64_t (*of)(MachineClass machine_class);
   MachineClass (*measured_on)(
-      MachineClass machine_class);  // whose number that is: another's stands in where none was measured
+      MachineClass machine_class);  // the class whose number it is: another's, if none was measured
   int64_t Costs::*field;
 };
 const std::vector<CostRow>& cost_rows();

@@ -22,10 +22,10 @@ using graph::ValueId;
 
 namespace {
 
-// What follows a convolution, each read by the next alone.
+// The ops after a convolution, each of which only the next one reads.
 struct Norm {
   size_t convolution, last;  // nodes
-  ValueId factor, term;      // as they are read: [1, channels, 1, 1] or so
+  ValueId factor, term;      // as they are read: [1, channels, 1, 1], for example
 };
 
 class Folder {
@@ -48,7 +48,7 @@ class Folder {
   }
 
  private:
-  // The op that alone reads what node n makes.
+  // The op that alone reads the result of node n.
   std::optional<size_t> next(size_t n, std::string_view op) const {
     const auto user = users_.only_user(graph_.nodes[n].results[0]);
     return user && graph_.nodes[*user].op->name == op ? user : std::nullopt;
@@ -56,7 +56,7 @@ class Folder {
 
   bool is_cast_to(size_t n, DType dtype) const { return graph_.meta(graph_.nodes[n].results[0]).dtype == dtype; }
 
-  // The other operand of an addition or product of results by channel, made of weights.
+  // The other operand of an addition or product of results, if it varies only by channel and is made from weights.
   std::optional<ValueId> by_channel(size_t n, ValueId result) const {
     const Node& node = graph_.nodes[n];
     const ValueId *left = node.args[0].get<ValueId>(), *right = node.args[1].get<ValueId>();
@@ -98,7 +98,7 @@ class Folder {
     return norm;
   }
 
-  // A cast down is left out: what is folded is rounded once, after it.
+  // A cast to half precision is left out: the folded weight is rounded once, later.
   ValueId wide(graph::Rebuild& r, ValueId old) const {
     const int32_t made_by = graph_.values[index_of(old)].node;
     if (made_by >= 0 && graph_.nodes[static_cast<size_t>(made_by)].op->name == "_to_copy") {

@@ -59,8 +59,8 @@ class Hoister {
   bool is_hoisted(ValueId v) const { return std::find(chosen_.begin(), chosen_.end(), v) != chosen_.end(); }
   bool is_replaced(const Node& node) const { return node.results.size() == 1 && is_hoisted(node.results[0]); }
 
-  // Weights that other nodes read become values; one that may not is computed in each call, from others that may.
-  // False: there was such a one, and the choice begins anew.
+  // Weights that other nodes read become values. If one of them must not, each call computes it, from others that may.
+  // False: there was such a value, and the choice starts again.
   bool choose() {
     chosen_.clear();
     std::set<ValueId> seen;
@@ -93,7 +93,7 @@ class Hoister {
     return bytes_of(graph_.meta(v)) <= bytes;
   }
 
-  // Nodes that a value takes, in order, and what they begin with.
+  // Nodes that a value needs, in order, and the values that they begin with.
   std::vector<size_t> nodes_of(ValueId v) const {
     std::set<size_t> nodes;
     std::vector<ValueId> open{v};

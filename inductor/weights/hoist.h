@@ -1,4 +1,4 @@
-// inductor/weights/hoist.h — what depends on weights alone leaves the graph and becomes derived values.
+// inductor/weights/hoist.h — values that depend only on weights leave the graph and become derived values.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace framejit::inductor {
 
-// A graph of one output: how a derived value is made. Sources: inputs of the graph that it left, and its constants,
+// How a derived value is made: a graph with one output. Sources: inputs of the original graph, and its constants,
 // numbered from the count of inputs on.
 struct Recipe {
   graph::Graph graph;
@@ -19,8 +19,8 @@ struct Hoisted {
   std::vector<Recipe> recipes;
 };
 
-// A value is hoisted if what it takes is no more than what its weights take, or if the library packed it. Views of it
-// stay, and so do values that leave the graph: their memory is the caller's.
+// A value is hoisted if it takes no more memory than its weights, or if the library packed it. Views of it stay, and so
+// do outputs, because the caller owns their memory.
 Result<Hoisted> hoist_weights(const graph::Graph& functional, const std::vector<bool>& weights);
 
 }  // namespace framejit::inductor

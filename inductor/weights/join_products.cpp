@@ -27,7 +27,7 @@ struct Member {
   size_t node;
   LinearLayer layer;
 };
-using Family = std::vector<Member>;  // of one input
+using Family = std::vector<Member>;  // with one input
 
 class Joiner {
  public:
@@ -54,7 +54,7 @@ class Joiner {
   }
 
  private:
-  // Whether it depends on weights and constants alone.
+  // Whether it depends only on weights and constants.
   bool is_known(const Node& node) const {
     return std::all_of(node.results.begin(), node.results.end(),
                        [&](ValueId v) { return v != graph::kNoValue && known_.is_known[index_of(v)]; });
@@ -96,7 +96,7 @@ class Joiner {
     }
     const ValueId* base = node.op->has(graph::kView) && !node.args.empty() ? node.args[0].get<ValueId>() : nullptr;
     if (base == nullptr || !columns_.contains(*base)) return r.copy_node(node);
-    r.begin(node);  // a view of columns stays one
+    r.begin(node);  // a view of columns stays a view
     const std::vector<ValueId> made = r.emit_like(node, node.op, r.map_args(node));
     for (size_t i = 0; i < made.size(); ++i) {
       if (node.results[i] == graph::kNoValue) continue;
@@ -133,8 +133,8 @@ class Joiner {
   const TargetInfo& target_;
   std::vector<Family> families_;
   std::vector<size_t> family_of_;  // per node: its number, from 1 on
-  std::set<ValueId> own_memory_;   // whose memory leaves the graph, or is addressed by as_strided
-  std::set<ValueId> columns_;      // old values that are views of what a family computes
+  std::set<ValueId> own_memory_;   // values whose memory is an output, or that as_strided addresses
+  std::set<ValueId> columns_;      // old values that are views of a family's result
 };
 
 }  // namespace

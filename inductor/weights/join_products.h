@@ -1,4 +1,4 @@
-// inductor/weights/join_products.h — linear layers over one input become one: queries, keys and values, gate and up.
+// inductor/weights/join_products.h — linear layers with one input become one: queries, keys and values, gate and up.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace framejit::inductor {
 
-// Their weights, one after the other, are one weight, and their results are its columns. Only where weights are packed
-// (linear_layers.h): elsewhere that saves nothing. Layers between which the library computes something else stay apart,
-// and so do those whose results have memory of their own: they leave the graph, or as_strided looks at it.
+// Their weights, concatenated, are one weight, and their results are its columns. Only if weights are packed
+// (linear_layers.h): otherwise that saves nothing. Layers stay apart if the library computes something between them, or
+// if their results need their own memory: they are outputs, or as_strided looks at them.
 Result<graph::Graph> join_products(const graph::Graph& functional, const std::vector<bool>& weights,
                                    const TargetInfo& target);
 

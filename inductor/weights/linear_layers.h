@@ -9,7 +9,7 @@
 
 namespace framejit::inductor {
 
-// mm, or addmm with a bias by column and factors of one: x [rows, terms] by weight [terms, columns].
+// mm, or addmm with a bias by column and factors of one: x [rows, terms] times weight [terms, columns].
 struct LinearLayer {
   graph::ValueId x, weight, bias;  // kNoValue: no bias
 };
@@ -20,7 +20,7 @@ std::optional<LinearLayer> linear_layer(const graph::Graph& graph, const graph::
 bool packs_bfloat16(const graph::Graph& graph, const LinearLayer& layer, const TargetInfo& target);
 bool packs_float32(const graph::Graph& graph, const LinearLayer& layer, const TargetInfo& target);
 
-// The weight as the [columns, terms] that a layer holds: what it is a transpose of, or a view.
+// The weight as [columns, terms], as a layer stores it: the tensor that it is a transpose of, or a view.
 graph::ValueId columns_first(graph::GraphBuilder& out, graph::ValueId weight);
 
 }  // namespace framejit::inductor

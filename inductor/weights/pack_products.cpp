@@ -116,8 +116,8 @@ class Packer {
     return r.out().emit("mkl::_mkl_linear", {r.get(layer->x), pack, *sizes, Arg{}, rows}, graph_.meta(node.results[0]));
   }
 
-  // The op takes the weight too, for its sizes: with these rows it does not read it. What is not a weight itself need
-  // not be there: of joined ones, a row of the first stands for all.
+  // The op also takes the weight, for its sizes: with this number of rows it does not read the data. A computed weight
+  // need not exist: of joined ones, a row of the first stands for all.
   std::optional<ValueId> weight_for_sizes(Rebuild& r, ValueId weight) const {
     const ValueId held = graph::viewed_value(graph_, weight);
     const int32_t made_by = graph_.values[graph::index_of(held)].node;
@@ -147,7 +147,7 @@ class Packer {
            (bias == graph::kNoValue || graph_.meta(bias).dtype == made.dtype);
   }
 
-  // The addition of a tensor of the same layout that alone reads a convolution.
+  // The addition of a tensor of the same layout, if it is the only reader of a convolution.
   std::optional<size_t> addition_after(const Node& node) const {
     const auto user = users_.only_user(node.results[0]);
     if (!user || graph_.nodes[*user].op->name != "add.Tensor") return std::nullopt;
@@ -162,7 +162,7 @@ class Packer {
     return fits && is_made ? user : std::nullopt;
   }
 
-  // The library packs for the sizes of the input: for others it would lay the weight out anew in each call.
+  // The library packs for the sizes of the input: with other sizes it would rearrange the weight in each call.
   static bool is_sized(const TensorMeta& meta) {
     return std::all_of(meta.sizes.begin(), meta.sizes.end(),
                        [](const SymExpr& e) { return e.is_constant() && e.constant() > 0; });
@@ -176,7 +176,7 @@ class Packer {
         packed(r.out().meta(weight)));
   }
 
-  // kNoValue: the addition after it computes it.
+  // kNoValue: it is computed by the addition that follows.
   std::optional<ValueId> emit_convolution(Rebuild& r, const Node& node) {
     const auto n = static_cast<size_t>(&node - graph_.nodes.data());
     const auto convolution = std::find(replaced_.begin(), replaced_.end(), std::optional(n));
@@ -207,7 +207,7 @@ class Packer {
   const Users users_;
   const TargetInfo& target_;
   const graph::Device device_;
-  std::vector<std::optional<size_t>> replaced_;  // per node: the addition that computes it too
+  std::vector<std::optional<size_t>> replaced_;  // per node: the addition that computes it as well
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// inductor/weights/users.h — who reads a value.
+// inductor/weights/users.h — the readers of a value.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ class Users {
     for (graph::ValueId v : graph.outputs) note(v, SIZE_MAX);
     for (const auto& [input, v] : graph.updates) note(v, SIZE_MAX);
   }
-  // The node that reads it, once, where nobody else does and it does not leave the graph.
+  // The node that reads it, once, if nothing else does and it is not an output.
   std::optional<size_t> only_user(graph::ValueId v) const {
     const size_t n = last_[index_of(v)];
     return count_[index_of(v)] == 1 && n != SIZE_MAX ? std::optional(n) : std::nullopt;

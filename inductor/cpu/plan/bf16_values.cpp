@@ -1,4 +1,4 @@
-// inductor/cpu/plan/bf16_values.cpp — from loads through bodies, and through scratch from nest to nest.
+// inductor/cpu/plan/bf16_values.cpp — follows values from loads through bodies, and through scratch from nest to nest.
 #include "inductor/cpu/plan/bf16_values.h"
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 namespace framejit::inductor {
 namespace {
 
-// What its operands' NaN become in it, bit by bit; all others are taken to make NaN of any bits. Emitted as arithmetic,
-// but for exp, whose factors are finite or infinite.
+// Whether a NaN of its operands passes through bit by bit; all other ops are assumed to make NaN with any bits. Emitted
+// as arithmetic, except exp, whose factors are finite or infinite.
 bool hands_on_nan(ScalarOp op) {
   switch (op) {
     case ScalarOp::k_add:
@@ -30,7 +30,7 @@ bool hands_on_nan(ScalarOp op) {
   }
 }
 
-// Picked from its operands, or made of one by changing its sign.
+// Selects one of its operands, or changes only the sign of one.
 bool picks(ScalarOp op) {
   return op == ScalarOp::k_minimum || op == ScalarOp::k_maximum || op == ScalarOp::k_select || op == ScalarOp::k_abs ||
          op == ScalarOp::k_neg;

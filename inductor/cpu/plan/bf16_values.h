@@ -1,4 +1,5 @@
-// inductor/cpu/plan/bf16_values.h — which float32 values of a kernel become bfloat16 with less work than any float32.
+// inductor/cpu/plan/bf16_values.h — which float32 values of a kernel become bfloat16 with less work than arbitrary
+// ones.
 #pragma once
 
 #include "inductor/kernel/kernel_ir.h"
@@ -6,14 +7,14 @@
 namespace framejit::inductor {
 
 enum class Bf16Rounding : uint8_t {
-  kAny,  // to the nearest even, NaN apart: the bits of some, taken for a number, would round up to an infinity or a
-         // zero
-  kShortNan,  // NaN has only bits that bfloat16 keeps, so that rounding it as a number leaves NaN
-  kExact,  // bfloat16 has the value; NaN has a bit among those that it keeps
+  kAny,  // to the nearest even, with NaN handled separately: the bits of some NaN, rounded as a number, would become an
+         // infinity or a zero
+  kShortNan,  // NaN has only bits that bfloat16 keeps, so rounding it as a number leaves NaN
+  kExact,  // bfloat16 can represent the value; NaN has a bit among those that it keeps
 };
 
-// Per nest, per instruction. NaN comes from buffers or is made by the CPU, whose own has one bit; arithmetic hands it
-// on as it is.
+// Per nest, per instruction. NaN comes from buffers, or the CPU makes it, with one bit set; arithmetic passes it on
+// unchanged.
 using Bf16Values = std::vector<std::vector<Bf16Rounding>>;
 Bf16Values bf16_values(const Kernel& kernel);
 

@@ -6,7 +6,7 @@
 namespace framejit::inductor {
 namespace {
 
-// Short sums are added up in float64: their terms may be much larger than they are, and no later one hides what was
+// Short sums are accumulated in float64: their terms may be much larger than the sum, and no later term hides what was
 // lost.
 DType accumulator_of(const Planning& p, const LoopInst& inst) {
   constexpr int64_t kShort = 64;
@@ -15,7 +15,7 @@ DType accumulator_of(const Planning& p, const LoopInst& inst) {
   return p.has_at_most(kShort, p.nest.ranges.size()) ? DType::kFloat64 : DType::kFloat32;
 }
 
-// The running maximum (minimum) of the values of which `inst` is the running position, or the other way round.
+// The running maximum (minimum) of the values whose running position `inst` is, or the other way round.
 InstId twin_of(const Nest& nest, const LoopInst& inst) {
   const auto kind = [](ReduceOp op) {
     return op == ReduceOp::kArgmax ? ReduceOp::kMax : op == ReduceOp::kArgmin ? ReduceOp::kMin : op;
@@ -28,8 +28,8 @@ InstId twin_of(const Nest& nest, const LoopInst& inst) {
   return found == nest.body.end() ? kNoInst : static_cast<InstId>(found - nest.body.begin());
 }
 
-// How positions among the reduced points are carried: those that count up in each lane as those of lane 0, and in 32
-// bits if they fit.
+// How positions among the reduced points are carried: those that count up in each lane, as those of lane 0; in 32 bits
+// if they fit.
 void plan_positions(Planning& p) {
   constexpr int64_t kMost32 = INT32_MAX;
   p.plan.positions_count_up = !p.lanes_are_reduced() || p.n.vector_dim + 1 == p.nest.dim_count();
@@ -41,8 +41,8 @@ void plan_positions(Planning& p) {
   p.plan.has_short_positions = p.plan.positions_count_up && points < kMost32;
 }
 
-// Blocks that are slabs. The columns that the main loop leaves over are cut in the same way: which those are depends on
-// the threads.
+// Blocks that are slabs. The columns that the main loop leaves are cut in the same way, because which columns those are
+// depends on the threads.
 SumBlocks slab_blocks(const Planning& p, const SumBlocks& blocks) {
   if (blocks.depth == 0) return blocks;
   const auto rows = p.nest.extent(p.plan.loops.back().dim).as_constant();
@@ -74,8 +74,8 @@ void plan_blocks(Planning& p) {
   for (size_t k = 0; k < p.plan.loops.size(); ++k) {
     LoopPlan& loop = p.plan.loops[k];
     p.plan.is_compensated |= loop.blocks.depth == 2;
-    // Several points a turn, so that counting and addresses do not hold up what is carried: in the innermost loop of an
-    // ordered nest or over the points of a tile, with few instructions a point.
+    // Several points per iteration, so that counting and addresses do not delay the carried values: in the innermost
+    // loop of an ordered nest or over the points of a tile, with few instructions per point.
     if (loop.dim != p.n.vector_dim && k + 1 == p.plan.loops.size() && (is_ordered(p.nest) || p.kernel.in_tiles) &&
         p.nest.body.size() <= static_cast<size_t>(p.costs.walked_instructions) && loop.blocks.depth == 0)
       loop.points = p.costs.walked_points;

@@ -1,10 +1,10 @@
 // inductor/cpu/plan/lane_order.cpp — lanes of the main loop that are not side by side in memory.
 //
-// A register of bfloat16 holds two lanes in every 32 bits. Shifted left it is the even lanes as float32, with the lower
-// half cleared the odd ones: two instructions where to widen in order takes four, and as much is saved where both are
-// put together again. So a main loop whose memory is all bfloat16, or scratch of such loops, holds its even lanes first
-// and then the odd ones. Whatever else goes to memory, or asks which lane it is, is put in order; nests that do so in
-// their innermost loop stay in order.
+// A register of bfloat16 holds two lanes in every 32 bits. Shifted left it gives the even lanes as float32; with the
+// lower half cleared, the odd ones. That takes two instructions, while widening in order takes four, and storing saves
+// as many. So a main loop whose memory is all bfloat16, or scratch of such loops, holds its even lanes first and then
+// the odd ones. Anything else that goes to memory, or asks for the number of a lane, is put in order; nests that do so
+// in their innermost loop stay in order.
 #include <algorithm>
 
 #include "inductor/cpu/plan/planning.h"
@@ -47,7 +47,7 @@ struct Walk {
   bool operator==(const Walk&) const = default;
 };
 
-// That of an instruction whose nest splits its lanes.
+// The walk of an instruction whose nest splits its lanes.
 std::optional<Walk> split_walk(const Kernel& kernel, const KernelNest& n, const LanesPlan& lanes,
                                const LoopInst& inst) {
   const auto extent = lanes.is_split ? n.nest.extent(lanes.dim).as_constant() : std::nullopt;
@@ -59,7 +59,7 @@ std::optional<Walk> split_walk(const Kernel& kernel, const KernelNest& n, const 
 
 }  // namespace
 
-// Scratch is split where all that touch it walk all of it, by main loops that end at the same place.
+// Scratch is split if every nest that touches it walks all of it, with main loops that end at the same place.
 void plan_lane_order(const Kernel& kernel, KernelPlan& plan) {
   std::vector<bool>& split = plan.split_scratch;
   for (const KernelBuffer& b : kernel.buffers)

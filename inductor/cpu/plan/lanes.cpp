@@ -1,4 +1,5 @@
-// inductor/cpu/plan/lanes.cpp — which values differ from lane to lane, how memory is reached, what is known of masks.
+// inductor/cpu/plan/lanes.cpp — which values differ from lane to lane, how memory is accessed, what is known about
+// masks.
 #include <algorithm>
 
 #include "inductor/cpu/plan/planning.h"
@@ -8,7 +9,7 @@
 namespace framejit::inductor {
 namespace {
 
-// Whether it is a comparison of a place that the lanes step through one by one with one that they share.
+// Whether it compares a position that the lanes step through one by one with one that they share.
 bool is_border(const Planning& p, const LoopInst& inst) {
   if (!p.has_lanes() || inst.op != LoopOp::kScalar || (inst.scalar != ScalarOp::k_lt && inst.scalar != ScalarOp::k_ge))
     return false;
@@ -23,7 +24,7 @@ bool is_border(const Planning& p, const LoopInst& inst) {
                                            split_linear(limit.index[0], lane, step, rest) && step == SymExpr(0));
 }
 
-// What of the index differs from lane to lane.
+// The part of the index that differs from lane to lane.
 struct Steps {
   bool values = false, lane = false;
 };
@@ -50,7 +51,7 @@ Access access_of(const Planning& p, const LoopInst& inst, size_t level) {
   return is_contiguous ? Access::kContiguous : Access::kScattered;
 }
 
-// Whether it is known before it is computed whether none or all lanes of the mask hold.
+// Whether it is known, before the mask is computed, that none or all of its lanes are on.
 bool is_known(const Planning& p, InstId i) {
   const LoopInst& inst = p.nest.body[i];
   if (!p.plan.insts[i].has_lanes || p.plan.insts[i].is_border) return true;

@@ -1,4 +1,4 @@
-// inductor/cpu/plan/levels.cpp — the loops of a nest, and how many of them each instruction is inside of.
+// inductor/cpu/plan/levels.cpp — the loops of a nest, and how many of them contain each instruction.
 #include <algorithm>
 
 #include "inductor/cpu/plan/planning.h"

@@ -1,4 +1,5 @@
-// inductor/cpu/plan/main_loop.cpp — what the main loop over the lanes is, where it ends, and whether a tail is left.
+// inductor/cpu/plan/main_loop.cpp — the form of the main loop over the lanes, where it ends, and whether there is a
+// tail.
 #include <algorithm>
 
 #include "inductor/cpu/plan/planning.h"
@@ -7,14 +8,13 @@
 namespace framejit::inductor {
 namespace {
 
-// Heavy bodies are not held up by memory, and are better off with vectors that one instruction after the other takes
-// together.
+// Heavy bodies do not wait for memory; they are faster with wide vectors that each instruction processes as a whole.
 bool has_streams(const Planning& p) {
   return p.kernel.is_flat && p.plan.is_light && p.plan.lanes.unroll > 1 && p.plan.loops.size() == 1 &&
          !p.nest.is_reduction() && !is_ordered(p.nest);
 }
 
-// A body that can be computed again: it carries nothing but the position.
+// A body that can be computed again: it carries only the position.
 bool is_search(const Planning& p) {
   if (!p.lanes_are_reduced() || p.nest.reduced.size() != 1 || !p.plan.positions_count_up) return false;
   size_t carried = 0;
@@ -28,7 +28,7 @@ bool is_search(const Planning& p) {
   return carried == 1;
 }
 
-// Of half precision a register of float32 lanes is half a register.
+// In half precision, a register of float32 lanes is half a register.
 unsigned stream_lanes(const Planning& p) {
   const bool has_halves = std::any_of(p.nest.body.begin(), p.nest.body.end(), [&](const LoopInst& i) {
     return is_address(i) && row_of(p.kernel.buffers[i.buffer].dtype).bytes < 4;
@@ -36,8 +36,8 @@ unsigned stream_lanes(const Planning& p) {
   return has_halves ? p.plan.lanes.width * 2 : p.plan.lanes.width;
 }
 
-// Where streams end in a range of so many points. Each has a part of its own in a long range; parts begin an odd number
-// of lines apart: at powers of two all streams would wait for the same few ways of a cache.
+// Where streams end in a range of this many points. Each has its own part of a long range; parts begin an odd number of
+// cache lines apart: at powers of two, all streams would compete for the same few ways of a cache.
 int64_t streams_end(const Planning& p, int64_t points) {
   const int64_t streams = p.plan.lanes.unroll, part = points / streams;
   const int64_t turn = p.plan.lanes.main_lanes * streams;
@@ -66,7 +66,7 @@ void plan_main_loop(Planning& p) {
   } else if (lanes.main == MainLoop::kStreams) {
     if (points) lanes.main_end = streams_end(p, *points);
   } else {
-    // Nothing is left to a tail, whatever part of the range a call asks for.
+    // There is never a tail, whatever part of the range a call asks for.
     lanes.is_even = size && *size % wide == 0 && (!lanes.is_part || kFlatUnit % wide == 0);
     if (points) lanes.main_end = *points / wide * wide;
   }

@@ -1,6 +1,6 @@
-// inductor/cpu/plan/nest_plan_text.cpp — a plan in words, one line a decision.
+// inductor/cpu/plan/nest_plan_text.cpp — a plan in words, one line per decision.
 //
-// Dimensions and instructions are named as in the kernel's text; a line that would say what is usual is left out.
+// Dimensions and instructions have the names of the kernel's text. Lines about the usual case are left out.
 #include "inductor/cpu/plan/nest_plan.h"
 #include "inductor/kernel/loop_shape.h"
 

@@ -1,4 +1,4 @@
-// inductor/cpu/plan/plan_kernel.cpp — the parts of planning in their order.
+// inductor/cpu/plan/plan_kernel.cpp — runs the parts of planning in order.
 #include <algorithm>
 
 #include "inductor/cpu/plan/planning.h"
@@ -21,8 +21,8 @@ NestPlan plan_nest(const Kernel& kernel, const KernelNest& n, const TargetInfo& 
   return std::move(p.plan);
 }
 
-// Points side by side in the main loop of a kernel of outer lanes: as the heaviest nest wants it, within the scratch
-// that there is.
+// Points side by side in the main loop of a kernel of outer lanes: as many as the heaviest nest wants, limited by the
+// scratch.
 unsigned outer_lanes(const Kernel& kernel, const std::vector<NestPlan>& nests, const TargetInfo& target) {
   unsigned unroll = 4;
   for (const NestPlan& plan : nests) unroll = std::min(unroll, plan.lanes.unroll);

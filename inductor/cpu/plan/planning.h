@@ -1,6 +1,7 @@
-// inductor/cpu/plan/planning.h — one nest and the plan of it that grows: what the parts of planning share.
+// inductor/cpu/plan/planning.h — one nest and its growing plan: shared by the parts of planning.
 //
-// The functions stand in the order in which plan_kernel() calls them: each reads what those before it have decided.
+// The functions are declared in the order in which plan_kernel() calls them: each reads the decisions of the ones
+// before it.
 #pragma once
 
 #include "inductor/cpu/plan/nest_plan.h"
@@ -14,7 +15,7 @@ struct Planning {
   bool has_lanes() const { return n.vector_dim != SIZE_MAX; }
   bool lanes_are_reduced() const { return has_lanes() && n.vector_dim >= nest.ranges.size(); }
   bool is_inside_all_loops(size_t i) const { return plan.insts[i].level == plan.loops.size(); }
-  // Over the dimensions from `first_dim` on. Sizes that are not known may be any.
+  // Over the dimensions from `first_dim` on. An unknown size may be anything.
   bool has_at_most(int64_t points, size_t first_dim = 0) const;
   bool is_tiled(const LoopInst& inst) const;
   std::optional<int64_t> lane_count() const { return nest.extent(n.vector_dim).as_constant(); }
@@ -33,7 +34,7 @@ void plan_borders(Planning& p);   // lanes.cpp
 void plan_carried(Planning& p);   // carried.cpp: what accumulators are
 void plan_unroll(Planning& p);    // unroll.cpp
 void plan_blocks(Planning& p);    // carried.cpp: where sums start anew
-void plan_lanes(Planning& p);  // lanes.cpp: which values have lanes, how memory is reached, what is known of masks
+void plan_lanes(Planning& p);  // lanes.cpp: which values have lanes, how memory is accessed, what is known about masks
 void plan_main_loop(Planning& p);  // main_loop.cpp
 void plan_slabs(Planning& p);  // slabs.cpp
 void plan_tiles(Planning& p);  // tiles.cpp
@@ -46,7 +47,7 @@ int64_t tile_line(const Kernel& kernel, const TargetInfo& target);
 
 ProductPlan plan_product(const Kernel& kernel, const TargetInfo& target);  // product.cpp
 
-// Once all nests are planned: which of them, and which scratch, hold their lanes split (lane_order.cpp).
+// After all nests are planned: which of them, and which scratch, hold their lanes split (lane_order.cpp).
 void plan_lane_order(const Kernel& kernel, KernelPlan& plan);
 
 }  // namespace framejit::inductor

@@ -1,4 +1,4 @@
-// inductor/cpu/plan/prefetches.cpp — what is asked of memory before it is needed.
+// inductor/cpu/plan/prefetches.cpp — what to prefetch.
 #include <algorithm>
 
 #include "inductor/cpu/plan/planning.h"
@@ -7,13 +7,13 @@
 namespace framejit::inductor {
 namespace {
 
-// In second-level caches: what the hardware's own prefetching leaves to gain.
-constexpr int64_t kStreamCaches = 2;  // a stream so large is asked for in advance
-constexpr int64_t kRowsCaches = 8;    // rows that are so large together are
-constexpr int64_t kPartOfRow = 16;    // of which each is no more than such a part of the cache
+// In second-level caches: where prefetching gains over the hardware's own.
+constexpr int64_t kStreamCaches = 2;  // streams of at least this size are prefetched
+constexpr int64_t kRowsCaches = 8;    // rows of at least this size together are prefetched
+constexpr int64_t kPartOfRow = 16;    // if each is at most this part of the cache
 
-// A reduction that does little with what it reads once, row after row: the hardware follows a stream to the end of a
-// page only. Sums of float32 keep pace with memory as they are.
+// A reduction that does little with the data that it reads once, row after row: the hardware follows a stream only to
+// the end of a page. Sums of float32 keep pace with memory anyway.
 bool reads_a_stream(const Planning& p, DType dtype) {
   constexpr int64_t kHalf = 2;
   if (!p.plan.is_light || p.plan.lanes.main == MainLoop::kNone || p.kernel.nests.size() != 1 ||
@@ -26,8 +26,8 @@ bool is_over_the_row_of(const Planning& p, const KernelNest& other) {
   return other.vector_dim == p.n.vector_dim && other.nest.extent(other.vector_dim) == p.nest.extent(p.n.vector_dim);
 }
 
-// A kernel over rows reads the row in its first nest and only computes in the nests after it, which leaves memory idle:
-// the second nest over the row asks for the next row.
+// A kernel over rows reads the row in its first nest and only computes in the later ones, which leaves memory idle: so
+// the second nest over the row prefetches the next row.
 bool is_second_over_the_row(const Planning& p) {
   const std::vector<KernelNest>& nests = p.kernel.nests;
   if (!p.has_lanes() || p.kernel.outer.empty() || p.kernel.lanes_outer || p.plan.loops.size() != 1) return false;
@@ -37,7 +37,7 @@ bool is_second_over_the_row(const Planning& p) {
   return second != nests.end() && &*second == &p.n;
 }
 
-// How many elements behind what this load of the first nest reads the next row begins; nothing: it is not asked for.
+// How many elements after this load of the first nest the next row begins; nothing: it is not prefetched.
 std::optional<SymExpr> next_row(const Planning& p, const LoopInst& inst) {
   const int64_t beyond_caches = p.target.caches.second * kRowsCaches,
                 most_of_a_row = p.target.caches.second / kPartOfRow;

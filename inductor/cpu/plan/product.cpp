@@ -6,13 +6,13 @@
 namespace framejit::inductor {
 namespace {
 
-// What is summed before results go to memory: `rows` of the left operand take half of the first-level cache.
+// How many terms are summed before results go to memory: `rows` of the left operand take half of the first-level cache.
 int64_t most_terms(const Caches& caches, int64_t rows) {
   constexpr int64_t kUnit = 64, kElement = 4;
   return std::max<int64_t>(caches.first / 2 / (rows * kElement) / kUnit * kUnit, kUnit);
 }
 
-// A register holds each sum of a tile, the columns' vectors, and one of a row.
+// Registers hold the sums of a tile, the vectors of the columns, and one vector of a row.
 struct TileShape {
   unsigned rows, columns;
 };

@@ -1,4 +1,4 @@
-// inductor/cpu/plan/slabs.cpp — columns that are added up in slabs of rows (inductor/cpu/nest_columns.cpp).
+// inductor/cpu/plan/slabs.cpp — columns that are summed in slabs of rows (inductor/cpu/nest_columns.cpp).
 #include <algorithm>
 
 #include "inductor/cpu/plan/planning.h"
@@ -13,7 +13,7 @@ int64_t bytes_of(DType dtype, int64_t lanes) {
 
 }  // namespace
 
-// One loop over rows inside the loop over columns, which nothing stands between.
+// One loop over rows inside the loop over columns, with nothing in between.
 bool may_walk_in_slabs(const Planning& p) {
   const NestPlan& plan = p.plan;
   if (!p.nest.is_reduction() || is_ordered(p.nest) || !p.has_lanes() || p.lanes_are_reduced() || p.kernel.lanes_outer ||
@@ -30,8 +30,8 @@ bool may_walk_in_slabs(const Planning& p) {
   return true;
 }
 
-// As many columns as have room on the stack; a multiple of the lanes. Each accumulator begins at a cache line. Where
-// slabs have a middle total, accumulators are there twice, but for what rounding took.
+// As many columns as fit on the stack; a multiple of the lanes. Each accumulator begins at a cache line. If slabs have
+// a middle total, accumulators exist twice, except for what rounding lost.
 void plan_slabs(Planning& p) {
   if (p.plan.lanes.main != MainLoop::kSlabs) return;
   const int64_t lanes = p.plan.lanes.wide();

@@ -1,4 +1,5 @@
-// inductor/cpu/plan/sum_blocks.cpp — from the innermost reduced loop outwards, until a loop adds with care.
+// inductor/cpu/plan/sum_blocks.cpp — goes from the innermost reduced loop outwards, until a loop adds with
+// compensation.
 #include "inductor/cpu/plan/sum_blocks.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ bool has_float_sum(const Nest& nest) {
 std::vector<SumBlocks> plan_sum_blocks(const KernelNest& n, int64_t lane_step) {
   std::vector<SumBlocks> blocks(n.order.size());
   if (!has_float_sum(n.nest)) return blocks;
-  int64_t chain = 1;  // additions to one accumulator during one step of the loop that is looked at
+  int64_t chain = 1;  // additions to one accumulator during one step of the current loop
   for (size_t level = n.order.size(); level-- > 0 && n.order[level] >= n.nest.ranges.size();) {
     auto steps = n.nest.extent(n.order[level]).as_constant();
     if (steps && n.order[level] == n.vector_dim) steps = (*steps + lane_step - 1) / lane_step;

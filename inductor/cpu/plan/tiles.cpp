@@ -1,4 +1,4 @@
-// inductor/cpu/plan/tiles.cpp — how many points a kernel in tiles takes at once, and where their blocks lie.
+// inductor/cpu/plan/tiles.cpp — how many points a kernel in tiles takes at once, and where its blocks lie.
 #include <algorithm>
 
 #include "inductor/cpu/plan/planning.h"
@@ -14,7 +14,7 @@ bool is_in_tiles(const Kernel& kernel, const KernelNest& n, const LoopInst& inst
 
 bool is_beyond_caches(const Kernel& kernel, const TargetInfo& target) {
   const int64_t caches = 2 * target.caches.last;
-  constexpr int kMostOnStack = 2;  // loads, of which each has 16 KiB at most
+  constexpr int kMostOnStack = 2;  // loads, each of which has at most 16 KiB
   const Nest& nest = kernel.nests[0].nest;
   int64_t bytes = 0;
   int tiled = 0;
@@ -26,8 +26,8 @@ bool is_beyond_caches(const Kernel& kernel, const TargetInfo& target) {
   return tiled > 0 && tiled <= kMostOnStack && bytes >= caches;
 }
 
-// The one tiled load, where there are registers for its blocks. Those on the stack take twice as long beyond caches:
-// their stores wait in line with the results', which wait for memory.
+// The only tiled load, if there are registers for its blocks. Blocks on the stack take twice as long beyond caches:
+// their stores queue with those of the results, which wait for memory.
 std::optional<InstId> load_in_registers(const Planning& p) {
   constexpr unsigned kManyRegisters = 32;
   if (p.target.registers.count < kManyRegisters || p.plan.lanes.unroll != 1 ||
@@ -46,7 +46,7 @@ std::optional<InstId> load_in_registers(const Planning& p) {
 
 bool Planning::is_tiled(const LoopInst& inst) const { return is_in_tiles(kernel, n, inst); }
 
-// Elements of a cache line of what is loaded in tiles: so many lanes are side by side, where registers allow.
+// Elements of a cache line of the tiled loads: this many lanes are side by side, if registers allow it.
 int64_t tile_line(const Kernel& kernel, const TargetInfo& target) {
   constexpr int64_t kLeast = 16;
   const int64_t line = target.caches.line;
@@ -57,10 +57,10 @@ int64_t tile_line(const Kernel& kernel, const TargetInfo& target) {
   return line / bytes;
 }
 
-// A line of points and no more, since each is a stream of its own for everything else, and hardware follows few. Beyond
-// caches several lines, and all that is read is asked for two tiles ahead: there a new page for each row of a tile
-// costs more than streams do (4096x4096 of bfloat16 18.3 -> 7.9 ms, float32 17.0 -> 13.7; 1024x1024 would take twice as
-// long).
+// One cache line of points and no more: each is a separate stream for everything else, and hardware follows only a few.
+// Beyond caches, several lines, and everything that is read is prefetched two tiles ahead: there, a new page for each
+// row of a tile costs more than streams do (4096x4096 of bfloat16 18.3 -> 7.9 ms, float32 17.0 -> 13.7; 1024x1024 would
+// take twice as long).
 TilePlan plan_tile(const Kernel& kernel, const TargetInfo& target) {
   if (!kernel.in_tiles) return {};
   const int64_t line = tile_line(kernel, target);

@@ -1,6 +1,6 @@
 // inductor/cpu/plan/unroll.cpp — how many registers of each value the main loop works on.
 //
-// Light bodies are unrolled, so that loads overlap; heavy ones have parallelism of their own.
+// Light bodies are unrolled, so that loads overlap; heavy ones are parallel by themselves.
 #include <algorithm>
 
 #include "inductor/cpu/plan/planning.h"
@@ -16,7 +16,7 @@ size_t weight_of(const LoopInst& inst) {
   return static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
 }
 
-// Instructions that are needed for nothing but borders, which compute with the first lane's place.
+// Instructions that only borders need, which compute with the position of the first lane.
 std::vector<bool> only_borders(const Planning& p) {
   std::vector<bool> aside(p.nest.body.size(), false), used(p.nest.body.size(), false);
   for (size_t i = p.nest.body.size(); i-- > 0;) {
@@ -32,7 +32,7 @@ std::vector<bool> only_borders(const Planning& p) {
 
 struct Body {
   size_t weight = 0;
-  bool is_narrow = false;  // 64-bit lanes, or each lane an address of its own: a register of them is work enough
+  bool is_narrow = false;  // 64-bit lanes, or each lane with its own address: one register of them is work enough
 };
 
 bool is_narrow(const Planning& p, const LoopInst& inst) {
@@ -43,7 +43,7 @@ bool is_narrow(const Planning& p, const LoopInst& inst) {
   return (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !steps_one_by_one(p, inst) && !p.is_tiled(inst);
 }
 
-// What is computed for each turn of the lanes.
+// The work of each iteration over the lanes.
 Body body_of(const Planning& p) {
   Body body;
   const std::vector<bool> aside = only_borders(p);
@@ -51,7 +51,7 @@ Body body_of(const Planning& p) {
                         p.plan.loops.back().dim == p.n.vector_dim;  // the lanes are the innermost loop
   for (size_t i = 0; i < p.nest.body.size(); ++i) {
     if (has_rows && !p.is_inside_all_loops(i)) continue;                    // once for all lanes
-    if (p.lanes_are_reduced() && p.plan.insts[i].is_after) continue;        // once, of no lanes
+    if (p.lanes_are_reduced() && p.plan.insts[i].is_after) continue;        // once, not per lane
     if (aside[i]) continue;
     body.is_narrow |= is_narrow(p, p.nest.body[i]);
     body.weight += weight_of(p.nest.body[i]);
@@ -59,9 +59,9 @@ Body body_of(const Planning& p) {
   return body;
 }
 
-// Points side by side where instruction waits for instruction, over more of them than a CPU looks ahead: few values
-// live at a time, so that registers allow it. 30 sigmoids of 22607 points take 0.66 ms, two registers of points at once
-// 0.35, four 0.20 (AVX-512, Zen 5).
+// Several points side by side, if each instruction waits for the previous one over a longer stretch than a CPU looks
+// ahead: few values live at a time, so registers allow it. 30 sigmoids of 22607 points take 0.66 ms, two registers of
+// points at once 0.35, four 0.20 (AVX-512, Zen 5).
 unsigned chain_unroll(const Planning& p) {
   const bool is_wide = std::any_of(p.nest.body.begin(), p.nest.body.end(), [](const LoopInst& inst) {
     return inst.op == LoopOp::kScalar && is_widened(inst.scalar);
@@ -70,7 +70,7 @@ unsigned chain_unroll(const Planning& p) {
   return std::max(p.target.registers.count / each, 1u);
 }
 
-// Of the longest row of instructions each of which needs the one before.
+// The weight of the longest chain of instructions, each of which needs the one before.
 size_t chain_weight(const Nest& nest) {
   std::vector<size_t> until(nest.body.size(), 0);
   size_t longest = 0;
