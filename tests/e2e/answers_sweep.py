@@ -1,5 +1,6 @@
-"""Expressions that are wrong, or nearly: every operator, special method, builtin and method that a trace stands in for,
-with operands of the wrong class, wrong numbers of arguments and wrong keywords. A program tells what each gives."""
+"""Expressions that are wrong, or almost: every operator, special method, builtin and method that a trace stands in for,
+with operands of the wrong class, wrong numbers of arguments and wrong keywords. A program records what each one
+gives."""
 import collections
 import functools
 import itertools
@@ -62,7 +63,7 @@ def yields_from(v):
     return list(inner())
 
 
-# Of what the arguments of a traced call hold: o, deque_, ordered, default, slotted.
+# The arguments of a traced call contain: o, deque_, ordered, default, slotted.
 VALUES = ["3", "2.5", "True", "1j", '"a"', 'b"x"', "None", "[1]", "(1,)", "{1}", "frozenset([2])", '{"a": 1}',
           "range(3)", "slice(1)", "o", "Int(4)", "List([1])", "Dict(a=1)", "len", "int", "function", "iter([1])",
           '{"a": 1}.keys()', "torch.Size([1])", "deque_", "ordered", "default", "NotImplemented", "...", "slotted",
@@ -131,7 +132,7 @@ def attributes():
     for a in [*VALUES, "Proper()", "Proper", "torch", "torch.float32", "e"]:
         for n in ("nope", "p", "q", "__class__", "real", "__name__", "args", "start"):
             yield from (f"({a}).{n}", f"getattr({a}, '{n}')")
-            if a not in ("math", "torch", "function", "Proper"):  # these last
+            if a not in ("math", "torch", "function", "Proper"):  # these go last
                 yield from (f"({a}).{n} = 1; r = 0", f"del ({a}).{n}; r = 0", f"setattr({a}, '{n}', 1); r = 0",
                             f"delattr({a}, '{n}'); r = 0")
         yield from (f"getattr({a})", f"getattr({a}, 3)", f"hasattr({a}, 3)", f"setattr({a}, 3, 4); r = 0",
@@ -146,7 +147,7 @@ def builtins():
             yield from (f"{b}({given})" for given in (
                 a, f"*{a}", f"**{a}", f"1, {a}", f"{a}, 1", f"[1, 2], {a}", f"k={a}", f"[3], key={a}",
                 f"[3], default={a}"))
-            if b not in ("repr", "str", "ascii", "format"):  # addresses
+            if b not in ("repr", "str", "ascii", "format"):  # they contain addresses
                 yield from (f"list({b}({a}, [1]))", f"list({b}({a}))")
 
 
@@ -182,7 +183,7 @@ def as_statement(text):
 
 
 def drawn(family, most, seed):
-    """So many statements of a family, drawn by the seed, that Python can parse."""
+    """This many statements of a family, drawn by the seed, that Python can parse."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = [as_statement(e) for e in dict.fromkeys(FAMILIES[family]())]
@@ -216,7 +217,7 @@ def arguments():
 
 
 def program(statements, keeps):
-    """A function of arguments(); keeps: an exception leaves the trace, and is asked outside."""
+    """A function of arguments(); keeps: an exception leaves the trace, and is checked outside."""
     text = HEAD
     for statement in statements:
         text += f"    try:\n        {statement}\n        out.append(given(r))\n"

@@ -3,7 +3,7 @@
 check(fn, *args) calls fn eagerly on one deep copy of the arguments and compiled (several times, so that hits are tested
 too) on others, then compares results (structure, classes, identity of returned inputs, strides, values within the
 contract's bound: where they are not within its last term alone, wide.py runs the program in float64), written arguments
-and exceptions. Counts of graphs, breaks and recompiles are asserted when given.
+and exceptions. Counts of graphs, breaks and recompiles are asserted if given.
 """
 import collections
 import contextlib
@@ -26,7 +26,7 @@ BACKENDS = ("eager", "framejit")
 
 
 def raised(call, *args):
-    """What a call returns, or the class and the text of what it raises."""
+    """The return value of a call, or the class and the text of what it raises."""
     try:
         return call(*args)
     except Exception as error:
@@ -47,7 +47,7 @@ def backend(request):
 
 
 def wait_for_a_signal():
-    """One that has been sent: its handler may still have to run."""
+    """Waits for a signal that has been sent: its handler may not have run yet."""
     for _ in range(1000):
         time.sleep(0.001)
 
@@ -60,8 +60,8 @@ def resident():
 
 
 def assert_flat(run, most):
-    """run() makes the process grow by less than `most` KiB. Where it is more, run() is called again: the heap may
-    settle once or twice, where other tests ran before, and what leaks grows each time. Returns how often it ran."""
+    """Asserts that run() makes the process grow by less than `most` KiB. If it grows more, run() is called again: the
+    heap may settle once or twice, if other tests ran before, but a leak grows each time. Returns how often it ran."""
     growths = []
     while len(growths) < 4 and (not growths or growths[-1] >= most):
         before = resident()
@@ -73,7 +73,7 @@ def assert_flat(run, most):
 
 @contextlib.contextmanager
 def threads(count):
-    """torch's own thread count inside of a with block."""
+    """Sets torch's own thread count inside a with block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -128,7 +128,7 @@ def assert_close(got, eager, ref64, where):
 
     Results within 2 ulp |eager| of eager's keep it whatever the reference is. `ref64` is a tensor, None, or a function
     that makes either.
-    Where none is known, float32 may be off by 8 ulp |eager| (sums of a few dozen); float64 has no wider reference: 32
+    Without a reference, float32 may be off by 8 ulp |eager| (sums of a few dozen); float64 has no wider reference: 32
     ulp.
     """
     if not eager.dtype.is_floating_point:
@@ -155,7 +155,7 @@ def assert_close(got, eager, ref64, where):
 
 
 def part(ref64, pick):
-    """A part of a reference, which is a structure, None, or a function that makes either."""
+    """A part of a reference, which is a structure, None, or a function that makes one of them."""
     def picked():
         whole = ref64() if callable(ref64) else ref64
         return None if whole is None else pick(whole)
@@ -205,7 +205,7 @@ def same(got, eager, ref64=None, where="result", strides=True):
 
 
 def same_as(fn, got, *args, **kwargs):
-    """`got` is what eager `fn` gives for these arguments, which it does not write."""
+    """Asserts that `got` is what eager `fn` returns for these arguments, which it does not write."""
     same(got, fn(*args, **kwargs), lambda: in_float64(fn, args, kwargs)[0])
 
 
@@ -229,14 +229,15 @@ def identities(result, args):
 
 
 def is_of_a_kernel(warning):
-    """What the docs say is not given: by C++ of torch, which names its source, and by NumPy about Tensor's method."""
+    """Whether the docs say that this warning is missing: warnings of torch's C++, which name its source, and NumPy's
+    about Tensor's method."""
     text = str(warning.message)
     return ((warning.category is UserWarning and "(Triggered internally at " in text)
             or (warning.category is DeprecationWarning and text.startswith("__array_wrap__ must accept context")))
 
 
 def outcome(fn, args, kwargs):
-    """How a call ends, with what, and the warnings that it gives."""
+    """How a call ends, with what result or error, and the warnings that it gives."""
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         try:
@@ -247,7 +248,7 @@ def outcome(fn, args, kwargs):
 
 
 def chain(error, link):
-    """The classes of the errors that one names as its cause, or as what was handled when it was raised."""
+    """The classes of the errors in the chain of its causes, or of its contexts."""
     classes = []
     while error is not None and len(classes) < 20:
         error = getattr(error, link)
@@ -256,7 +257,7 @@ def chain(error, link):
 
 
 def told_by(error):
-    """All that a program can ask of an exception, but for the frames that it passed."""
+    """Everything that a program can read from an exception, except the frames that it passed."""
     members = {n: type(getattr(error, n)).__name__ for n in ("obj",) if hasattr(error, n)}
     members |= {n: getattr(error, n, None) for n in ("name", "path", "code") if hasattr(type(error), n)}
     return {"class": type(error), "text": str(error), "causes": chain(error, "__cause__"),
@@ -266,7 +267,7 @@ def told_by(error):
 
 
 def exactly(fn, args, kwargs, grad, seed):
-    """`in_float64` on copies; None where the program cannot run so."""
+    """`in_float64` on copies; None if the program cannot run that way."""
     args, kwargs = deep_copy([list(args), kwargs])
     with torch.set_grad_enabled(grad):
         try:
@@ -277,7 +278,7 @@ def exactly(fn, args, kwargs, grad, seed):
 
 def check(fn, *args, breaks=None, compiles=None, backends=BACKENDS, calls=3, grad=False, seed=0, kwargs=None,
           strides=True, **options):
-    """Asserts that compiled `fn` is eager `fn`; returns the stats of the last backend."""
+    """Asserts that compiled `fn` behaves like eager `fn`; returns the stats of the last backend."""
     kwargs = kwargs or {}
     stats = None
     for backend in backends:

@@ -1,7 +1,7 @@
-"""Every end-to-end test must have had something compiled: one that passes with plain Python alone proves nothing.
+"""Every end-to-end test must compile something: a test that passes with plain Python alone proves nothing.
 
-A test that is about what is not compiled says so: @pytest.mark.nothing_captured. Tests that compile in child processes,
-or that check no compiled code, live in the files of WITHOUT.
+A test of something that is not compiled says so: @pytest.mark.nothing_captured. Tests that compile in child
+processes, or that check no compiled code, live in the files of WITHOUT.
 """
 import random
 import signal
@@ -15,7 +15,7 @@ WITHOUT = ("test_api", "test_bench", "test_code_names", "test_deep_recursion", "
 
 
 def pytest_configure(config):
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores for what it runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for programs in the background
     config.addinivalue_line("markers", "nothing_captured: the test is about code that is not compiled")
 
 
@@ -49,7 +49,7 @@ def something_was_captured(request, monkeypatch):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """What a machine leaves out is seen (tools/not_tested), in quiet runs too."""
+    """Shows what a machine leaves out (tools/not_tested), even in quiet runs."""
     reasons = {report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())
                if isinstance(report.longrepr, tuple)}
     for reason in sorted(r.removeprefix("Skipped: ") for r in reasons):

@@ -1,4 +1,4 @@
-"""The vector levels of CPU kernels (FRAMEJIT_CPU_FEATURES), and which of them this CPU has."""
+"""The vector levels of CPU kernels (FRAMEJIT_CPU_FEATURES), and which of them this CPU supports."""
 import re
 
 import pytest
@@ -14,12 +14,12 @@ def has(level):
 
 
 def own():
-    """What kernels use if nothing is set."""
+    """The level that kernels use if nothing is set."""
     return [level for level in FLAGS if has(level)][-1]
 
 
 def need(level):
-    """Skips the test where the CPU lacks the level; conftest.py says so in one line. No failure under CI: no package
-    brings a CPU."""
+    """Skips the test if the CPU lacks the level; conftest.py says so in one line. This is no failure under CI, because
+    no package provides a CPU."""
     if not has(level):
         pytest.skip(f"not tested: {level} kernels on a CPU that has no {FLAGS[level]}")

@@ -6,11 +6,11 @@ reason.
                                  [--classes FILE] [--partly FILE] [--journal FILE] [--summary FILE] [--at-least PERCENT]
                                  [--gradients]
 
-Runs in worker processes, so that one crash is one row. With --journal, rows are kept as they come and a second run of
-the same build goes on behind the last op that was done. Exit status 1 when a sample differs or crashes, or breaks for a
-reason that op_sweep_reasons.txt does not list for its op, or when fewer ops than --at-least are captured whole.
---summary rewrites the lines of these runs in a text file. --gradients goes backward too: gradients of every input that
-can have one (training/gradient_sweep_worker.py, with a list of reasons of its own).
+Runs in worker processes, so that one crash is one row. With --journal, rows are saved as they come, and a second run of
+the same build continues after the last finished op. Exit status 1 if a sample differs or crashes, or breaks for a
+reason that op_sweep_reasons.txt does not list for its op, or if fewer ops than --at-least are captured whole. --summary
+rewrites the lines of these runs in a text file. --gradients runs the backward too: it compares the gradients of every
+input that can have one (training/gradient_sweep_worker.py, with its own list of reasons).
 """
 import argparse
 import collections
@@ -28,12 +28,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 REASONS = os.path.join(HERE, "op_sweep_reasons.txt")
 GRADIENT_REASONS = os.path.join(HERE, "training", "gradient_sweep_reasons.txt")
 CHUNK = 120         # ops of one worker process
-SECONDS_AN_OP = 300  # a worker that says nothing for so long is stuck
+SECONDS_AN_OP = 300  # a worker that is silent for this long is stuck
 
 
 def known_reasons(path=REASONS):
-    """Lines "op reason": the breaks that are accepted, and "late" for errors that depend on data; op may be * for
-    all."""
+    """Lines "op reason": the breaks that are accepted, and "late" for errors that depend on data; the op may be *,
+    which means all."""
     table = set()
     if os.path.exists(path):
         with open(path) as f:
@@ -56,7 +56,7 @@ def built_at():
 
 
 class Journal:
-    """Rows of all runs as JSON lines; without a file, in memory. What an older build said is forgotten."""
+    """Rows of all runs as JSON lines; without a file, in memory. Rows of an older build are forgotten."""
 
     def __init__(self, path):
         self.rows, self.done, self.path, self.lock = [], set(), path, threading.Lock()
@@ -89,7 +89,7 @@ class Journal:
 
 
 def run_worker(options, dtype, names, take):
-    """Starts one worker on the ops `names` and hands its rows to `take`. Answers with the sample it died at, or
+    """Starts one worker on the ops `names` and passes its rows to `take`. Returns the sample at which it died, or
     None."""
     classes = ["--classes", options.classes or options.partly] if options.classes or options.partly else []
     gradients = ["--gradients"] * options.gradients
@@ -131,7 +131,7 @@ def run_worker(options, dtype, names, take):
 
 
 def run_chunk(options, dtype, names, journal):
-    """Rows of one chunk; a worker that dies is restarted behind the op that killed it."""
+    """Rows of one chunk; if a worker dies, a new one starts after the op that killed it."""
     run = {"backend": options.backend, "dtype": dtype, "forms": " ".join(options.forms)}
     left = [n for n in names if (run["backend"], dtype, run["forms"], n) not in journal.done]
     known = known_reasons(options.reasons)
@@ -159,15 +159,14 @@ def by_op(rows):
 
 
 def share_whole(rows):
-    """Percentage of ops whose samples all were captured whole; samples on which plain Python raises do not count either
-    way."""
+    """Percentage of ops of which all samples were captured whole; samples on which plain Python raises do not count."""
     ops = by_op(rows).values()
     return 100 * sum({"whole"} <= {r["status"] for r in op} <= {"whole", "raises", "late"}
                      for op in ops) / max(len(ops), 1)
 
 
 def bad_rows(rows, known):
-    """What fails the sweep: any reason of a break that is not known for the op counts."""
+    """The failures of the sweep: any reason of a break that is not known for the op counts."""
     def accepted(row):
         reasons = row["why"].split(",") if row["status"] == "break" else ["late"] if row["status"] == "late" else []
         return reasons and all((row["op"], r) in known or ("*", r) in known for r in reasons)
@@ -209,8 +208,8 @@ def summary_of(rows, known):
 
 
 def write_summary(path, sections):
-    """Sections of the file that these runs made anew are replaced, the others stay. A section is a line "# name" and
-    what follows."""
+    """Replaces the sections of the file that these runs made; the others stay. A section is a line "# name" and the
+    lines after it."""
     old = {}
     if os.path.exists(path):
         with open(path) as f:
@@ -227,7 +226,7 @@ RANKS = ["break", "extern", "mixed", "kernels", "views"]
 
 
 def classes_of(rows):
-    """op -> its class: the lowest of its samples; samples that raise say nothing."""
+    """op -> its class: the lowest of its samples; samples that raise do not count."""
     table = {}
     for row in rows:
         if row["status"] not in ("raises", "late"):
@@ -259,13 +258,13 @@ def write_classes(path, table):
 
 
 def fallen(committed, now):
-    """Ops of the committed table that are missing or stand lower now, in words."""
+    """Ops of the committed table that are missing now or have a lower class, in words."""
     return [f"{op}: {now.get(op, 'missing')} instead of {kind}" for op, kind in sorted(committed.items())
             if op not in now or RANKS.index(now[op]) < RANKS.index(kind)]
 
 
 def write_partly(path, rows):
-    """Ops of which some samples, but not all, are PyTorch's own op alone: "op: own of captured"."""
+    """Ops of which some samples, but not all, run only as PyTorch's own op: "op: own of captured"."""
     counts = collections.defaultdict(lambda: [0, 0])
     for row in rows:
         if "class" in row:
@@ -278,7 +277,8 @@ def write_partly(path, rows):
 
 
 def compare_classes(path, rows):
-    """True when an op fell; a table that is not current is rewritten when golden files are, and is a failure else."""
+    """True if an op has a lower class than before. A table that is out of date is rewritten along with golden files,
+    and is a failure otherwise."""
     committed, now = read_classes(path), classes_of(rows)
     down = fallen(committed, now)
     stale = committed != now
@@ -335,7 +335,7 @@ def main():
         return worker.work(options)
     from concurrent.futures import ThreadPoolExecutor
     names, journal = all_names(options.only), Journal(options.journal)
-    # With few samples an op, the start of a worker would be most of its time.
+    # With few samples per op, starting a worker would take most of its time.
     parts = options.jobs if options.samples <= 3 and len(options.forms) == 1 else -(-len(names) // CHUNK)
     chunks = [(d, names[i::parts]) for d in options.dtype for i in range(parts)]
     with ThreadPoolExecutor(options.jobs) as pool:

@@ -12,23 +12,23 @@ import warnings
 # Results that torch leaves undefined: only their metadata is compared.
 UNDEFINED_VALUES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
                     "resize_", "resize_as_"}
-# Samples that eager itself answers with what lies in memory, or dies of: _chunk_cat of 0-dim tensors, the median of a
+# Samples for which eager itself returns whatever lies in memory, or dies: _chunk_cat of 0-dim tensors, the median of a
 # broadcast tensor.
 READ_OUTSIDE = {("_chunk_cat", "scalar"), ("masked.median", "broadcast"), ("median", "broadcast"),
                 ("nanmedian", "broadcast")}
 
 
 def op_database():
-    """torch's op_db. Its module imports expecttest for a base class that no op uses; a bare class stands in where that
-    is missing."""
+    """torch's op_db. Its module imports expecttest for a base class that no op uses; if that is missing, a bare class
+    replaces it."""
     try:
         import expecttest  # noqa: F401
     except ImportError:
         sys.modules["expecttest"] = types.ModuleType("expecttest")
         sys.modules["expecttest"].TestCase = unittest.TestCase
     import torch.testing._internal.common_methods_invocations as database
-    # Many random ops are wrapped so that each call seeds itself and restores the generator. run_one seeds: the op
-    # itself is compiled.
+    # Many random ops are wrapped so that each call seeds itself and restores the generator. run_one seeds, so that the
+    # op itself is compiled.
     database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
     return database.op_db
 
@@ -50,12 +50,12 @@ def map_tensors(change, value):
 
 
 def as_transposed(t):
-    """The same values, the last two dimensions swapped in memory."""
+    """The same values, with the last two dimensions swapped in memory."""
     return t.transpose(-1, -2).contiguous().transpose(-1, -2) if t.dim() > 1 else t.clone()
 
 
 def as_stepped(t):
-    """The same values, every other element of memory."""
+    """The same values, in every other element of memory."""
     return t.new_zeros(t.shape + (2,)).select(-1, 1).copy_(t) if t.numel() else t
 
 
@@ -91,8 +91,8 @@ def is_strided(t):
 
 
 def copier():
-    """A function that copies tensors with their memory: strides, offsets, overlaps and sharing between arguments are
-    kept."""
+    """A function that copies tensors with their memory: it keeps strides, offsets, overlaps, and sharing between
+    arguments."""
     import torch
     storages, tensors = {}, {}
 
@@ -110,8 +110,7 @@ def copier():
 
 
 def samples_of(op, dtype, forms, count):
-    """(form, args, kwargs) of the first `count` samples in each form; forms that leave a sample as it is are
-    skipped."""
+    """(form, args, kwargs) of the first `count` samples in each form; forms that do not change a sample are skipped."""
     try:
         samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), count))
     except Exception as e:  # the op_db itself cannot make the sample
@@ -138,7 +137,7 @@ def samples_of(op, dtype, forms, count):
 
 
 def comparable(value, undefined=False):
-    """Tensors in a form that `same` can look into: sparse ones dense beside their layout, complex ones as pairs of
+    """Tensors in a form that `same` can inspect: sparse ones as dense ones with their layout, complex ones as pairs of
     numbers."""
     import torch
     if isinstance(value, torch.Tensor):
@@ -155,8 +154,7 @@ def comparable(value, undefined=False):
 
 
 def reference(want, exact):
-    """float64 results for the contract's bound, eager's own where the two are far apart (another seed, another
-    branch)."""
+    """float64 results for the contract's bound; eager's own if the two are far apart (another seed, another branch)."""
     import torch
     if isinstance(want, torch.Tensor):
         if not isinstance(exact, torch.Tensor) or exact.shape != want.shape or not want.dtype.is_floating_point \
@@ -174,8 +172,8 @@ def reference(want, exact):
 
 
 def difference(got, want, exact, undefined):
-    """What differs between two outcomes, in words, or None. `exact` makes the result in float64; it is asked only where
-    bits differ."""
+    """The difference between two outcomes, in words, or None. `exact` computes the result in float64; it is called only
+    if bits differ."""
     from check import same
     if got[0] != want[0]:
         return (f"{got[0]} {got[1] if got[0] == 'raised' else ''} instead of {want[0]} "
@@ -215,7 +213,7 @@ def call_of(fn, args, kwargs, widen=False):
     try:
         result = fn(*a, **k)
     except Exception as e:
-        # some of torch's messages go on with a C++ stack
+        # some of torch's messages continue with a C++ stack
         return "raised", f"{type(e).__name__}: {str(e).splitlines()[:1]}", None, None
     return "returned", result, [a, k], torch.get_rng_state()
 
@@ -229,13 +227,13 @@ def floats_in(value):
 
 
 def ill_conditioned(fn, args, kwargs, want, got, call=call_of):
-    """Whether `got` lies at most twice as far from eager's result as that moves when each input moves by an ulp or not
-    at all. Where terms cancel, the bound of `same`, twice eager's error, is a matter of luck."""
+    """Whether `got` is at most twice as far from eager's result as that result moves when each input moves by an ulp or
+    not at all. If terms cancel, the bound of `same`, twice eager's error, is a matter of luck."""
     import torch
 
     def moved(t):
         if t.dtype in (torch.uint8, torch.int32, torch.int64) and only_integers:
-            t = t.float()  # what integers become beside real numbers
+            t = t.float()  # what integers become together with real numbers
         return t * (1 + (torch.randint(-1, 2, t.shape) * torch.finfo(t.dtype).eps).to(
             t.dtype)) if t.dtype.is_floating_point and is_strided(t) else t
     only_integers = not floats_in(comparable([*args, *kwargs.values()]))
@@ -249,12 +247,12 @@ def ill_conditioned(fn, args, kwargs, want, got, call=call_of):
             return False
         reach = [torch.maximum(r, (a.double() - b.double()).abs().max()) for r, a, b in zip(reach, there, results)]
     off = [(a.double() - b.double()).abs().max() for a, b in zip(here, results)]
-    return len(off) > 0 and all(bool(o <= 2 * r) for o, r in zip(off, reach))  # false where one is NaN
+    return len(off) > 0 and all(bool(o <= 2 * r) for o, r in zip(off, reach))  # false if one is NaN
 
 
 def run_one(op, args, kwargs, backend):
-    """The row of one sample: whole | raises (eager does, and tracing or plain Python says so) | late (eager raises,
-    only the compiled graph found out) | break | differs | fallback (our own failure) | recompiles | not traced."""
+    """The row of one sample: whole | raises (eager raises, and tracing or plain Python says so) | late (eager raises,
+    and only the compiled graph found out) | break | differs | fallback (our own failure) | recompiles | not traced."""
     import torch
     import framejit
     fn = op.op
@@ -278,8 +276,8 @@ def run_one(op, args, kwargs, backend):
 
 
 def verdict(stats, outcome):
-    """What the totals of two equal calls say. `whole` needs a traced segment that the second call hit, and nothing
-    else."""
+    """The verdict from the totals of two equal calls. `whole` needs a traced segment that the second call hit, and
+    nothing else."""
     reasons = set(stats["break_reasons"])
     if stats["fallbacks"]:
         return {"status": "late" if outcome == "raised" and set(stats["fallback_reasons"]) == {"run_failed"}
@@ -292,14 +290,14 @@ def verdict(stats, outcome):
         return {"status": "break", "why": ",".join(sorted(reasons))}
     if stats["recompiles"]:
         return {"status": "recompiles"}
-    # Ops that return their argument, or that compute shapes only, have a segment without a graph.
+    # Ops that return their argument, or that only compute shapes, have a segment without a graph.
     traced = (stats["graphs"] or stats["traced_instructions"]) and stats["hits"] + stats["plain_hits"] == 1
     return {"status": "whole" if traced else "not traced"}
 
 
 def class_of(op, args, kwargs):
-    """What the default backend makes of one sample that it captures whole: views (no step at all), kernels (nothing but
-    our own), mixed, or extern (PyTorch's own ops and nothing else)."""
+    """How the default backend runs a sample that it captures whole: views (no step at all), kernels (only our own),
+    mixed, or extern (only PyTorch's own ops)."""
     import torch
     import framejit
     fn = op.op
@@ -314,8 +312,8 @@ def class_of(op, args, kwargs):
 
 
 def work(options):
-    """Rows on standard output, one JSON line each; "begin" before a sample, so that a crash is seen, "done" behind an
-    op."""
+    """Prints rows to standard output, one JSON line each; "begin" before a sample, so that a crash is seen, "done"
+    after an op."""
     warnings.simplefilter("ignore")
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:0] = [here, os.path.join(here, "training")]

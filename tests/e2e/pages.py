@@ -13,13 +13,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.M | re.S)
-# What differs from run to run, and what stands for it.
+# What differs from run to run, and its replacement.
 VARYING = ((re.compile(r"\b\d+\.\d+ (s|ms)\b"), r"TIME \1"), (re.compile(r"0x[0-9a-f]{6,}"), "ADDRESS"))
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    words: tuple[str, ...]  # of the line that opens it: the language, then what else it says
+    words: tuple[str, ...]  # of the line that opens it: the language, and the words after it
     text: str
     line: int
 
@@ -39,7 +39,7 @@ def blocks(page):
 
 
 def programs(page):
-    """(block that runs, what the page says that it prints or None), Python and shell."""
+    """(block that runs, the output that the page shows or None), for Python and shell."""
     found = []
     for block in blocks(page):
         if block.language in ("python", "sh"):
@@ -51,7 +51,7 @@ def programs(page):
 
 
 def pattern(shown):
-    """What a page shows, as a regular expression: "..." stands for any text in a line, and for any lines."""
+    """The text that a page shows, as a regular expression: "..." stands for any text in a line, or for any lines."""
     for varying, name in VARYING:
         shown = varying.sub(name, shown)
     lines = [r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
@@ -66,7 +66,7 @@ def is_as_shown(shown, printed):
 
 
 def filled(text):
-    """The text of a generated page with its paragraphs and list items, one line each, wrapped; code stays whole."""
+    """The text of a generated page with its paragraphs and list items, one line each, wrapped; code is not wrapped."""
     def wrapped(line):
         if line.startswith(("|", "#")):
             return line
@@ -79,7 +79,8 @@ def filled(text):
 
 
 def run_page(page):
-    """Each Python block in turn, in one namespace, as the file example.py: what it printed, and its error."""
+    """Runs each Python block in turn, in one namespace, as the file example.py; returns what it printed, and its
+    error."""
     import linecache
     import traceback
     results, names = [], {"__name__": "__main__"}

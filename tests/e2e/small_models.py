@@ -112,7 +112,7 @@ def sentence_model(attn="sdpa", dtype=torch.float32):
 
 
 def decode_steps(model, step, ids, tokens):
-    """Decoding with a static cache: a prompt by the model itself, then each of `tokens` by `step`."""
+    """Decoding with a static cache: the model itself takes the prompt, then `step` takes each of `tokens`."""
     from transformers import StaticCache
     cache = StaticCache(config=model.config, max_cache_len=24)
     logits = [model(input_ids=ids, past_key_values=cache, cache_position=torch.arange(ids.shape[1])).logits]

@@ -1,4 +1,4 @@
-"""What framejit.compile returns: looks like what it was given, and its settings are checked."""
+"""What framejit.compile returns: it looks like what it was given, and its settings are checked."""
 import copy
 import functools
 import gc
@@ -197,7 +197,7 @@ def test_a_users_backend_lives_as_long_as_what_it_compiled():
         gc.collect()
         assert [ref() for ref in alive] == [None, None]
         before = framejit.stats()["graphs"]
-        for _ in range(20):  # more than there is room for: the entries of those gone make room
+        for _ in range(20):  # more than there is room for: the entries of those that are gone make room
             assert torch.equal(framejit.compile(f, backend=lambda graph, examples: graph)(x), x + 1)
         assert framejit.stats()["graphs"] == before + 20
 
@@ -528,7 +528,7 @@ def test_a_call_that_is_new_each_time_is_armed_once(net):
 
 
 def test_under_jit_trace_the_program_runs_plainly():
-    """A trace records what runs: the ops, not what a kernel gave for these values."""
+    """A trace records the ops that run, not what a kernel returned for these values."""
     def f(x):
         return x.sin() + 1
     compiled = framejit.compile(f)
@@ -558,7 +558,7 @@ print(framejit.stats()["graphs"])
 
 
 def test_stress_runs_every_frame_of_a_program():
-    """FRAMEJIT_STRESS is a setting of framejit, not of its tests alone; it does not go with FRAMEJIT=1."""
+    """FRAMEJIT_STRESS is a setting of framejit, not only of its tests; it cannot be combined with FRAMEJIT=1."""
     program = """
 import framejit, torch
 def f(x):
@@ -579,8 +579,8 @@ print(framejit.stats()["graphs"])
 
 
 def test_every_frame_of_a_program_is_traced():
-    """FRAMEJIT_TRACE_ALL, beside what is compiled by name: a frame without tensors has a segment too, and it is found
-    again."""
+    """FRAMEJIT_TRACE_ALL, together with code that is compiled by name: a frame without tensors has a segment too, and
+    it is used again."""
     program = """
 import framejit, torch
 def plain(items):

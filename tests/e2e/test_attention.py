@@ -1,5 +1,5 @@
-"""Attention that is written out becomes one library call where that pays: as people write it, and with what is not
-finite in it."""
+"""Written-out attention becomes one library call if that pays: in the forms that people write, and with non-finite
+values in it."""
 import math
 
 import pytest
@@ -141,7 +141,7 @@ SPECIAL = {
 }
 
 
-# The op by itself, which has no least size, beside the ops that it stands for.
+# The op alone, which has no least size, compared with the ops that it replaces.
 def written(q, k, v, m, replaces, scale):
     scores = q @ k.mT * scale
     if m is not None:

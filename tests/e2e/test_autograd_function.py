@@ -1,4 +1,4 @@
-"""torch.autograd.Function and torch.utils.checkpoint where no gradient is recorded; torch.compiler.disable inside."""
+"""torch.autograd.Function and torch.utils.checkpoint when no gradient is recorded; torch.compiler.disable inside."""
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,5 +1,5 @@
-"""mode="max-autotune": choices are timed on the inputs of the call that compiles; nothing else that a program can see
-differs."""
+"""mode="max-autotune": choices are timed on the inputs of the call that compiles; a program sees no other
+difference."""
 import contextlib
 import signal
 import threading
@@ -38,8 +38,8 @@ def heard(fn, *args, mode="max-autotune"):
 
 
 def refusals(events):
-    """Why choices were left, but for the two reasons that depend on the machine: the time, and alternatives that are
-    the same here."""
+    """Why choices were not timed, except for two reasons that depend on the machine: the time, and alternatives that
+    are the same here."""
     return [text for event, _, text in events if event == "NotTimed"
             and not any(why in text for why in ("the budget of", "no time left", " is "))]
 
@@ -76,7 +76,7 @@ def test_equal_to_eager_and_every_choice_is_named(make, choices):
 
 
 def test_what_was_only_tried_is_not_logged():
-    """The plan of the cost models is, and the one that replaces it."""
+    """The plan of the cost models is logged, and so is the one that replaces it."""
     explanation = framejit.explain(lambda x: torch.softmax(x, 1) * 2, mode="max-autotune")(torch.randn(64, 256))
     is_replaced = any(e.fields["winner"] != "cost_model" for e in explanation.of("Choice"))
     assert len(explanation.of("Schedule")) == (2 if is_replaced else 1)
@@ -191,7 +191,7 @@ def test_same_results_with_any_number_of_threads():
 
 
 def test_ctrl_c_ends_the_timing():
-    """It comes when the first choice is made, before plans of the second one are compiled and run."""
+    """The signal comes when the first choice is made, before plans of the second one are compiled and run."""
     def f(x):
         return torch.relu(x) * 2 + 1
     x, chosen = torch.randn(64), []

@@ -1,4 +1,4 @@
-"""make bench: rows are kept and not run twice, files of results are what their rows give, and README has no figure that
+"""make bench: rows are kept and not run twice, result files are what their rows give, and README has no figure that
 they do not give."""
 import json
 import re
@@ -107,7 +107,7 @@ def test_merged_rows(tmp_path):
     assert (results / "avx2.txt").read_text() == text
 
     kept(two, "a", [SLOW.replace("0.75", "2")], "2026-01-03T10:00", "c2", code=1)
-    tables.merge([two], results)  # a newer row, alone
+    tables.merge([two], results)  # only a newer row
     text = (results / "avx2.txt").read_text()
     assert "0.75" not in text and "gone" in text and "c2; 2026-01-03" in text and "c1; 2026-01-02" in text
     assert "its own bound is missed" in text
@@ -115,13 +115,13 @@ def test_merged_rows(tmp_path):
     assert (results / "avx2.txt").read_text() == text
 
     kept(two, "b", [FAST], "2026-01-03T11:00", "c2")
-    tables.merge([one, two], results)  # all rows: what none of them prints is gone
+    tables.merge([one, two], results)  # all rows: rows that none of them prints are gone
     text = (results / "avx2.txt").read_text()
     assert "gone" not in text and "c1" not in text and "geomean 2.45 of 2" in text
     assert (results / "other.txt").read_text() == "another page"
 
     kept(two, "a", [SLOW], "2026-01-04T10:00", others=0.5)
-    tables.merge([two], results)  # measured beside others
+    tables.merge([two], results)  # measured next to others
     assert (results / "avx2.txt").read_text() == text
     (results / "avx2.txt").unlink()
     tables.merge([two], results)  # better than nothing
@@ -167,7 +167,7 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
 
     assert ran("--share", "1/2") == (["a"], [])
     assert ran(fails="b") == (["b"], ["made_up b"])
-    assert ran() == (["b"], [])  # again, since it failed
+    assert ran() == (["b"], [])  # again, because it failed
     assert ran() == ([], [])
     assert ran("--again") == (["a", "b"], []) == ran("made_up") == ran(commit="c2")
     assert ran("made_up", "--no-again", commit="c2") == ([], [])

@@ -1,4 +1,4 @@
-"""Masks that say on which side of a border a place lies (`inductor/cpu/nest_masks.cpp`), wherever the border is."""
+"""Masks that say on which side of a border a position lies (`inductor/cpu/nest_masks.cpp`), wherever the border is."""
 import pytest
 import torch
 

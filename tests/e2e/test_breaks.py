@@ -1,5 +1,5 @@
-"""Frames that break, are resumed, raise, recurse and are seen from outside: what Python shows of them is what plain
-Python shows."""
+"""Frames that break, are resumed, raise, recurse and are inspected from outside: Python shows what it shows in plain
+Python."""
 import collections
 import functools
 import os
@@ -21,7 +21,7 @@ LOG = []
 
 
 def note(*values):
-    """A break: nothing of it can be in a graph, and LOG tells how often it ran."""
+    """A break: it cannot be in a graph, and LOG shows how often it ran."""
     LOG.append(values)
     print(end="")
 
@@ -32,7 +32,7 @@ def empty_log():
 
 
 def check_log(fn, *args, **options):
-    """check(), and the notes of each call are those of plain Python."""
+    """check(), and the notes of each call equal those of plain Python."""
     def logged(*inner):
         LOG.clear()
         result = fn(*inner)
@@ -539,7 +539,7 @@ class TestBesideTorchCompile:
 
 @pytest.mark.nothing_captured  # in this process
 def test_a_loop_longer_than_a_trace():
-    """The trace stops at its limit and the loop goes on from there, in little memory."""
+    """The trace stops at its limit and the loop continues from there, in little memory."""
     program = """
 import resource
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))

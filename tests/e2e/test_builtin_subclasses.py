@@ -1,5 +1,5 @@
-"""Instances of subclasses of builtin classes as arguments and attributes: what they hold is read, and guarded, like
-that of the class itself."""
+"""Instances of subclasses of builtin classes as arguments and attributes: their contents are read and guarded like
+those of the class itself."""
 import collections
 
 import pytest
@@ -14,7 +14,7 @@ Pair = collections.namedtuple("Pair", "h w")
 
 
 class Row(tuple):
-    """With attributes beside the items."""
+    """With attributes besides the items."""
 
     def __new__(cls, items, scale=1):
         row = super().__new__(cls, items)
@@ -127,7 +127,7 @@ def test_answers_keep_their_classes(backend):  # noqa: F811
 
 
 def test_sizes_in_them_become_symbols(backend):  # noqa: F811
-    """As those of plain tuples and lists do."""
+    """As in plain tuples and lists."""
     x = torch.ones(1)
     for make, fn in ((lambda n: Size((n, 3)), lambda x, s: x.expand(s) * 2),
                      (lambda n: Pair(n, n + 1), lambda x, s: x.expand(s) + s.h),

@@ -1,4 +1,4 @@
-"""functools caches and id() keys: what is cached is used, what is not is never run while tracing."""
+"""functools caches and id() keys: cached results are used, and what is not cached never runs while tracing."""
 import enum
 import functools
 import subprocess
@@ -60,7 +60,7 @@ def test_a_cached_object_is_the_same_object(size):
 
 @pytest.mark.parametrize("typed", [False, True])
 def test_sizes_are_arguments_of_cached_functions(typed):
-    """einops keeps what it knows of a shape."""
+    """einops keeps what it knows about a shape."""
     @functools.lru_cache(maxsize=16, typed=typed)
     def turned(kind, shape, other=()):
         return tuple(shape)[::-1], type(shape).__name__, other
@@ -205,7 +205,7 @@ def test_modules_made_in_the_trace_once_torch_compile_was_used():
 
 
 class Logger:
-    """As the loggers of libraries: a method that tells each thing once."""
+    """Like the loggers of libraries: a method that reports each thing once."""
 
     def __init__(self):
         self.told = []
@@ -232,11 +232,11 @@ def test_a_cached_method_whose_effect_has_happened():
         for _ in range(3):
             assert compiled(x, "a")[0] == 4
         assert len(logger.told) == 1
-        assert framejit.stats()["graph_breaks"] == 1  # traced anew, whole
+        assert framejit.stats()["graph_breaks"] == 1  # traced again, whole
         assert framejit.stats()["graphs"] == 3
         logger.told.clear()
         Logger.warn_once.cache_clear()
-        assert compiled(x, "a")[0] == 4 and len(logger.told) == 1  # told again
+        assert compiled(x, "a")[0] == 4 and len(logger.told) == 1  # reported again
         assert compiled(x, "b")[0] == 4 and len(logger.told) == 2
         assert compiled(x, "b")[0] == 4 and compiled(x, "a")[0] == 4 and len(logger.told) == 2
         logger = Logger()
@@ -318,7 +318,7 @@ def info(cached):
 
 
 def counts(make, calls, dynamic=False):
-    """cache_info() after each call, plainly and compiled, each with a cache of its own."""
+    """cache_info() after each call, plainly and compiled, each with its own cache."""
     seen = []
     for compile in (lambda f: f, lambda f: framejit.compile(f, dynamic=dynamic)):
         framejit.reset()
@@ -454,7 +454,7 @@ class Kind(enum.Enum):
 
 
 def test_another_thread_calls_the_cache_while_a_call_is_booked():
-    """Hashing a member of an enumeration runs code, so other threads come between."""
+    """Hashing a member of an enumeration runs code, so other threads get to run in between."""
     @functools.lru_cache(maxsize=None)
     def value(kind):
         return 10 if kind is Kind.A else 20

@@ -1,5 +1,5 @@
-"""The comparison that the other tests stand on: it refuses what the contract refuses, and its float64 reference is
-one."""
+"""The comparison that the other tests rely on: it refuses what the contract refuses, and its float64 reference is a
+real one."""
 import types
 
 import pytest
@@ -22,7 +22,7 @@ def refused(*args, **kwargs):
 
 
 def instead_of(monkeypatch, wrong):
-    """framejit.compile answers with `wrong(fn)`."""
+    """Makes framejit.compile return `wrong(fn)`."""
     monkeypatch.setattr(framejit, "compile", lambda fn, **options: wrong(fn))
 
 
@@ -97,7 +97,7 @@ class TestWithReference:
 
 
 class TestCheck:
-    """check() itself, with something else than framejit behind compile."""
+    """check() itself, when compile is replaced by something else."""
 
     PROGRAMS = {
         "a few percent": lambda fn: lambda x: fn(x) * 1.05,
@@ -143,7 +143,7 @@ class TestCheck:
 class TestInFloat64:
     @staticmethod
     def assert_is(fn, wide, *args):
-        """The reference of `fn` is `wide` on the arguments in float64, to the last bits of that."""
+        """Asserts that the reference of `fn` is `wide` on the arguments in float64, to the last bits."""
         result, after, _ = in_float64(fn, [a.clone() for a in args])
         doubles = [a.double() if a.dtype.is_floating_point else a.clone() for a in args]
         torch.testing.assert_close(result, wide(*doubles), rtol=1e-12, atol=1e-12)

@@ -1,5 +1,5 @@
-"""Classes that change between calls: counters and settings in them cost no recompiles, other functions are seen at
-once."""
+"""Classes that change between calls: counters and settings in them cost no recompiles, but other functions are noticed
+at once."""
 import gc
 import subprocess
 import sys
@@ -268,7 +268,7 @@ def test_functions_that_are_exchanged_are_seen(backend):
         for name, value in (("part", lambda self, x, k=k: x * k), ("kind", property(lambda self, k=k: k)), ("kind", k),
                             ("made", classmethod(lambda cls, x, k=k: x - k)),
                             ("part", staticmethod(lambda x, k=k: x - k)), ("kind", property(lambda self, k=k: k + 1))):
-            setattr(Block, name, None)  # what it was may die: the next one lies where it lay
+            setattr(Block, name, None)  # its old value may die: the next one lies at the same address
             setattr(Block, name, value)
             framejit.reset() if k % 3 == 0 else None
             same(compiled(x), block(x))
@@ -310,7 +310,7 @@ def test_classes_die(backend):
     assert [ref() for ref in alive] == [None] * 3
 
 
-# torch.compile counts its calls in a class that modules made in forward read (ModuleList's slices are such).
+# torch.compile counts its calls in a class that modules made in forward read (ModuleList's slices are such modules).
 BESIDE = """
 import torch, framejit
 class Net(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""Rules of classes, methods and numbers that traces once broke in silence, found by tracing the tests of the standard
+"""Rules of classes, methods and numbers that traces once broke silently, found by tracing the tests of the standard
 library."""
 import abc
 import collections

@@ -1,4 +1,4 @@
-"""Objects of classes in C: an operator that the trace does not know is not taken for one that the class lacks."""
+"""Objects of C classes: if the trace does not know an operator, it does not conclude that the class lacks it."""
 
 import array
 import collections
@@ -166,7 +166,7 @@ def test_every_use(name):
         OBJECTS_NOW[0] = OBJECTS[name]()
         try:
             plain, want = f(torch.ones(2), OBJECTS[name]())
-        except Exception as e:  # ValueError, KeyError, ...: another matter
+        except Exception as e:  # ValueError, KeyError, ...: other errors do not matter here
             plain, want = None, type(e)
         compiled = framejit.compile(f)
         for _ in range(2):

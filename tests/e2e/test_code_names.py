@@ -151,7 +151,7 @@ def test_gdb_names_a_frame_and_its_callers(tmp_path):
                 FRAMEJIT_GDB="1")
     frames = [line for line in shown.splitlines() if line.startswith("#")]
     assert "in fj_kernel_0_tanh_mul ()" in frames[0]
-    assert "framejit::runtime" in frames[1] + frames[2]  # found by the frame pointer
+    assert "framejit::runtime" in frames[1] + frames[2]  # found through the frame pointer
     assert "fj_kernel_0_tanh_mul" in shown.split(frames[-1])[1]
     assert "exited normally" in shown
 

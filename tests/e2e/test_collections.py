@@ -128,7 +128,7 @@ class Key:
 
 
 class Everything:
-    """Equal to all: only the hash keeps two of them apart."""
+    """Equal to everything: only the hash keeps two of them apart."""
 
     def __init__(self, value):
         self.value = value

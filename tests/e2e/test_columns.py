@@ -1,5 +1,5 @@
-"""Reductions over rows: slabs of rows, columns that fill no register, more columns than the stack takes at once, on any
-number of threads."""
+"""Reductions over rows: slabs of rows, columns that do not fill a register, more columns than fit on the stack at once,
+on any number of threads."""
 import pytest
 import torch
 

@@ -1,5 +1,5 @@
 """Complex tensors that are made inside a compiled function: library ops take them; what a program sees of them while it
-is traced is eager's."""
+is traced equals eager's."""
 import pytest
 import torch
 import torch.nn.functional as F

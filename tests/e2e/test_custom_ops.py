@@ -92,7 +92,7 @@ PROGRAMS = {
     "a shape function that computes": lambda x: product(x + 1, x.t()) * 2,
     "two ops, one behind the other": lambda x: padded(twice(x) + 1, 1)[0].sum(1) * 2,
 }
-OTHERS = {  # what gives an answer for today's sizes only: each size is a graph of its own, or half of them
+OTHERS = {  # these give an answer only for the current sizes: each size is a separate graph, or half of them
     "a shape function that makes memory": (lambda x: on_cpu(x + 1) * 2, 5),
     "a shape function that asks": (lambda x: by_parity(x + 1) * 2, 3),
 }

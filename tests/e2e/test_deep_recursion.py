@@ -1,6 +1,6 @@
-"""Compiled code that recurses until little C stack is left: plain Python goes on where it can, and nothing crashes.
+"""Compiled code that recurses until little C stack is left: plain Python continues if it can, and nothing crashes.
 
-Each program runs in a process of its own with a stack of 8 MiB, since a crash ends the process.
+Each program runs in a separate process with a stack of 8 MiB, because a crash ends the process.
 """
 import resource
 import subprocess
@@ -84,7 +84,8 @@ def run(name, n):
     return answer, int(plainly)
 
 
-# From 3.12 on CPython counts calls that go through C, and every call of a compiled function does: 1500 of them on 3.12.
+# From 3.12 on, CPython counts calls that go through C, and every call of a compiled function does: 1500 of them on
+# 3.12.
 COUNTS_C_CALLS = sys.version_info >= (3, 12)
 
 

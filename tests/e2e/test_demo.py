@@ -1,4 +1,4 @@
-"""What the demo does with the files that people give it, and that its numbers are there and can be true."""
+"""What the demo does with files that people give it, and that its numbers are there and plausible."""
 import importlib.util
 import os
 import re
@@ -17,7 +17,7 @@ def demo(*arguments, text=b""):
 
 
 def numbers(pattern, text):
-    """What the groups of a pattern that matches once caught."""
+    """What the groups of a pattern caught; it must match once."""
     [found] = re.findall(pattern, text, re.M)
     return [float(number) for number in (found if isinstance(found, tuple) else (found,))]
 
@@ -41,7 +41,7 @@ def test_similar_lines_and_figures(by, tmp_path):
     assert abs(ours[2] - plain[1] / ours[1]) < 0.1 + 0.1 * ours[2]
     difference, largest = numbers(r"^  largest difference from plain PyTorch: ([\d.e+-]+) \(values up to ([\d.]+)\)$",
                                   out)
-    assert difference <= 1e-5 * largest and largest > 1  # of tokens; for padding, eager itself is off by more
+    assert difference <= 1e-5 * largest and largest > 1  # for tokens; for padding, eager itself is off by more
     graphs, breaks, ops, kernels = numbers(r"^  graphs (\d+), graph breaks (\d+), ops (\d+), kernels (\d+)$", out)
     assert (graphs, breaks) == (1, 0) and ops > 100 and kernels > 0
 

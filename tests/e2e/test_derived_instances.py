@@ -1,4 +1,4 @@
-"""Whose derived values there are: instances of a class, weights that are replaced, threads, calls that fail."""
+"""Which derived values exist: instances of a class, weights that are replaced, threads, calls that fail."""
 import gc
 import signal
 import sys
@@ -111,7 +111,7 @@ def test_instances_share_a_first_weight():
 
 
 def test_owners_go_while_their_plan_runs():
-    """Derive is due in that very call: the old layer is kept until its end."""
+    """Derive is due in that very call: the old layer is kept alive until the call ends."""
     x = rows()
     for _ in range(5):
         model = Layer()
@@ -132,7 +132,7 @@ def test_owners_go_while_their_plan_runs():
 
 
 def test_two_threads_in_two_instances():
-    """B is in its plan when A's call derives: each keeps its own."""
+    """B is in its plan when A's call derives: each keeps its own values."""
     a, b, x = Layer(), Layer(), rows()
     compiled = framejit.compile(Layer.forward)
     for _ in range(2):
@@ -161,7 +161,7 @@ def test_two_threads_in_two_instances():
 
 
 def test_threads_while_nothing_can_be_derived():
-    """Float32 products stay: one thread finds that out while others are in calls that are due too."""
+    """Float32 products are left alone: one thread finds that out while others are in calls that are due too."""
     layer = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
     x, told = torch.randn(16, 64), []
     token = _framejit.add_listener(lambda e: told.append(e["text"]) if e["event"] == "NotDerived" else None)
@@ -258,7 +258,7 @@ def test_an_owner_without_weak_references():
 
 
 def test_a_listener_calls_what_is_asked():
-    """The log of a change runs the program's code in the middle of a call."""
+    """Logging a change runs the program's code in the middle of a call."""
     layer, others, x = Layer(), [Layer() for _ in range(3)], rows()
     compiled, seen = framejit.compile(Layer.forward), []
     warm(lambda x: compiled(layer, x), x)

@@ -31,7 +31,7 @@ CALLS = 6  # with FRAMEJIT_DERIVE_AFTER of 3 the values are there
 
 
 class Layers(torch.nn.Module):
-    """A convolution with a norm, one that is added to, linear layers of two sizes."""
+    """A convolution with a norm, a convolution with an addition, linear layers of two sizes."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +70,7 @@ def derived():
 
 
 def check(m, compiled, x):
-    """An old weight is off by far more."""
+    """With an old weight, the result is off by far more."""
     got, want = compiled(x), m(x)
     most = 3e-2 if torch.is_autocast_enabled("cpu") else 1e-5
     assert got.shape == want.shape and got.dtype == want.dtype and got.stride() == want.stride()
@@ -79,7 +79,7 @@ def check(m, compiled, x):
 
 @pytest.fixture(autouse=True)
 def weights_are_packed():
-    """Where that does not pay too: on other machines, and for images as small as these."""
+    """Even where that does not pay: on other machines, and for images as small as these."""
     _framejit.replace_costs("packed_rows=1, conversion=0")
     yield
     _framejit.replace_costs("")
@@ -316,7 +316,7 @@ def test_freezing_is_asked_for_or_refused():
     compiled = framejit.compile(trusted, options={"freezing": True})
     warm(compiled, x)
     assert derived() > 0
-    trusted.weight.mul_(2)  # its version moves
+    trusted.weight.mul_(2)  # its version changes
     check(trusted, compiled, x)
     warm(compiled, x)
     other = torch.nn.Linear(128, 256).share_memory()
@@ -415,7 +415,7 @@ def test_random_programs_with_random_writes(seed):
 
 
 class TestFloat32Products:
-    """MKL's packed weights. On a machine where they do not pay too."""
+    """MKL's packed weights, even on machines where they do not pay."""
 
     @staticmethod
     def layers(sizes):

@@ -1,5 +1,5 @@
-"""A generator that is dropped half-way closes where plain Python closes it: what its with and finally blocks do comes
-before the next line."""
+"""A generator that is dropped half-way closes where plain Python closes it: the effects of its with and finally blocks
+come before the next line."""
 import contextlib
 
 import pytest
@@ -348,7 +348,7 @@ def test_without_exit_code_it_is_one_graph(way):
 
 @pytest.mark.parametrize("grad", [True, False], ids=["grad", "no_grad"])
 def test_an_entry_for_other_iterators_is_not_used(grad):
-    """What is dropped was a list's iterator first."""
+    """The first dropped object was an iterator of a list."""
     def f(items, x):
         for b in items():
             print(end="")

@@ -1,5 +1,5 @@
 """What a traced function does to the world around it: globals and cells of real outer functions keep their writes,
-effects on several objects happen in the order of the program, log records and warnings happen on each call, at their
+effects on several objects happen in the program's order, log records and warnings happen in each call, at their
 line."""
 import logging
 import warnings
@@ -136,7 +136,7 @@ def test_cells_of_an_outer_function_keep_what_is_written(name, backend):
     compiled = framejit.compile(ours[name], backend=backend)
     for _ in range(6):
         same((compiled(x), ours["look"]()), (plain[name](x), plain["look"]()))
-    # One compile serves the same function made anew: the cells are found, not kept.
+    # One compile serves the same function made again: its cells are found, not kept.
     before, plain, ours = framejit.stats(), make_counter(), make_counter()
     compiled = framejit.compile(ours[name], backend=backend)
     for _ in range(3):
@@ -145,7 +145,7 @@ def test_cells_of_an_outer_function_keep_what_is_written(name, backend):
 
 
 class Watched:
-    """Tells JOURNAL of every write, as a user's __setattr__, __setitem__ and property do."""
+    """Records every write in JOURNAL, as a user's __setattr__, __setitem__ and property do."""
 
     def __init__(self, name, journal):
         self.__dict__.update(name=name, journal=journal, items={}, value=0)
@@ -240,7 +240,7 @@ def test_effects_on_several_objects_are_in_order(program, make, backend):
 
 
 class Old:
-    """What a write replaces: says so when it goes."""
+    """Something that a write replaces: says so when it dies."""
 
     def __init__(self, name, gone):
         self.name, self.gone = name, gone
@@ -254,7 +254,7 @@ class Place:
 
 
 def make_places(gone):
-    """Objects of six kinds that hold an Old each, and functions that write them in different orders."""
+    """Objects of six kinds, each holding an Old, and functions that write them in different orders."""
     global LAST
     LAST, cell = Old("global", gone), Old("cell", gone)
     a, b, items, table = Place(), Place(), [Old("list", gone)], {"k": Old("dict", gone)}
@@ -299,7 +299,7 @@ def test_the_order_of_writes_to_real_objects(name, clean_globals, backend):
 
 
 class Guarded:
-    """Holds an item in its __dict__ under the name of a property, which a plain attribute write would call."""
+    """Holds an item in its __dict__ under the name of a property, whose setter a plain attribute write would call."""
 
     def __init__(self):
         self.written = []
@@ -351,7 +351,7 @@ def test_items_of_a_dict_under_the_name_of_a_property(program, backend):
 
 
 def test_the_order_is_seen_by_what_fails_in_the_middle(backend):
-    """An error of the graph comes behind the effects in front of it and before those behind it, or all is undone and
+    """An error of the graph comes after the effects before it and before those after it; or all of it is undone and
     done again."""
     def f(x, i, a, b):
         a.append(len(b))

@@ -1,9 +1,8 @@
-"""Empty tensors: every way to come by one, then every op on what came, in pairs, as eager: results, or the error.
+"""Empty tensors: every way to make one, then every op on it, in pairs, compared with eager: results, or the error.
 
-An empty tensor has no memory. A loop over it runs at no point, and nothing that stands in that loop may be moved out of
-it.
-EMPTY=all takes every pair, in both dtypes and with sizes that are symbols; without it, each pair is taken in one of
-these forms.
+An empty tensor has no memory. A loop over it never runs, and nothing in that loop may be moved out of it.
+EMPTY=all takes every pair, in both dtypes and with symbolic sizes; without it, each pair is taken in one of these
+forms.
 """
 import os
 
@@ -23,7 +22,7 @@ def long(*sizes):
     return torch.zeros(sizes, dtype=torch.long)
 
 
-# Each takes x [1, 4], y [4, 3] and n, which is 0; in a compiled function the latter may be a symbol.
+# Each takes x [1, 4], y [4, 3] and n, which is 0 and may be a symbol in a compiled function.
 MADE = {
     "slice": lambda x, y, n: y[:n],
     "slice_of_columns": lambda x, y, n: y[:, 1:n + 1],
@@ -163,7 +162,7 @@ def program(made, done):
 
 
 def differs(fn, dtype, dynamic, backend):
-    """What is not as eager does it, or None."""
+    """The difference from eager, or None."""
     framejit.reset()
     compiled = framejit.compile(fn, backend=backend, dynamic=True if dynamic else None)
     x, y = torch.arange(4).view(1, 4).to(dtype), torch.arange(12).view(4, 3).to(dtype)
@@ -179,7 +178,7 @@ def differs(fn, dtype, dynamic, backend):
         except AssertionError as e:
             return f"n = {n}, {backend}, {dtype}{', dynamic' if dynamic else ''}: {e}"
     fallbacks = dict(framejit.stats()["fallback_reasons"])
-    # where a size is a symbol, indices are checked before it is known that nobody uses them: plain Python runs
+    # if a size is a symbol, indices are checked before it is known that nobody uses them: plain Python runs
     if dynamic:
         fallbacks.pop("run_failed", None)
     return f"{backend}, {dtype}: {fallbacks}" if fallbacks and want[0] == "returned" else None

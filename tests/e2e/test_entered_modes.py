@@ -1,5 +1,5 @@
-"""Modes and transforms that compiled code enters: one break where they begin, plain Python under them, capture again
-where they are left."""
+"""Modes and transforms that compiled code enters: one break where they begin, plain Python under them, and capture
+again after they end."""
 import pytest
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan
@@ -45,7 +45,7 @@ def mask_of(x, kept):
 
 
 def attention_with_a_mask(x, kept):
-    """As models of transformers make masks of functions."""
+    """The way models of transformers make masks from functions."""
     mask = mask_of(x * 2, kept)
     return torch.where(mask, (x @ x.transpose(1, 2)) * 2, -1.0).softmax(-1) @ x
 
@@ -110,7 +110,7 @@ def of_a_jvp(x, kept):
 
 
 def of_a_scan(x, kept):
-    """As Mamba's layers call it: a recursion in torch, each level of which calls vmap."""
+    """The way Mamba's layers call it: a recursion in torch, each level of which calls vmap."""
     y = associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x.sigmoid(), x * 2), dim=1,
                          combine_mode="generic")
     return y[1].sin() + 1
@@ -141,7 +141,7 @@ def test_one_break_and_capture_goes_on(fn, breaks):
         after = framejit.stats()
     assert stats["break_reasons"].pop("mode_entered") and set(stats["break_reasons"]) <= {"exception_raised"} and stats[
         "recompiles"] <= 6 and not stats["fallbacks"], stats
-    # what is before the mode, and after it
+    # the code before the mode, and the code after it
     assert after["hits"] - hits >= 2 and after["graphs"] == stats["graphs"], after
 
 

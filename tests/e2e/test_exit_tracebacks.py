@@ -1,5 +1,5 @@
-"""What the __exit__ of a with block is told of an exception: type, value and traceback as in plain Python, however it
-was raised."""
+"""What the __exit__ of a with block gets for an exception: type, value and traceback as in plain Python, however it was
+raised."""
 import pytest
 import torch
 

@@ -1,4 +1,5 @@
-"""What fails in a compile or in compiled code: plain Python runs, the log says why, nothing of it is kept."""
+"""Failures in a compile or in compiled code: plain Python runs, the log says why, and nothing of the compile is
+kept."""
 import itertools
 import json
 import os
@@ -23,8 +24,8 @@ def no_grad():
 
 
 def run(program, **environment):
-    """What a process of its own prints last, and its log. JIT: the settings that are asked for, results compared with
-    plain PyTorch."""
+    """The last line that a separate process prints, and its log. JIT: the settings; results are compared with plain
+    PyTorch."""
     out = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300,
                          env={**os.environ, "FRAMEJIT_LOGS": "graph_breaks", **environment})
     assert out.returncode == 0, out.stderr[-3000:]
@@ -32,7 +33,8 @@ def run(program, **environment):
 
 
 def flat(calls):
-    """Resident memory over two hundred of them; the first fifty fill pools and caches. Returns how many there were."""
+    """Checks resident memory over two hundred of them; the first fifty fill pools and caches. Returns how many there
+    were."""
     def run(count):
         for _ in range(count):
             next(calls)
@@ -113,8 +115,7 @@ NO_MEMORY_IN_A_CALL = LIMITS + """
 @pytest.mark.nothing_captured
 def test_no_memory_in_a_call(mib):
     got, log = run(NO_MEMORY_IN_A_CALL.replace("{mib}", str(mib)))
-    # The result, of compiled code or of plain Python behind it, or eager's own error; and what is written is written
-    # once.
+    # The result, of compiled code or of plain Python after it, or eager's own error; and everything is written once.
     assert got["got"] in (32 * 2**20 / 4 * 12, got["want"]) and got["same"] and got["again"], got
     failed = got["limited"]["fallback_reasons"].get("run_failed", 0)
     assert failed == (mib < 200) and got["stats"]["hits"] == 2 - failed and got["stats"]["graphs"] == 1, got
@@ -172,7 +173,8 @@ class Stop(BaseException):
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("stage", ["AtenGraph", "Refused", "Steps"])
 def test_cancelled_compiles_leave_memory_flat(stage):
-    """A listener is Python code that runs in the compile: what it raises ends it, as the handler of Ctrl-C does."""
+    """A listener is Python code that runs in the compile: an exception of it ends the compile, like that of the Ctrl-C
+    handler."""
     def stop(event):
         if event["event"] == stage:
             raise Stop
@@ -233,14 +235,14 @@ CTRL_C = """
 
 @pytest.mark.nothing_captured
 def test_ctrl_c_while_a_plan_runs():
-    """It is raised behind the segment that runs: all that this writes is there."""
+    """It is raised after the running segment, whose writes are all done."""
     got, _ = run(CTRL_C)
     assert got["seen"][-1] == "inside" and "never" not in got["seen"], got
     assert got["right"] and got["stats"]["graphs"] == 1 and not got["stats"]["fallbacks"], got
 
 
 def test_an_error_of_torch_that_python_never_sees():
-    from torch._C._dynamo.guards import assert_size_stride  # lets a C++ error through where a size is a symbol
+    from torch._C._dynamo.guards import assert_size_stride  # lets a C++ error through if a size is a symbol
 
     def f(x):
         y = x * 2

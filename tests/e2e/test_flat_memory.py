@@ -1,4 +1,4 @@
-"""A thousand recompiles leave the process as large as it was: new functions, one function whose entries die, and one
+"""After a thousand recompiles the process is as large as before: new functions, one function whose entries die, and one
 that is reset."""
 import gc
 import itertools
@@ -9,7 +9,7 @@ import torch
 import framejit
 from check import assert_flat, backend, fresh, same  # noqa: F401
 
-NUMBERS = itertools.count(3)  # never one twice: each compile makes kernels that no cache holds
+NUMBERS = itertools.count(3)  # never the same twice: each compile makes kernels that no cache has
 
 
 def new_functions(backend):
@@ -24,7 +24,7 @@ def scaled(x, kind):
 
 
 def entries_of_dead_classes(backend):
-    compiled = framejit.compile(scaled, backend=backend, fullgraph=True)  # which is compiled whether it pays or not
+    compiled = framejit.compile(scaled, backend=backend, fullgraph=True)  # compiled whether it pays or not
     while True:
         k = next(NUMBERS)
         yield compiled, (type("Kind", (), {"k": k}),), lambda x, k=k: (x + k) * k

@@ -1,5 +1,5 @@
-"""Python floats that differ from call to call: two compiles at most, wherever torch takes a number, and every answer is
-eager's."""
+"""Python floats that differ from call to call: at most two compiles, wherever torch takes a number, and every result
+equals eager's."""
 import math
 
 import pytest
@@ -14,7 +14,7 @@ SPECIAL = (0.5, -0.5, 0.0, -0.0, 1.0, 2.0, 3.0, -1.0, -2.0, math.inf, -math.inf,
 
 
 def runs(fn, x, floats, backend, **options):
-    """Compares every call with eager; the number of graphs that were compiled."""
+    """Compares every call with eager; returns the number of compiled graphs."""
     compiled = framejit.compile(fn, backend=backend, **options)
     for k in floats:
         same(compiled(x.clone(), k), fn(x.clone(), k))
@@ -219,15 +219,15 @@ OVERFLOWING = {
 
 
 class TestNumbersThatDoNotFit:
-    """Eager checks numbers against the result's dtype; so does a graph whose number has become an input, and one that
-    holds it."""
+    """Eager checks numbers against the result's dtype. So does a graph, whether a number has become an input or is part
+    of the graph."""
 
     @pytest.mark.parametrize("dynamic", [None, True, False])
     @pytest.mark.parametrize("dtype", OVERFLOWING, ids=str)
     @pytest.mark.parametrize("name", CHECKED)
     def test_raises_as_eager(self, name, dtype, dynamic, backend):
         if name.startswith("where") and dtype == torch.float32 and backend == "eager":
-            # beside float32 the number is a 0-dim tensor there, which eager's where() does not check
+            # next to float32, the number is a 0-dim tensor there, which eager's where() does not check
             dtype = torch.float64
         fn, x = CHECKED[name], torch.ones(2).to(dtype)
         for kind in (int, float):

@@ -1,4 +1,4 @@
-"""transformers' generate() of tiny models, whose modules are compiled: prompts of different lengths, one mode after the
+"""transformers' generate() of tiny models with compiled modules: prompts of different lengths, one mode after the
 other."""
 import pytest
 import torch
@@ -52,16 +52,16 @@ def generate(model, prompt, mode):
 
 
 def entries():
-    """By place in the code, how often something was compiled there."""
+    """How often something was compiled, by place in the code."""
     counts = {}
     token = framejit._framejit.add_listener(lambda e: e["event"] == "Graph"
                                             and counts.update({e["at"]: counts.get(e["at"], 0) + 1}))
     return counts, token
 
 
-# A decoder alone has a prompt's step, a step of one token and that step with symbols, for one row and for several: six.
-# Encoders and decoders have a first step that fills the cache of the encoder's keys, and caches of one row, of several,
-# of one token.
+# A decoder alone has the step of a prompt, a step of one token, and that step with symbols, each for one row and for
+# several: six. Encoder-decoders also have a first step that fills the cache of the encoder's keys, and caches of one
+# row, of several rows, and of one token.
 @pytest.mark.parametrize("make, most", [(t5, 9), (bart, 9), (llama, 6), (gpt2, 6), (qwen2moe, 6)],
                          ids=lambda v: getattr(v, "__name__", ""))
 @pytest.mark.parametrize("modes", [("greedy",), ("beams",), ("greedy", "beams"), tuple(MODES)], ids=", ".join)
@@ -92,14 +92,14 @@ def marks(tensors):
 
 
 def test_a_scan_that_fills_a_cache_is_one_graph():
-    """Told that it is compiled, Mamba calls vmap, which breaks; told that it is not, it marks what its cache holds."""
+    """If is_compiling() is true, Mamba calls vmap, which breaks; if it is false, Mamba marks what its cache holds."""
     torch.manual_seed(3)
     model = transformers.MambaForCausalLM(transformers.MambaConfig(hidden_size=16, num_hidden_layers=2, state_size=4,
                                                                    **SMALL)).eval()
     framejit.reset()
     compiled = framejit.compile(model)
     with torch.no_grad():
-        model(input_ids=torch.randint(3, 64, (2, 5)), use_cache=True)  # says once what it lacks
+        model(input_ids=torch.randint(3, 64, (2, 5)), use_cache=True)  # warns once about what it lacks
         for _ in range(3):
             prompt = torch.randint(3, 64, (2, 5))
             got, want = compiled(input_ids=prompt, use_cache=True), model(input_ids=prompt, use_cache=True)

@@ -1,5 +1,5 @@
-"""Gradient modes that are set inside of a traced function: in force for what follows, in the graph, and left as eager
-leaves them."""
+"""Gradient modes that are set inside a traced function: in force for what follows, in the graph, and at the end as
+eager leaves them."""
 import pytest
 import torch
 
@@ -8,7 +8,7 @@ from check import backend, check, fresh, same  # noqa: F401
 
 
 def on(*values):
-    """What is in force here, beside the values."""
+    """The modes in force here, together with the values."""
     return (*values, torch.is_grad_enabled())
 
 
@@ -187,8 +187,8 @@ def test_a_gradient_taken_inside(backend):
     assert not framejit.stats()["fallbacks"]
 
 
-# Autocast keeps the low-precision casts of weights until it is left: those of ops that run plainly, between compiled
-# parts, too.
+# Autocast keeps the low-precision casts of weights until it ends, including those of ops that run plainly between
+# compiled parts.
 def steps(compile_, step):
     torch.manual_seed(0)
     linear = torch.nn.Linear(10, 3)
@@ -244,7 +244,7 @@ def test_casts_of_weights_that_change(step, backend):
     assert steps(lambda f: framejit.compile(f, backend=backend), step) == steps(lambda f: f, step)
 
 
-@pytest.mark.nothing_captured  # the products want gradients
+@pytest.mark.nothing_captured  # the products require gradients
 def test_casts_do_not_outlive_a_compiled_function(backend):
     linear, x = torch.nn.Linear(4, 2, bias=False), torch.ones(1, 4)
 

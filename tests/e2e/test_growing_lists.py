@@ -1,4 +1,4 @@
-"""Lists that outlive the call and only grow: what is appended does not depend on what is there."""
+"""Lists that outlive the call and only grow: appending does not depend on their contents."""
 import pytest
 import torch
 

@@ -1,4 +1,4 @@
-"""Long programs: kernels stay small, and those that differ only in where they begin are one. Exponents:
+"""Long programs: kernels stay small, and kernels that differ only in where they begin are one. Exponents:
 benchmarks/growth.py."""
 import pytest
 import torch
@@ -39,13 +39,13 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_chain_is_cut_into_equal_kernels(name, shape):
-    # 100 steps, but few kernels of their own: first, middle, last
+    # 100 steps, but few distinct kernels: first, middle, last
     assert kernels_of(chain(BODIES[name], 100), torch.randn(shape)) <= 4
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_kernels_stay_short(name):
-    """What LLVM compiles takes more than in proportion to it: kernels do not know how long the chain is."""
+    """The time of LLVM grows faster than the code: kernels must not grow with the chain."""
     def longest(n):
         report = framejit.explain(chain(BODIES[name], n))(torch.randn(64, 64))
         return max(event.artefact.count("\n") for event in report.events
@@ -77,10 +77,10 @@ def test_unrolled_cells_share_their_kernels(steps):
                          ids=str)
 @pytest.mark.parametrize("length", [1, 16, 37])
 def test_slices_of_one_tensor_share_a_kernel(dtype, length):
-    def f(x):  # results of their own, so that none of them merge; matrices keep them apart
+    def f(x):  # separate results, so that none of them merge; matrices keep them apart
         return [(x[i * length:(i + 1) * length] == x[(i + 1) * length:(i + 2) * length]).sum() for i in range(12)]
     kernels = kernels_of(f, torch.randn(13 * length).mul(3).to(dtype))
-    assert kernels <= 12  # where all are nests of one kernel, one
+    assert kernels <= 12  # one, if all are nests of one kernel
 
     def g(x):
         parts = []

@@ -1,4 +1,4 @@
-"""Losses that PyTorch composes of several ops overflow between two steps in float16: NaN and infinities stand where
+"""Losses that PyTorch composes from several ops overflow between two steps in float16: NaN and infinities appear where
 eager has them."""
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The script that picks Hugging Face classes by a seed: what it picks, its rows, and that it tells a difference."""
+"""The script that picks Hugging Face classes by a seed: what it picks, its rows, and that it notices a difference."""
 import sys
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def test_hidden_states_and_attentions_are_given(attention):
     for asked in ({"output_hidden_states": True}, {"output_attentions": True},
                   {"output_hidden_states": True, "output_attentions": True}):
         framejit.reset()
-        want = model(ids, **asked)  # what is told once, is told here
+        want = model(ids, **asked)  # messages that are given once are given here
         compiled = framejit.compile(model)
         for _ in range(2):
             got = compiled(ids, **asked)

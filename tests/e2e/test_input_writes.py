@@ -1,4 +1,4 @@
-"""A few elements of a large argument are written where they are: what anybody sees of it, and when, is as in eager."""
+"""A few elements of a large argument are written in place: what others see of it, and when, is as in eager."""
 import sys
 from pathlib import Path
 
@@ -189,7 +189,7 @@ def looked_up_behind(c, d, at, other, k):
 @pytest.mark.parametrize("other", [[4, 5], [1, ROWS + 2]])
 @pytest.mark.parametrize("f", [twice_checked, looked_up, looked_up_behind])
 def test_indices_out_of_range(f, at, other):
-    """Everything is written that eager writes before it raises, and nothing else."""
+    """Everything that eager writes before it raises is written, and nothing else."""
     compiled = framejit.compile(f)
     fine = torch.tensor([0, 1])
     for _ in range(2):
@@ -219,7 +219,7 @@ def test_an_inference_tensor_outside_of_inference_mode():
 
 
 def test_threads_of_positions():
-    """Last one wins, as in eager, where a position comes twice."""
+    """If a position occurs twice, the last one wins, as in eager."""
     check(copied, cache(), torch.tensor([4, 9, 4, 4]), torch.cat([row(k) for k in (1, 2, 3, 4)], 2), breaks=0)
     copies = [cache() for _ in range(2)]
     compiled = framejit.compile(copied, dynamic=True)

@@ -1,4 +1,4 @@
-"""What a signal handler raises while a call compiles reaches the caller, and nothing of that compile is kept."""
+"""An exception of a signal handler during a compile reaches the caller, and nothing of that compile is kept."""
 import linecache
 import signal
 import time
@@ -36,7 +36,7 @@ def chain():
 
 
 class Residual(torch.nn.Module):
-    """Reads parameters itself, and numbers of a range, in a frame of its own."""
+    """Reads parameters itself, and numbers of a range, in its own frame."""
     def __init__(self):
         super().__init__()
         self.weights = torch.nn.ParameterList([torch.randn(4, 4) / 4 for _ in range(300)])
@@ -47,7 +47,7 @@ class Residual(torch.nn.Module):
 
 
 def call_until(compiled, x, delay):
-    """Calls again and again from a call that compiles on: the alarm must end it."""
+    """Calls again and again, from a call that is compiling on: the alarm must end it."""
     signal.setitimer(signal.ITIMER_REAL, delay)
     end = time.perf_counter() + delay + 5
     while time.perf_counter() < end:
@@ -77,7 +77,7 @@ def test_alarm_during_a_compile(make, backend, handler, raised):
 
 
 class Listening:
-    """Log listeners are Python code that runs in a compile: this one raises once when armed."""
+    """Log listeners are Python code that runs in a compile: this one raises once if armed."""
     def __init__(self):
         self.armed = False
     def __call__(self, event):
@@ -105,7 +105,7 @@ def test_interrupt_in_a_log_listener():
 
 
 def test_the_frame_handles_it():
-    """The compile behind the break begins inside of the try statement."""
+    """The compile after the break begins inside the try statement."""
     def f(x, out):
         try:
             y = x + 1

@@ -1,5 +1,5 @@
-"""What a program is told when it asks whether it is being compiled: yes, unless an exception leaves the code that was
-told so. Then no."""
+"""What is_compiling() returns in a program: true, unless an exception leaves the code that got this answer. Then it is
+false."""
 import contextlib
 
 import pytest
@@ -170,7 +170,7 @@ def test_other_calls_are_told_yes_again():
 
 
 class TestALaterError:
-    """What was told yes is committed when a later part of the call fails."""
+    """The code with the answer true is committed when a later part of the call fails."""
 
     def test_no_costs_nothing_at_a_break(self, capsys):
         def f(x):
@@ -202,7 +202,7 @@ class TestALaterError:
         check(f, torch.randn(3), breaks=1, compiles=2)
 
     def test_is_no_later_calls_error(self, capfd):
-        """Yes is what keeps the read of data out: the first error cannot be taken back."""
+        """The answer true avoids reading data: the first error cannot be undone."""
         def f(x):
             asked = torch.compiler.is_compiling()
             if not asked and bool(x.sum() > 1e9):
@@ -244,7 +244,7 @@ class TestALaterError:
 
 
 class TestTheRestOfACall:
-    """Once told no because of an error, a call is told no to its end."""
+    """If the answer is false because of an error, it is false until the call ends."""
 
     def value(self, x, fails):
         if torch.compiler.is_compiling():
@@ -296,7 +296,7 @@ class TestTheRestOfACall:
 
 
 def test_what_else_may_be_asked():
-    """Neither export nor torch.jit is at work."""
+    """Neither export nor torch.jit is active."""
     def f(x):
         return x + 1, torch.compiler.is_exporting(), torch.jit.is_tracing(), torch.jit.is_scripting(), \
             torch.onnx.is_in_onnx_export()

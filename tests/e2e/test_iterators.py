@@ -96,7 +96,7 @@ def test_a_long_loop_compiles_once_per_shape_of_the_loop():
 
 
 def test_an_iterator_that_lives_on():
-    """Whoever else holds the iterator sees it where eager would have left it."""
+    """Anyone else who holds the iterator sees it where eager would have left it."""
     def f(it, x):
         first = next(it)
         print(end="")
@@ -205,7 +205,7 @@ def test_generator_arguments_behind_a_break():
 
 
 class TestExchangedKeys:
-    """A key taken out and another put in while the container is iterated: what comes next depends on the table."""
+    """A key is removed and another added while the container is iterated: the next item depends on the table."""
 
     def test_of_a_dict(self):
         def f(x, d):

@@ -1,5 +1,5 @@
-"""The kernel cache: a second process compiles nothing anew, what is damaged is compiled again, nothing is written
-unasked."""
+"""The kernel cache: a second process compiles nothing, damaged kernels are compiled again, and nothing is written
+unless asked for."""
 import os
 import subprocess
 import sys

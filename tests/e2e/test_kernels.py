@@ -1,4 +1,4 @@
-"""Kernels whose operands lie across each other: transposed, permuted, in all dtypes, with edges that fill no
+"""Kernels whose operands have different layouts: transposed, permuted, in all dtypes, with edges that do not fill a
 register."""
 import pytest
 import torch

@@ -93,7 +93,7 @@ def all_orders(fn, compiled):
     framejit.reset()
     with torch.no_grad():
         for names in itertools.permutations(VALUES):
-            # keys that are other objects than those of the code
+            # keys that are different objects from those of the code
             given = {chr(ord(name)): VALUES[name] for name in names}
             # == of dicts does not look at the order
             assert str(compiled(torch.ones(3), **given)) == str(fn(torch.ones(3), **given))

@@ -1,4 +1,4 @@
-"""Tensors that depend on nothing but constants: reads of their data are answered while tracing, and nothing breaks."""
+"""Tensors that depend only on constants: reads of their data are answered while tracing, and nothing breaks."""
 
 import torch
 

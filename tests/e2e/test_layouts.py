@@ -1,5 +1,5 @@
-"""Layouts that the recorded program has and the graph that runs has not, once writes are gone and ops are decomposed:
-views of them, results, aliases."""
+"""Layouts that the recorded program has but the graph that runs has not, after writes are removed and ops are
+decomposed: views of them, results, aliases."""
 import itertools
 
 import pytest
@@ -80,7 +80,7 @@ def test_as_strided_of_parts_of_complex_numbers(backend):
 
 
 def strided(shape, order):
-    """A tensor of this shape whose memory has its dimensions in this order; strides of dimensions of size 1 tell it
+    """A tensor of this shape whose memory has its dimensions in this order; the strides of dimensions of size 1 show it
     too."""
     made = torch.randn([shape[d] for d in order])
     return made.permute([order.index(d) for d in range(len(shape))])
@@ -88,7 +88,7 @@ def strided(shape, order):
 
 @pytest.mark.parametrize("channels, groups", [(1, 1), (4, 1), (4, 4), (4, 2)])
 def test_results_of_convolutions_are_read_as_they_lie(channels, groups):
-    """Of sizes that are 1, torch finds the memory format by strides that say nothing."""
+    """For sizes of 1, torch finds the memory format by strides that otherwise mean nothing."""
     for length, batch, width in itertools.product((1, 2, 5), (1, 2), (1, 3)):
         weight = torch.randn(channels, channels // groups, width)
 
@@ -110,7 +110,7 @@ def row_sums(x):
 
 @pytest.mark.parametrize("rows, columns", [(4, 3), (1, 3), (2, 1)])
 def test_views_of_tensors_that_grow(rows, columns):
-    """Their rows lie as far apart as those of the tensor that they are a view of: a stride is a symbol like a size."""
+    """Their rows are as far apart as those of the tensor that they are views of: a stride is a symbol like a size."""
     compiled = framejit.compile(row_sums)
     framejit.reset()
     for width in (5, 7, 9, 12, 4, 30):

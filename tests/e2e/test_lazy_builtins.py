@@ -1,5 +1,4 @@
-"""Builtins that take items one by one while they write, or call Python code: each sees of the other what CPython
-shows."""
+"""Builtins that take items one by one while they write, or call Python code: each side sees what CPython shows."""
 
 import collections
 
@@ -108,7 +107,7 @@ def assign_slice_errors(x):
 
 
 class Counts:
-    """Says when it is asked."""
+    """Says when its length is asked for."""
 
     def __init__(self, n, log):
         self.n, self.log = n, log

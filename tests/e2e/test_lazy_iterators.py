@@ -1,5 +1,5 @@
-"""Sums, choices and iterators: an item is used before the next one is made, and what ends stays or does not stay
-ended."""
+"""Sums, choices and iterators: an item is used before the next one is made, and an iterator that has ended stays so
+only where CPython's does."""
 
 import itertools
 

@@ -1,5 +1,6 @@
-"""What is not compiled and never wrong: tensor subclasses, complex, quantised and sparse tensors, functorch transforms
-and whatever needs a gradient run plainly, results and gradients are eager's, and the break log names the obstacle."""
+"""What is not compiled, and never wrong: tensor subclasses, complex, quantised and sparse tensors, functorch
+transforms, and anything that needs a gradient run plainly, results and gradients equal eager's, and the break log
+names the obstacle."""
 import copy
 
 import pytest
@@ -56,7 +57,7 @@ def quantised():
     return torch.quantize_per_tensor(torch.randn(4), 0.1, 2, torch.qint8)
 
 
-# name: function, a maker of its argument, what the log says is in the way
+# name: function, a maker of its argument, the obstacle in the log
 TENSORS = {
     "subclass": (work, lambda: torch.randn(4).as_subclass(Named), "subclass Named"),
     "subclass with functions": (work, lambda: torch.randn(4).as_subclass(Counted), "subclass Counted"),
@@ -73,7 +74,7 @@ TENSORS = {
 
 
 def ordinary(value):
-    """Strided tensors that hold what the tensors of `value` hold, and what else is to be equal."""
+    """Strided tensors with the contents of the tensors of `value`, and other facts that must be equal."""
     if isinstance(value, tuple):
         return tuple(ordinary(v) for v in value)
     if value is None or value.layout == torch.strided and not value.is_quantized:
@@ -200,7 +201,7 @@ def level_inside(x):
         return tuple(forward_ad.unpack_dual(cube(forward_ad.make_dual(x, x + 1))))
 
 
-# name: function, what it is given for a tensor in a level of forward-mode differentiation
+# name: function, its argument for a tensor in a level of forward-mode differentiation
 DUALS = {
     "input": (cube, lambda x: forward_ad.make_dual(x, x + 1)),
     "view": (cube, lambda x: forward_ad.make_dual(x, x + 1)[:2]),

@@ -1,5 +1,5 @@
-"""Models, own kernels and special values with the vector registers of other CPUs: every level that this CPU has beside
-its own, which all other tests use. LEVELS=all (make levels) takes every case of these files in place of some."""
+"""Models, own kernels and special values with the vector registers of other CPUs: every level that this CPU supports
+besides its own, which all other tests use. LEVELS=all (make levels) takes every case of these files instead of some."""
 import os
 import re
 import subprocess
@@ -12,7 +12,7 @@ import levels
 
 HERE = Path(__file__).parent
 ALL = os.environ.get("LEVELS") == "all"
-# file: what of it is run each time, and how many tests that is at the least
+# file: which of its tests run each time, and at least how many there are
 SOME = {"test_models": ("test_whole_model and framejit and sdpa", 20),
         "test_own_kernels": ("float32 or bfloat16", 100),
         "test_special_values": ("test_special_values and (float32 or int64)", 2),

@@ -1,5 +1,5 @@
-"""Operands and results of library calls: large ones lie in memory that a plan keeps, but never what anybody else can
-hold."""
+"""Operands and results of library calls: large ones lie in memory that a plan keeps, but never those that somebody else
+may hold."""
 import os
 import re
 import resource
@@ -59,7 +59,7 @@ def test_equal(name, dtype):
     check(PROGRAMS[name], *matrices(2, dtype), breaks=0)
 
 
-CONVOLUTIONS = {  # what is made of a result of the library, and how many kernels write over it
+CONVOLUTIONS = {  # what is computed from a result of the library, and how many kernels write over it
     "read by the next": ("y = c(x).relu()\n    return c(y)", 1),
     "two, one after the other": ("y = c(x).relu()\n    y = y.tanh() + c(y)\n    return c(y)", 2),
     "read again later": ("y = c(x)\n    return c(y.relu()) + y", 0),
@@ -103,7 +103,7 @@ def test_kernels_write_over_what_a_library_call_has_made(name):
     assert len(written) == over, done.stderr
 
 
-SUMS = {  # what is added to a convolution, and whether the library adds it where it lies
+SUMS = {  # what is added to a convolution, and whether the library adds it in place
     "ends there": ("y = a(x).relu()\n    return (b(a(y).relu()) + y).relu().mean((2, 3))", 1),
     "the other operand": ("y = a(x).relu()\n    return (y + b(a(y).relu())).relu().mean((2, 3))", 1),
     "two, one after the other":
@@ -173,7 +173,7 @@ def test_results_of_earlier_calls_stay():
 
 
 def test_memory_of_intermediate_results_is_mapped_once():
-    x, w = torch.randn(2048, 1024), torch.randn(1024, 1024)  # eight megabytes a result
+    x, w = torch.randn(2048, 1024), torch.randn(1024, 1024)  # eight megabytes per result
 
     def f(x, w):
         for _ in range(4):

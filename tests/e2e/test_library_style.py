@@ -1,4 +1,4 @@
-"""Programs in the style of Hugging Face and timm code: each in one graph, and eager's in everything."""
+"""Programs in the style of Hugging Face and timm code: each in one graph, with eager's behaviour in everything."""
 import collections
 import dataclasses
 import math

@@ -73,7 +73,7 @@ def test_captured_graph_names_calls_lines_and_aten_nodes():
     for line, (name, offset) in zip(calls, wanted):
         made, at, nodes = re.match(r"(%\w+) = .*   # (.*)   aten: (.*)", line).groups()
         assert f" = {name}(" in line and at == f"test_logs.py:{first + offset} {f.__qualname__}"
-        for node in nodes.split(", %")[0].split(", "):  # op and the values it makes, spelled as in the ATen graph
+        for node in nodes.split(", %")[0].split(", "):  # op and the values that it makes, written as in the ATen graph
             op, value = node.split(" ")
             assert re.search(rf"{re.escape(value)} = {re.escape(op)} .*# test_logs.py:{first + offset}$", aten,
                              re.M), (node, aten)
@@ -363,7 +363,7 @@ def test_a_break_in_library_code_names_the_users_line_too():
 
 
 def test_each_break_of_a_library_call_names_the_users_line(caplog):
-    """Behind the first break the trace begins in the library. A file __init__.py is named with its folder."""
+    """After the first break, the trace begins in the library. A file __init__.py is named with its folder."""
     caplog.set_level(logging.INFO)
 
     def f(x):
@@ -429,7 +429,8 @@ def test_dumps_that_cannot_be_written_are_one_line(tmp_path):
     done = run(FULL + PROGRAM, FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
     said = re.findall(r"warnings\] cannot write (.*): File too large$", done.stderr, re.M)
     assert done.returncode == 0 and len(said) == 1 and said[0].startswith(str(tmp_path)), done.stderr
-    assert done.stderr.count("| return ") == done.stderr.count(" graph] ") > 2  # what has no file follows its line
+    assert done.stderr.count("| return ") == done.stderr.count(" graph] ") > 2  # artefacts without a file follow their
+                                                                                # line
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -466,7 +467,7 @@ def test_max_autotune_without_a_budget():
 
 
 def test_max_autotune_leaves_warnings_to_the_call():
-    """One that torch gives once is not used up by the runs that are timed, and is not given twice."""
+    """A warning that torch gives once must not be used up by timed runs, and must not be given twice."""
     program = """
 import torch, framejit
 def f(x, edges):

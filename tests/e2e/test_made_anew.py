@@ -1,4 +1,4 @@
-"""Immutable objects that every call makes anew: guarded by value where the class compares by value, so that equal ones
+"""Immutable objects that every call makes anew: guarded by value if the class compares by value, so that equal ones
 share a graph."""
 import enum
 
@@ -68,7 +68,7 @@ def test_equal_ones_share_a_graph(name, backend):  # noqa: F811
 
 
 def test_attributes_of_such_an_instance():
-    """They are its own: equal values may have others."""
+    """They belong to the instance: equal values may have different ones."""
     def fn(x, s):
         return x * s * s.unit
 

@@ -1,4 +1,4 @@
-"""Tensors that traced code gives a class of the user's: the class is kept, and its __torch_function__ is asked at each
+"""Tensors to which traced code gives a class of the user's: the class is kept, and its __torch_function__ runs in each
 call."""
 import pytest
 import torch

@@ -1,5 +1,4 @@
-"""The most that a call holds at a time is at most what eager holds (benchmarks/memory.py counts it), and results stay
-right."""
+"""The peak memory of a call is at most eager's (benchmarks/memory.py measures it), and results stay right."""
 import gc
 import sys
 from pathlib import Path
@@ -54,7 +53,7 @@ LAYERS = [torch.nn.Linear(SIZE, SIZE) for _ in range(6)]
 
 
 def autocast(x, w):
-    """Each weight is cast in front of its product; eager keeps all that it has cast until the end."""
+    """Each weight is cast before its product; eager keeps all its casts until the end."""
     with torch.autocast("cpu", torch.bfloat16):
         for layer in LAYERS:
             x = torch.relu(layer(x))
@@ -69,7 +68,8 @@ def convolutions(x, w):
 
 
 def peaks(plain, compiled):
-    """(peak, kept) of each call. What other tests left may be freed while one is counted: then both are once more."""
+    """(peak, kept) of each call. Memory from other tests may be freed during a measurement: then both are measured once
+    more."""
     for _ in range(5):
         gc.collect()
         of_each = peak_of(plain), peak_of(compiled)
@@ -131,8 +131,8 @@ def test_results_are_tensors_of_their_own():
 
 
 class Residual(torch.nn.Module):
-    """Large activations first; then convolutions whose weight, which the library reorders in each call, is larger than
-    they are."""
+    """First large activations; then convolutions whose weight, which the library reorders in each call, is larger than
+    the activations."""
 
     def __init__(self):
         super().__init__()
@@ -151,7 +151,7 @@ class Residual(torch.nn.Module):
 
 
 class LanguageModel(torch.nn.Module):
-    """Its result is larger than all that it is computed of."""
+    """Its result is larger than everything that it is computed from."""
 
     def __init__(self):
         super().__init__()
@@ -187,7 +187,7 @@ def test_peak_where_tensors_stand_beside_the_arena(name):
 
 
 def flags_of(tensor):
-    """Those of the mapping in which a tensor begins (VmFlags of /proc/self/smaps)."""
+    """The flags of the mapping in which a tensor begins (VmFlags of /proc/self/smaps)."""
     inside = False
     for line in open("/proc/self/smaps"):
         words = line.split()

@@ -1,5 +1,4 @@
-"""Convolutions and poolings in the memory format that they are fastest in: results and their strides are those of
-eager."""
+"""Convolutions and poolings in the memory format that is fastest for them: results and strides equal eager's."""
 import pytest
 import torch
 import torch.nn.functional as F

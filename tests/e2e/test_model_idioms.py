@@ -1,5 +1,5 @@
-"""Ten programs in the idioms of model libraries that the other files do not have: windows, mixtures of experts, caches,
-beams, anchors."""
+"""Ten programs in idioms of model libraries that the other files lack: windows, mixtures of experts, caches, beams,
+anchors."""
 import dataclasses
 import math
 from collections import OrderedDict

@@ -1,7 +1,7 @@
 """Real models are captured whole (one graph, no break) and equal eager: float32 and bfloat16, SDPA and eager attention.
 
 Values are compared with the model in float64, within the contract's bound; classes, keys, shapes, strides and dtypes
-are exact.
+must be equal.
 """
 import copy
 

@@ -1,4 +1,4 @@
-"""Ints and floats that differ from call to call, in every place where torch takes them, as keys and as indices."""
+"""Ints and floats that differ from call to call, everywhere that torch takes them, as keys and as indices."""
 import enum
 
 import pytest
@@ -134,7 +134,7 @@ def test_a_memo_table_by_an_int(backend):
     assert list(plain) == list(ours)
 
 
-# What a pass takes for granted about a size that is 1 now has to be guarded: later sizes are other.
+# If a pass assumes something about a size that is 1 now, that must be guarded: later sizes differ.
 @pytest.mark.parametrize("part", [
     lambda x: x[1:],
     lambda x: x[:-1],

@@ -1,4 +1,4 @@
-"""NumPy's arrays that a trace makes of constants: computed while it is traced, copied for each call."""
+"""NumPy arrays that a trace makes from constants: computed while tracing, copied for each call."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""NumPy's numbers and its functions of numbers: constants of a trace, guarded by class and bits; nothing of them
+"""NumPy numbers and NumPy functions of numbers: constants of a trace, guarded by class and bits; none of them
 breaks."""
 import math
 import warnings

@@ -1,5 +1,5 @@
-"""What objects of C types answer (==, str(), attributes) is theirs: concrete under a guard, or a break, never an answer
-of ours."""
+"""What objects of C types answer (==, str(), attributes) is their own: concrete under a guard, or a break, never an
+answer of ours."""
 import array
 import collections
 import copy
@@ -33,7 +33,7 @@ class Text(str):
 
 
 def both_ways(fn, *calls):
-    """Each call compiled and plain; the compiled function must have been captured."""
+    """Runs each call compiled and plain; the compiled function must have been captured."""
     framejit.reset()
     compiled = framejit.compile(fn, backend="eager")
     with torch.no_grad():
@@ -169,7 +169,7 @@ def test_explain_counts_its_own_breaks():
 
 
 def test_memory_of_other_libraries():
-    """What is made of an array shares its memory, and nobody sees what is written there."""
+    """Objects made from an array share its memory, and nobody sees writes to it."""
     numpy = pytest.importorskip("numpy")
     compiled = framejit.compile(lambda x, n: torch.from_numpy(n) * 1 + x)
     array = numpy.ones(2, dtype=numpy.float32)
@@ -197,7 +197,7 @@ class Answering(threading.local):
 
 @pytest.mark.nothing_captured
 def test_attributes_that_c_code_of_the_type_looks_up():
-    """threading.local: what is there depends on the thread, and no generic lookup finds it."""
+    """threading.local: its contents depend on the thread, and no generic lookup finds them."""
     here, answering = threading.local(), Answering()
     here.k, answering.k = 2, 3
 

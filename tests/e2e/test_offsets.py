@@ -1,4 +1,4 @@
-"""Where a tensor begins in its storage: slices of one tensor share an entry, unless the program looks at the place
+"""Where a tensor begins in its storage: slices of one tensor share an entry, unless the program looks at the offset
 itself."""
 import pytest
 import torch
@@ -92,7 +92,7 @@ def test_scatters_keep_the_place_of_their_argument(name):
     at_every_offset(SCATTERED[name])
 
 
-# Another tensor of the same layout is as good as a clone, but not for what looks at its storage from the beginning.
+# Another tensor of the same layout can replace a clone, but not for ops that address its storage from the beginning.
 STRIDED = {
     "of a sum": lambda x: (x * 2)[3:].as_strided((3,), (2,), 1) + 1,
     "of x * 1": lambda x: (x * 1).as_strided((3,), (2,), 1) + 1,
@@ -138,7 +138,8 @@ BEHIND_WRITES = {
 
 @pytest.mark.parametrize("name", BEHIND_WRITES)
 def test_views_taken_before_a_write_see_it(name):
-    """The write gives a tensor that begins at its memory's beginning; what viewed the argument views that."""
+    """The write makes a tensor that begins at the start of its memory; former views of the argument become views of
+    that tensor."""
     def f(x, n, m):
         view = x[:, :]
         x[m] = -1
@@ -185,7 +186,7 @@ WRITES = {
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("made", MADE)
 def test_a_view_made_inside_begins_where_eagers_does(made, view, backend):
-    """Of every slice that is given, written in every way."""
+    """For every slice, written in every way."""
     for write in WRITES.values():
         def fn(x):
             y = MADE[made](x)

@@ -1,5 +1,5 @@
-"""Errors that eager's kernels raise for the shapes they are given: the compiled function raises the same one, and found
-out while tracing."""
+"""Errors that eager's kernels raise for the given shapes: the compiled function raises the same error, found while
+tracing."""
 import abc
 
 import pytest
@@ -47,7 +47,7 @@ def test_errors_of_shapes(case):
     assert str(compiled.value).splitlines()[0] == str(eager.value).splitlines()[0]
     totals = framejit.stats()
     assert totals["fallbacks"] == 0 and totals["break_reasons"].get("exception_raised") == 1, totals
-    assert len(made) == 2  # the instruction that raises is executed once, what stands before it too
+    assert len(made) == 2  # the instruction that raises is executed once, and so is the code before it
 
 
 FORMATTED = {
@@ -67,7 +67,7 @@ FORMATTED = {
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("name", FORMATTED)
 def test_memory_formats_of_another_rank(name):
-    """channels_last is of 4 dimensions, channels_last_3d of 5: anything else is an error."""
+    """channels_last has 4 dimensions, channels_last_3d has 5: any other rank is an error."""
     fn = FORMATTED[name]
     for rank in range(7):
         for memory_format, fits in ((torch.channels_last, 4), (torch.channels_last_3d, 5)):
@@ -126,7 +126,7 @@ def test_errors_that_the_program_catches_and_reads(case):
 
 
 def test_statistics_whose_elements_share_memory():
-    """Eager writes one element several times; a graph of its own copies would not. On two threads, eager's own writes
+    """Eager writes one element several times; a graph's own copies would not. On two threads, eager's own writes
     race."""
     x = torch.arange(50.0).view(2, 5, 5)
     with threads(1):
@@ -164,7 +164,7 @@ OVERLAPS = {
 
 @pytest.mark.parametrize("name", OVERLAPS)
 def test_writes_to_what_is_read(name):
-    """Eager refuses most; what it computes, in an order of its own, is not changed."""
+    """Eager refuses most; where it computes, in its own order, the result must be the same."""
     def f(x):
         y = x * 2
         OVERLAPS[name](y)
@@ -187,7 +187,7 @@ def test_view_copy_of_any_strides(shape):
 
 @pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
 def test_index_reduce_of_nothing(reduce):
-    """Torch's shape function wants a first slice; the kernel does not."""
+    """Torch's shape function needs a first slice; the kernel does not."""
     def program(x, i, s):
         return torch.index_reduce(x, 0, i, s, reduce) + 1, (x * 2).index_reduce_(0, i, s, reduce)
     none = torch.zeros(0, dtype=torch.int64)
@@ -244,7 +244,7 @@ def test_what_raises_for_its_data_raises_unused_too(name):
 
 
 def test_errors_of_values_are_not_those_of_kinds():
-    """x ** -1 of integers is an error of the exponent: x ** 2 is compiled all the same."""
+    """x ** -1 of integers is an error of the exponent: x ** 2 is still compiled."""
     x = torch.arange(3)
     for exponent in (2, -1, 3, -2, 2):
         compiled = framejit.compile(lambda x, k=exponent: x ** k)
@@ -255,7 +255,7 @@ def test_errors_of_values_are_not_those_of_kinds():
             assert torch.equal(compiled(x), x ** exponent)
 
 
-# Kernels refuse dtypes that shapes say nothing about; the same op on other dtypes goes on being compiled.
+# Kernels refuse dtypes that do not matter for shapes; the same op is still compiled for other dtypes.
 KINDS = {
     "in-place quotient": lambda x: x.div_(2),
     "in-place float": lambda x: x.add_(0.5),
@@ -305,7 +305,7 @@ def test_dtypes_that_eager_refuses(name, dtype):
 
 
 class TestPartsOfWhatIsChecked:
-    """All indices are checked, also where only some of the elements that they take are read."""
+    """All indices are checked, even if only some of the elements that they select are read."""
     PARTS = {
         "a row": lambda d, at: d.index_select(0, at)[0] + 1,
         "the rows after the first": lambda d, at: d[at][1:] * 2,

@@ -30,8 +30,8 @@ def test_first_samples_of_other_dtypes():
 
 
 def test_kernels_of_inputs_in_other_forms():
-    """Ops of the class kernels, with their inputs transposed, broadcast, stepped through memory, empty, of one element
-    and without dimensions."""
+    """Ops of the class kernels, with inputs that are transposed, broadcast, stepped through memory, empty, of one
+    element or without dimensions."""
     ops = [op for op, kind in op_sweep.read_classes(CLASSES).items() if kind == "kernels"]
     assert len(ops) > 250
     forms = [form for form in worker.FORMS if form != "plain"]
@@ -41,7 +41,8 @@ def test_kernels_of_inputs_in_other_forms():
 
 
 def test_no_op_falls_back_a_class():
-    """The first float32 samples on the default backend: op_classes.txt says what each op becomes, and can only grow."""
+    """The first float32 samples on the default backend: op_classes.txt has the class of each op, and ops may only
+    rise."""
     done = sweep("--dtype", "float32", "--at-least", "90", "--classes", CLASSES)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
@@ -51,7 +52,7 @@ def test_a_fall_is_seen(tmp_path, monkeypatch):
             {"op": "t", "status": "raises"}, {"op": "item", "status": "break", "why": "data_dependent_value"}]
     path = str(tmp_path / "classes.txt")
     monkeypatch.delenv("UPDATE_GOLDEN", raising=False)
-    assert op_sweep.compare_classes(path, rows)  # not written yet
+    assert op_sweep.compare_classes(path, rows)  # not yet rewritten
     monkeypatch.setenv("UPDATE_GOLDEN", "1")
     assert not op_sweep.compare_classes(path, rows)
     assert op_sweep.read_classes(path) == {"add": "kernels", "mm": "extern", "item": "break"}
@@ -72,7 +73,7 @@ def test_some_samples_of_an_op(tmp_path):
 
 
 def test_luck_is_not_for_errors():
-    """What passes as eager's luck is nothing that inputs an ulp away would not give."""
+    """A result that passes because eager was lucky must be one that inputs an ulp away could give."""
     terms = torch.tensor([3e4, 7.123, -3e4, 2.5])
 
     def verdict(fn, change, terms=terms):

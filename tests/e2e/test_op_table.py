@@ -1,5 +1,5 @@
-"""docs/ops.md: what becomes of every op of the core ATen set, read from the tables of rows. The file is kept current by
-this test.
+"""docs/ops.md: how every op of the core ATen set is compiled, read from the tables of rows. This test keeps the file
+current.
 
     make golden-update        rewrites it (UPDATE_GOLDEN=1)
 """
@@ -49,7 +49,7 @@ def treatment_of(op):
 
 def own_overloads():
     """All overloads of PyTorch that a row of ours takes: by kind, those that write nothing; and in-place ones whose
-    functional form it takes."""
+    functional form a row takes."""
     names = {n[len("aten::"):] for n in torch._C._dispatch_get_all_op_names() if n.startswith("aten::")}
     kinds = {kind: sorted(n for n in names if treatment_of(n) == kind) for kind in ("decomposed", "view", "lowered")}
     own = {n for ops in kinds.values() for n in ops}
@@ -59,8 +59,8 @@ def own_overloads():
 
 
 def declined(own):
-    """Lines about ops that have rows and are PyTorch's own op for some samples of op_db: how many are not
-    (op_partly.txt); and for the first sample, which is a small one (op_classes.txt)."""
+    """Lines about ops that have rows but run as PyTorch's own op for some samples of op_db: how many do not
+    (op_partly.txt), and for the first sample, which is small (op_classes.txt)."""
     bases = {name.partition(".")[0] for name in own}
     names = {op_sweep_worker.label_of(op): op.aten_name for op in op_sweep_worker.op_database()}
     partly = [line.split(": ") for line in PARTLY.read_text().splitlines() if not line.startswith("#")]

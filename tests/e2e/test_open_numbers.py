@@ -1,5 +1,5 @@
 """Numbers that differ from call to call, in arithmetic, math, comparisons and texts: compiled a few times (a number
-that varies, the side of a branch), never plain Python."""
+that varies, the side of a branch), but never run plainly."""
 import math
 
 import pytest
@@ -97,7 +97,7 @@ def test_sizes(name, backend):
 
 
 class Adam:
-    """The state of an optimiser written by hand: a step that counts, a rate that decays."""
+    """The state of a handwritten optimiser: a step that counts, a rate that decays."""
 
     def __init__(self):
         self.step, self.rate = 0, 0.1
@@ -150,7 +150,7 @@ def test_an_optimiser(backend):
 
 
 def test_values_that_change_the_way(backend):
-    """Values asked for are seen when they change, back and forth, and so are other types."""
+    """If the program reads the value, it notices changes back and forth, and other types too."""
     def f(x, g):
         if g > 3.0:
             x = x + math.floor(g)
@@ -172,7 +172,7 @@ def test_values_that_change_the_way(backend):
     (lambda x, i: x * (i / 0.5) ** 200, (2, 3, 4, 10 ** 300, 5)),
 ])
 def test_what_raises(f, values, backend):
-    """Also where nobody uses the number."""
+    """Even if nobody uses the number."""
     compiled = framejit.compile(f, backend=backend)
     for value in values:
         try:
@@ -219,7 +219,7 @@ def looped(x, number, n, step):
 @pytest.mark.parametrize("n", [3, 60, 600])
 @pytest.mark.parametrize("name", LOOPS)
 def test_what_a_loop_computes_with_itself(name, n, backend):
-    """Each step has the number of before several times: as a text it would be longer than any memory."""
+    """Each step uses the previous number several times: as a text, it would not fit into any memory."""
     fn, first = LOOPS[name]
     compiled, x = framejit.compile(fn, backend=backend, dynamic=True), torch.ones(3)
     for times in (1, 2, 3, 2):

@@ -1,5 +1,5 @@
-"""Ops whose points have an order, as kernels of our own: running results along a dimension, stores at places that the
-data tells."""
+"""Ops whose points have an order, as kernels of our own: running results along a dimension, stores at indices from
+data."""
 import pytest
 import torch
 
@@ -18,7 +18,7 @@ def make(dtype, *size, seed=0):
 
 
 def own(fn, *args):
-    """As eager, and without an extern call."""
+    """Asserts that the result is eager's, without an extern call."""
     check(fn, *args)
     kernels, extern = steps_of(fn, *args)
     assert kernels and not extern, (kernels, extern)
@@ -87,7 +87,7 @@ class TestScans:
 
     @pytest.mark.parametrize("dim", [0, 1])
     def test_among_others(self, dim):
-        """Cheap work goes in, costly work stays beside, results are read by what follows."""
+        """Cheap work is fused, costly work stays separate, and the results are read by later nests."""
         x = make(torch.float32, 37, 50)
         own(lambda x: (x * 2 + 1).cumsum(dim) - x, x)
         own(lambda x: x.softmax(dim).cumsum(dim) <= 0.9, x)
@@ -201,7 +201,7 @@ class TestStores:
                 own(STORES[name], source(torch.float32, 0), source(torch.float32, 1))
 
     def test_large(self):
-        """Enough columns for all threads, and many writes of one row."""
+        """Enough columns for all threads, and many writes to one row."""
         where = torch.randint(0, 50, (400,), generator=torch.Generator().manual_seed(3))
         # eager's threads race for an element that is set twice
         x, y, once = make(torch.float32, 50, 700), make(torch.float32, 400, 700, seed=1), torch.arange(50).flip(0)
@@ -230,7 +230,7 @@ class TestStores:
                           torch.ops.aten.embedding_dense_backward(y, where, 3, -1, False)), x, y)
 
     def test_one_index_for_many(self):
-        """Every element of an expanded index is a write of its own."""
+        """Every element of an expanded index is a separate write."""
         own(lambda x: (x.scatter_add(0, torch.tensor([2]).expand(6), x),
                        x.index_put((torch.tensor([1]).expand(5),), torch.ones(()), accumulate=True)),
             make(torch.float32, 6))
@@ -256,7 +256,7 @@ class TestStores:
     @pytest.mark.parametrize("name", ["scatter", "scatter_add", "index_add", "index_copy", "index_fill", "index_put",
                                       "embedding"])
     def test_places_outside(self, name, place):
-        """Eager's error, or eager's answer; what would have been written before is not."""
+        """Eager's error, or eager's answer; no write is left that would have come before the error."""
         ops = {
             "scatter": lambda x, at: x.scatter_(0, at[:, None].expand(2, 9), 1.0),
             "scatter_add": lambda x, at: x.scatter_add_(0, at[:, None].expand(2, 9), x + 1),

@@ -1,4 +1,4 @@
-"""FRAMEJIT=1 meets modules at their outermost call, wherever their code is installed."""
+"""FRAMEJIT=1 compiles modules at their outermost call, wherever their code is installed."""
 import json
 
 import pytest
@@ -92,7 +92,7 @@ with torch.no_grad():
 
 @pytest.mark.nothing_captured
 def test_packages_below_the_standard_library_are_compiled(tmp_path):
-    """As they are of an interpreter that is no virtual environment."""
+    """That is where they are without a virtual environment."""
     for folder in ("site-packages", "dist-packages", "inside"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"of_{folder[:4]}.py").write_text("def step(x):\n    return x.sin() + 1\n")

@@ -1,4 +1,4 @@
-"""FRAMEJIT_LOGS=output_code and schedule: what is printed of kernels; the backend that interprets them."""
+"""FRAMEJIT_LOGS=output_code and schedule: what is printed about kernels; the backend that interprets them."""
 import os
 import re
 import subprocess

@@ -1,5 +1,5 @@
-"""What a program leaves on the tensors it hands out is eager's: identity, _base, requires_grad, _version, whose memory
-they show."""
+"""The tensors that a program returns have eager's identity, _base, requires_grad and _version, and show the same
+memory."""
 import pytest
 import torch
 
@@ -56,7 +56,7 @@ def view_of_one_of_two_written(x):
 
 
 def hidden_views(x):
-    """Tensors that autograd takes for fresh ones, though they are views."""
+    """Tensors that autograd treats as fresh, though they are views."""
     a, b = torch.unsafe_split(x + 1, 1), torch.ops.aten._unsafe_view(x, x.shape)
     a[0].mul_(2)
     return *a, *torch.unsafe_split(x + 1, 1), *torch.unsafe_chunk(x, 2), b, x + 1
@@ -146,8 +146,8 @@ INPUTS = {
 
 
 def facts(fn, make):
-    """Everything a caller can see of the outputs without their values, by positions; a `_base` that nobody holds by its
-    layout."""
+    """Everything that a caller can see of the outputs except their values, by positions; a `_base` that nobody holds is
+    described by its layout."""
     x = make()
     out = fn(x)
     out = list(out) if isinstance(out, (tuple, list)) else [out]
@@ -170,7 +170,7 @@ def facts(fn, make):
 
 
 def followers(fn, make):
-    """Which tensors' versions move when one output is written."""
+    """The tensors whose versions change when one output is written."""
     count = len(facts(fn, make)[0])
     moved = []
     for i in range(count):

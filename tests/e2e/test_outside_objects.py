@@ -1,4 +1,4 @@
-"""Locks, context managers and generators that were made outside, nested compilers, Tensor.data: clean breaks, the rest
+"""Locks, context managers and generators from outside, nested compilers, Tensor.data: clean breaks, everything else
 traced."""
 import contextlib
 import threading
@@ -167,7 +167,7 @@ def test_a_key_that_is_no_str_in_an_instance_dict_runs_its_code_once():
         return x * holder.answer
 
     def asked_by(call):
-        """Where the key lies in the dict, and so how often it is asked, is a matter of the hash of a str."""
+        """The hash of a str decides where the key lies in the dict, and so how often it is compared."""
         Holder.answer, holder = Answer(), Holder()
         holder.__dict__[Deletes()] = 0
         Deletes.asked = 0

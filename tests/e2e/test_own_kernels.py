@@ -1,5 +1,4 @@
-"""Ops that are kernels of our own and nothing else: equal to eager in every dtype and layout that they are given,
-without an extern call."""
+"""Ops that are only kernels of our own: equal to eager in every dtype and layout, without an extern call."""
 import math
 import re
 
@@ -215,7 +214,7 @@ VARYING = {
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("name", VARYING)
 def test_numbers_that_vary_stay_in_the_kernels(name, dtype):
-    """The second value makes the number an input; the kernels read it."""
+    """The second value makes the number an input, which the kernels read."""
     fn, x = VARYING[name], X.to(dtype)
     framejit.reset()
     compiled, kernels = framejit.compile(fn), []
@@ -248,7 +247,7 @@ def test_dropout_is_its_draws_and_one_kernel(dtype):
 
 
 def test_likelihoods_are_checked():
-    """What is no likelihood is eager's error."""
+    """A value that is not a likelihood is eager's error."""
     loss = lambda x, t: F.binary_cross_entropy(x, t) * 2
     for bad in (1.5, -0.1, float("nan")):
         check(loss, torch.tensor([0.5, bad]), torch.ones(2))
@@ -313,7 +312,7 @@ def test_transposed_beyond_caches(shape, dtype):
     assert framejit.stats()["fallbacks"] == 0
 
 
-# What bfloat16 has already is stored as it is: every value, infinities and NaN among them.
+# A value that bfloat16 has already is stored unchanged: every value, including infinities and NaN.
 def test_values_of_bfloat16_are_not_rounded_again():
     every = torch.arange(-2**15, 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
     every = every[~every.isnan()].reshape(14, -1)
@@ -327,8 +326,7 @@ def test_values_of_bfloat16_are_not_rounded_again():
     check(picked, with_nan)
 
 
-# Kernels that are called once, for all of their points, have no code for what their sizes leave over where that is
-# nothing.
+# Kernels that are called once, for all of their points, have no code for a remainder if their sizes leave none.
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_what_is_left_over_of_small_sizes(dtype):
     check(lambda *all: [(torch.relu(x) * 2, x > 0) for x in all],
@@ -344,8 +342,8 @@ def softmax_of_chosen_rows(table, idx):
     return torch.softmax(table.index_select(0, idx)[0], -1)
 
 
-# Rows so many that a kernel asks memory for the next one while it computes: rows of the first nest, and what is none of
-# them.
+# So many rows that a kernel prefetches the next row while it computes: rows of the first nest, and loads that are not
+# rows.
 @pytest.mark.parametrize("name", ["layer_norm", "mean_over_two", "softmax_of_chosen_rows", "masked"])
 def test_rows_beyond_caches(name):
     x = torch.randn(2100, 1030)

@@ -49,7 +49,7 @@ def test_parameters_of_another_size_are_compiled_for_and_buffers_are_symbols(wei
     assert says == ("buffer" in weight), done.stderr
 
 
-# MKL asks for 1.4 to 1.8 times as much, and leaves the rest untouched.
+# MKL allocates 1.4 to 1.8 times as much, and leaves the rest untouched.
 SQUARES = """
 import torch
 import framejit

@@ -64,7 +64,7 @@ class TestEntryLimit:
         def counts(before, behind):
             same(compiled(x, "a" * before, "b" * behind), x * before * behind)
             return framejit.stats()["graphs"], framejit.stats()["fallbacks"]
-        for i in range(10):  # fills the place behind the break
+        for i in range(10):  # fills the instruction after the break
             assert counts(1, i) == (min(i + 2, 9), max(i - 7, 0))
         for i in range(2, 12):  # the first instruction has room for seven more
             assert counts(i, 1) == (min(i + 8, 16), 2 + max(i - 8, 0))
@@ -177,7 +177,7 @@ class TestCompileRunning:
 
 
     def test_a_shape_function_that_is_compiled_is_no_fallback(self, fallbacks):
-        """The compile itself asks it for sizes."""
+        """The compile itself calls it to get sizes."""
         @torch.library.custom_op("framejit_plain_runs::doubled", mutates_args=())
         def doubled(x: torch.Tensor) -> torch.Tensor:
             return x * 2

@@ -1,5 +1,5 @@
-"""argmax and argmin: the earliest of equal values, NaN before all, in rows of any length, along any dimension, in any
-layout."""
+"""argmax and argmin: the earliest of equal values, NaN before all others, in rows of any length, along any dimension,
+in any layout."""
 import pytest
 import torch
 
@@ -43,7 +43,7 @@ def test_positions_equal_eager(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8], ids=str)
 def test_rows_of_symbolic_length(dtype):
-    """Shorter than a vector of lanes too: nothing of the next row may be looked at."""
+    """Shorter than a vector too: no element of the next row may be read."""
     compiled = {name: framejit.compile(lambda x, find=find: find(x, -1), dynamic=True) for name,
                 find in (("argmax", torch.argmax), ("argmin", torch.argmin))}
     for length in [40, *range(2, 20), 63, 64, 65, 300]:

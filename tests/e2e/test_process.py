@@ -1,5 +1,5 @@
 """What the first compile does to the process: no module of torch's own compiler is imported, no child is started, no
-file written."""
+file is written."""
 import json
 import os
 import signal
@@ -44,7 +44,7 @@ def run(program, **environment):
     try:
         out, errors = started.communicate(timeout=240)
     except subprocess.TimeoutExpired:
-        os.killpg(started.pid, signal.SIGKILL)  # with its children, which hold the pipes open
+        os.killpg(started.pid, signal.SIGKILL)  # with its children, which keep the pipes open
         pytest.fail(f"did not end; it had said: {started.communicate()}")
     assert started.returncode == 0, errors
     return out.splitlines()
@@ -111,8 +111,9 @@ def test_a_child_forked_during_a_compile_collects_and_compiles():
     assert run(FORK) == ["child True True 1 0", "parent True True 1"]
 
 
-# The first round forks nothing. What torch's ops set up when they first run is set up in it: the C library's lock
-# around that is not made free in a child that is forked meanwhile, with framejit or without.
+# The first round forks nothing. torch's ops initialise things when they first run, and the first round does that. The C
+# library's lock around that initialisation is not released in a child that is forked meanwhile, with or without
+# framejit.
 FORK_UNLOCKED = """
 import os, threading, torch, framejit
 from framejit import _framejit

@@ -1,5 +1,5 @@
-"""Matrix products by kernels in place of the library's: FRAMEJIT_PRODUCTS=kernels takes every product that has the
-form, on every CPU."""
+"""Matrix products by kernels instead of the library: FRAMEJIT_PRODUCTS=kernels takes every product of that form, on
+every CPU."""
 import os
 import re
 import subprocess
@@ -37,8 +37,7 @@ def operands():
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_equal(name):
-    """Of these sizes cost models take the products on CPUs with AVX2, and with AVX-512 on those that are not
-    Intel's."""
+    """At these sizes, cost models choose kernels on CPUs with AVX2, and with AVX-512 if they are not Intel's."""
     check(PROGRAMS[name], *operands(), breaks=0)
 
 
@@ -99,7 +98,7 @@ with torch.no_grad():
 """
 
 
-@pytest.mark.nothing_captured  # here: in the processes that it starts
+@pytest.mark.nothing_captured  # here: only in the processes that it starts
 @pytest.mark.parametrize("how, features", [("kernels", "auto"), ("kernels", "generic"), ("library", "auto")])
 def test_the_setting(how, features, tmp_path):
     path = tmp_path / "program.py"

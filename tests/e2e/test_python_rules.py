@@ -1,5 +1,5 @@
-"""Rules of Python that traces once broke in silence, found by tracing CPython's own tests: each program as plain Python
-runs it."""
+"""Rules of Python that traces once broke silently, found by tracing CPython's own tests: each program behaves as in
+plain Python."""
 import collections
 import copy
 import functools
@@ -410,7 +410,7 @@ def maybe_none(x, last, function, key):
 
 
 def test_none_that_becomes_something_else():
-    """The answer to "is it None?" is guarded: the entry of the first call does not serve the second."""
+    """The answer to "is it None?" is guarded: the entry of the first call must not serve the second."""
     compiled = framejit.compile(maybe_none)
     for arguments in [(None, None, None), (2, callable, None), (None, None, str), (1, None, None)]:
         assert compiled(X, *arguments)[1:] == maybe_none(X, *arguments)[1:]

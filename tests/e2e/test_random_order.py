@@ -1,4 +1,4 @@
-"""Random numbers are drawn along memory, whatever the order of the dimensions."""
+"""Random numbers are drawn in memory order, whatever the order of the dimensions."""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -74,7 +74,7 @@ def test_normal_numbers_of_permuted_memory_are_left_to_eager():
 
 
 class TestCallsThatFail:
-    """A call that a check ends is run again as plain Python: its numbers are drawn once."""
+    """If a check ends a call, it runs again as plain Python: its numbers are drawn once."""
 
     @staticmethod
     def outcome(fn, *args, generator=None):
@@ -109,7 +109,7 @@ class TestCallsThatFail:
                   torch.arange(9.0), generator=g)
 
     def test_caught(self):
-        """What the function catches itself goes on with the numbers that eager draws."""
+        """If the function catches the error itself, it continues with the numbers that eager draws."""
         def fn(x, i):
             first = torch.rand(9)
             try:

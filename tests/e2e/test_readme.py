@@ -1,5 +1,5 @@
-"""README.md and docs/: every block of code runs and prints what the page says, and what a page names exists. The pages
-that are written from tables are current (make golden-update)."""
+"""README.md and docs/: every block of code runs and prints what the page says, and everything that a page names exists.
+The pages that are generated from tables are current (make golden-update)."""
 import ast
 import json
 import os
@@ -16,7 +16,7 @@ from pages import ROOT
 UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
 PAGES = {str(page.relative_to(ROOT)): page for page in pages.all_pages()}
 RUNNING = [name for name, page in PAGES.items() if any(b.language == "python" for b in pages.blocks(page))]
-# Commands that need a build, a network or a tool that need not be there, and what tests them.
+# Commands that need a build, a network or a tool that may be missing, and where they are tested.
 ONLY_READ = {"make": "the target exists (here), and its own tests", "pip": "tools/check_wheel installs the wheel",
              "perf": "tests/e2e/test_code_names.py reads what it reads"}
 
@@ -46,7 +46,7 @@ def test_python_blocks_print_what_the_page_says(printed, name):
 
 
 def shell_blocks():
-    """(page, line, command, the Python program above it, what is shown)."""
+    """(page, line, command, the Python program above it, the output that the page shows)."""
     for name, page in PAGES.items():
         program = None
         for block, shown in pages.programs(page):
@@ -107,7 +107,7 @@ def current(name, text):
     assert PAGES[name].read_text(encoding="utf-8") == text, f"make golden-update rewrites {name}"
 
 
-# The order of docs/settings.md; a setting that is named nowhere stands under the last title.
+# The order of docs/settings.md; a setting that is not named here comes under the last title.
 SETTINGS = {
     "What is compiled": ("FRAMEJIT", "FRAMEJIT_MIN_CALLS", "FRAMEJIT_FILTER", "FRAMEJIT_SKIP", "FRAMEJIT_ENTRIES"),
     "What is printed": ("FRAMEJIT_LOGS", "FRAMEJIT_LOGS_OUT", "FRAMEJIT_LOGS_FORMAT", "FRAMEJIT_ASSEMBLY",
@@ -171,7 +171,7 @@ def test_the_list_of_channels():
     current("docs/logs.md", made)
 
 
-# The folders of headers that are not ours, and whose they are.
+# The folders of headers that are not ours, and their owners.
 HEADERS = {"ATen": "PyTorch", "c10": "PyTorch", "torch": "PyTorch", "llvm": "LLVM", "linux": "Linux",
            "sys": "the C library"}
 
@@ -201,7 +201,7 @@ def stage_text(block, events):
     found = [e for e in events if e["event"] == name and (not rest or rest[0] in (e.get("stage"), e.get("form")))]
     assert found, f"nothing is printed for {block.words}"
     if name == "Bytecode" and sys.version_info[:2] != (3, 11):
-        return block.text  # of the reference; positions are others elsewhere
+        return block.text  # a block of the reference; positions differ elsewhere
     if name in ("Guard", "Recompile"):
         first = found[0]["id"]
         return "".join(e["guard"] + "\n" for e in found if e["id"] == first)

@@ -1,5 +1,5 @@
-"""Every reason for which something is not compiled: rows of reasons.def, and a program that meets each and still
-answers as eager does."""
+"""Every reason for which something is not compiled: rows of reasons.def, and a program that runs into each of them and
+still gives eager's results."""
 import ast
 import copy
 import datetime
@@ -30,7 +30,7 @@ def rows(*kinds):
 BREAKS = rows("break_", "limit")
 FALLBACKS = rows("fallback") + ["kernel_refused", "recording_failed", "internal_error"]
 
-# What no program of a few lines meets, and why; or where it is met.
+# Reasons that no program of a few lines runs into, and why; or where they are tested.
 ELSEWHERE = {
     "does_not_pay": "objects that each call makes anew: test_recompile_policy.py",
     "explicit_break": "a process of its own below: torch's compiler is imported for it",

@@ -1,4 +1,4 @@
-"""What is compiled anew, and what is left alone: objects that each call makes anew, entries that make room, functions
+"""What is compiled anew and what is left alone: objects that each call makes anew, entries that make room, functions
 that FRAMEJIT=1 finds."""
 import gc
 import json
@@ -39,7 +39,7 @@ def test_gradients_in_a_loop_compile_once():
                           pytest.param(lambda x, scaled: scaled.by, 9, marks=pytest.mark.nothing_captured)],
                          ids=["tensor work", "none"])
 def test_classes_that_each_call_makes_anew(said, work, most):
-    """What does no tensor work is left alone sooner."""
+    """Code that does no tensor work is left alone sooner."""
     compiled, x = framejit.compile(work), torch.ones(3)
     framejit.reset()
     with torch.no_grad():
@@ -47,7 +47,7 @@ def test_classes_that_each_call_makes_anew(said, work, most):
             made = type("Scaled", (), {"by": 2.0})
             same(compiled(x, made), work(x, made))
             del made
-            gc.collect()  # a class is in a circle with itself
+            gc.collect()  # a class is in a reference cycle with itself
     stats = framejit.stats()
     assert stats["recompiles"] < most and stats["left_alone"] == 1 and stats["fallback_reasons"] == {
         "does_not_pay": 50 - stats["recompiles"] - 1}, stats
@@ -109,7 +109,8 @@ pause = framejit.disable(lambda: None)
 
 @pytest.mark.parametrize("count", [9, 20])
 def test_each_live_module_has_room(said, count):
-    """Modules of one class that are as many programs: each its own, and as layers of one model with a break in each."""
+    """Modules of one class that are separate programs: each on its own, and as layers of one model with a break in
+    each."""
     x, words = torch.ones(3), ["w" * n for n in range(count)]
     with torch.no_grad():
         models = [framejit.compile(Lettered(word)) for word in words]
@@ -126,7 +127,7 @@ def test_each_live_module_has_room(said, count):
 
 
 def test_the_limit_of_all_modules_says_so(said):
-    """24 modules with 7 words each: none fills its own room, and all together fill 16."""
+    """24 modules with 7 words each: none fills its own room, but together they fill 16."""
     x, models = torch.ones(3), [framejit.compile(Worded("w" * n)) for n in range(24)]
     with torch.no_grad():
         for length in range(7):
@@ -140,7 +141,7 @@ def test_the_limit_of_all_modules_says_so(said):
 
 @pytest.mark.nothing_captured
 def test_modules_that_are_gone_leave_no_room():
-    """Made anew in each call of what was compiled once."""
+    """Made anew in each call, from code that was compiled once."""
     x, compiled = torch.ones(3), framejit.compile(Lettered.forward)
     with torch.no_grad():
         for number in range(40):
@@ -162,7 +163,7 @@ def test_modules_that_are_gone_give_way_to_those_that_are_compiled_anew(said):
 
 
 def test_the_entry_that_was_not_used_for_longest_makes_room(said):
-    """After 16 hits, not before: words that come once each fill the room, and give way to those that are used."""
+    """After 16 hits, not before: words that come once each fill the room, and give way to words that are used."""
     compiled, x = framejit.compile(lambda x, word: x * len(word)), torch.ones(3)
     framejit.reset()
     with torch.no_grad():
@@ -213,7 +214,7 @@ def into_a_list(x, n):
 @pytest.mark.parametrize("fn, graphs", [(counted_up, 4), (until_zero, 2), (into_a_list, 2)],
                          ids=lambda v: getattr(v, "__name__", ""))
 def test_what_a_loop_writes_differs_from_the_first_round_on(fn, graphs):
-    """A segment for the rounds, one that leaves the loop, one that begins where the first round does."""
+    """One segment for the rounds, one that leaves the loop, one that begins where the first round does."""
     compiled, x = framejit.compile(fn), torch.arange(12.0).view(3, 4)
     framejit.reset()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""nn.LSTM, GRU and RNN: one graph with every option, what they compute is eager's; packed sequences; weights that are
+"""nn.LSTM, GRU and RNN: one graph with every option, with eager's results; packed sequences; weights that are
 swapped."""
 import itertools
 

@@ -1,5 +1,5 @@
-"""A break is resumed in place: what lies in front of it and behind it is captured, wherever it stands and however deep,
-and runs as graphs on every later call."""
+"""A break is resumed in place: the code before and after it is captured, wherever and however deep it is, and runs as
+graphs in every later call."""
 import pytest
 import torch
 
@@ -163,7 +163,7 @@ def loop_in_with_in_try(x):
 
 
 def nested(place, depth):
-    """`place` called by `depth` functions, each with work in front of the call and behind it."""
+    """`place`, called through `depth` functions, each with work before the call and after it."""
     if depth == 0:
         return place
     inner = nested(place, depth - 1)
@@ -185,7 +185,7 @@ PLACES = {
     with_that_eats: (1, 2, 3),
     with_no_grad: (1, 2, 3),
     try_block: (1, 2, 4),
-    handler: (2, 2, 3),  # what is handled at the break is raised by plain Python, in a segment without work
+    handler: (2, 2, 3),  # plain Python raises the exception that is handled at the break, in a segment without work
     finally_block: (1, 2, 3),
     raised_behind: (1, 2, 4),
     raised_by_the_call: (2, 3, 4),
@@ -209,8 +209,8 @@ def test_both_sides_of_every_break_are_graphs(place, depth, backend):
         after = framejit.stats()
         deltas.append({key: after[key] - before[key] for key in ("graphs", "graph_breaks", "ops", "fallbacks", "hits")})
         before = after
-    # The callers are one code object: one graph more in front of the break, which holds their
-    # work, and one behind it, which each of them runs.
+    # The callers share one code object: that makes one more graph before the break, which holds their work, and one
+    # after it, which each of them runs.
     assert framejit.stats()["break_reasons"] == {"disabled_function": breaks}
     assert deltas[0] | {"hits": 0} == {"graphs": graphs + (depth > 0), "graph_breaks": breaks, "ops": ops
                                        + (depth and depth + 1), "fallbacks": 0, "hits": 0}

@@ -165,7 +165,7 @@ class TestAbstractClasses:
 
 
 class TestWhatIsHandledAfterwards:
-    """A handler that is left in another segment than it was entered in leaves nothing behind."""
+    """A handler that ends in another segment than it began in leaves nothing behind."""
 
     @staticmethod
     def handled_after(f, *args):
@@ -228,8 +228,8 @@ class TestWhatIsHandledAfterwards:
 
 
 class TestHandledExceptions:
-    """What is being handled where a segment begins, or in the caller, is the context of what is raised, and stays
-    handled behind."""
+    """The exception being handled where a segment begins, or in the caller, is the context of what is raised, and is
+    still being handled afterwards."""
 
     def test_a_second_one_inside_of_a_handler(self):
         def nested(x):

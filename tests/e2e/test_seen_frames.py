@@ -1,4 +1,4 @@
-"""What a broken-out call sees of its callers, on every call: frames, lines, locals and their identity, where its
+"""What a call at a break sees of its callers, in every call: frames, lines, locals and their identity, where its
 warnings point."""
 import contextlib
 import functools
@@ -15,7 +15,7 @@ SEEN = []
 
 
 def held(value):
-    """A copy to compare with that of another run: of other objects, the class."""
+    """A copy, to compare with that of another run; for other objects, the class."""
     if isinstance(value, torch.Tensor):
         return value.clone()
     if type(value) in (list, tuple):
@@ -27,7 +27,7 @@ def held(value):
 
 @framejit.disable
 def look():
-    """Notes every frame between the call of the test and this one and the exception that is handled, and warns at two
+    """Records every frame between the call of the test and this one, and the exception being handled, and warns at two
     of the frames."""
     frame, found = sys._getframe(2), []
     while frame.f_code.co_name != "seen_by":

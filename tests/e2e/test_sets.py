@@ -1,5 +1,5 @@
-"""Sets made in traced code give their items in the order of CPython's own, whatever was done to them; as keys, objects
-that are hashed by identity are told apart, not pinned."""
+"""Sets made in traced code iterate in CPython's own order, whatever was done to them; as keys, objects that are hashed
+by identity are told apart, not pinned."""
 import pytest
 import torch
 
@@ -189,7 +189,7 @@ def of_views(given, words):
 
 
 def later(made):
-    """What a set will do depends on its table: the order after the same changes, and what pop gives."""
+    """A set's future depends on its table: the order after the same changes, and what pop returns."""
     out = [list(made)]
     if isinstance(made, set):
         made.update(("n", k) for k in range(3))
@@ -256,7 +256,7 @@ def test_modules_in_a_set_are_told_apart_not_pinned():
         for model in models:
             assert torch.equal(framejit.compile(model)(x), model(x))
         assert framejit.stats()["graphs"] == 1
-        # One module in two places is another program: children() gives it once.
+        # One module in two places is another program: children() returns it only once.
         models[0].second = models[0].first
         for model in (models[0], Shared().eval(), models[1]):
             assert torch.equal(framejit.compile(model)(x), model(x))

@@ -1,4 +1,4 @@
-"""Sizes that differ from call to call, and ints: how often they compile, and that every answer is eager's."""
+"""Sizes that differ from call to call, and ints: how often they compile, and that every result equals eager's."""
 import gc
 import math
 import random
@@ -19,7 +19,7 @@ import demo  # noqa: E402
 
 
 def runs(fn, calls, backend, **options):
-    """Compares every call with eager; the number of graphs that were compiled."""
+    """Compares every call with eager; returns the number of compiled graphs."""
     compiled = framejit.compile(fn, backend=backend, **options)
     for args in calls:
         same_as(fn, compiled(*args), *args)
@@ -28,8 +28,8 @@ def runs(fn, calls, backend, **options):
 
 
 def pairs(count, seed):
-    """Distinct (batch, length) pairs; no later one shares a size with the first, none is square: no two sizes are equal
-    by chance."""
+    """Distinct (batch, length) pairs; no later one shares a size with the first, and none is square: no two sizes are
+    equal by chance."""
     rng, found = random.Random(seed), []
     while len(found) < count:
         pair = rng.randint(2, 6), rng.randint(8, 24)
@@ -223,7 +223,8 @@ class TestModels:
     @pytest.mark.parametrize("dynamic, graphs", [(None, 3), (True, 1)])
     @pytest.mark.parametrize("least, ones", [(2, 0), (1, 3)])
     def test_any_pairs_of_the_mlp(self, backend, dynamic, graphs, least, ones):
-        """Sizes may be equal by chance: a graph more for each size that changes, and one for each way of being one."""
+        """Sizes may be equal by chance: one more graph for each size that changes, and one for each way of being
+        one."""
         for seed in range(5):
             rng = random.Random(seed)
             calls = [(rng.randint(least, 8), rng.randint(least, 12)) for _ in range(20)] + [(3, 3), (least, least)]
@@ -322,7 +323,7 @@ class TestLogs:
         assert framejit.stats()["graphs"] == 20 and framejit.stats()["recompiles"] == 19
 
     def test_objects_that_die_are_recompiles(self, events):
-        """Where each call brings an object that the graph is bound to, and lets it die, the log says so."""
+        """If each call brings an object that the graph is bound to, and lets it die, the log says so."""
         compiled, x = framejit.compile(lambda x, g: x + torch.randn(3, generator=g), backend="eager"), torch.ones(3)
         for i in range(12):
             expected = x + torch.randn(3, generator=torch.Generator().manual_seed(i))
@@ -371,7 +372,7 @@ def poly_hash(x, n):
 
 
 class TestIntsHaveAnyLength:
-    """Python's ints do not wrap: a symbol's expression has its true value, or the ints are taken as they are."""
+    """Python's ints do not wrap: a symbol's expression has its true value, or the ints are constants."""
 
     PROGRAMS = {
         "congruential": (lambda x, n: (x + 1, n * 6364136223846793005 + 1442695040888963407), (1, 2, 3, -1, 10**6)),
@@ -396,7 +397,7 @@ class TestIntsHaveAnyLength:
     def test_program(self, name, dynamic, backend):
         fn, values = self.PROGRAMS[name]
         compiled = framejit.compile(fn, backend=backend, dynamic=dynamic)
-        for n in values:  # more ints at the edge than there are entries: the last ones run plainly
+        for n in values:  # there are more ints at the edge than entries: the last ones run plainly
             same(compiled(torch.ones(2), n), fn(torch.ones(2), n))
 
     @pytest.mark.parametrize("dynamic", [None, True])
@@ -465,7 +466,7 @@ RESHAPED = {
 @pytest.mark.parametrize("name", RESHAPED)
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_reshape_views_where_eager_does(name, dynamic, backend):
-    """Whatever the sizes are: what is written through it, its strides and its memory."""
+    """Whatever the sizes: writes through it, its strides and its memory are eager's."""
     fn, inputs = RESHAPED[name]
     compiled = framejit.compile(fn, backend=backend, dynamic=dynamic)
     for x in inputs:
@@ -477,7 +478,7 @@ def test_reshape_views_where_eager_does(name, dynamic, backend):
 
 
 def test_an_expression_that_is_one_is_broadcast():
-    """Its size is no constant; that it is 1 is a fact of the graph."""
+    """Its size is not a constant; that it is 1 is a fact of the graph."""
     def f(x):
         halves = x[::2].square()[::2]
         return torch.minimum(halves.sum(-1), halves), torch.where(halves > 0, halves.amax(-1),

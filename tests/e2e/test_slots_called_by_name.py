@@ -1,4 +1,4 @@
-"""Special methods of builtins, called by name or through super(): the slot answers, not the operator around it."""
+"""Special methods of builtins, called by name or through super(): the slot answers, not the operator that uses it."""
 import collections
 
 import pytest

@@ -2,7 +2,7 @@
 the ranges: as eager.
 
 The ops are the rows of inductor/lowering/pointwise.def and the few that pointwise.cpp adds. NaN, infinities and the
-sign of zero are eager's; other values are within a few ulp of it, but for what the tables below name.
+sign of zero are eager's; other values are within a few ulp of eager's, except those in the tables below.
 """
 import itertools
 import re
@@ -17,24 +17,24 @@ ROWS = re.findall(r'(?m)^POINTWISE\("([^"]+)"',
                   (Path(__file__).resolve().parents[2] / "inductor" / "lowering" / "pointwise.def").read_text())
 OTHERS = ["gelu", "gelu_backward", "div.Tensor_mode", "div.Scalar_mode", "clamp", "clamp.Tensor", "pow.Tensor_Scalar",
           "where.self"]
-# How many ops have a kernel for the dtype, at the least.
+# At least how many ops have a kernel for the dtype.
 LEAST = {torch.float32: 120, torch.float16: 120, torch.bfloat16: 120, torch.float64: 120, torch.int64: 60,
          torch.int32: 60, torch.int16: 60, torch.int8: 60, torch.uint8: 60, torch.bool: 40}
 VALUES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, 2.5, -2.5, 3.0, -3.0, float("inf"), float("-inf"),
           float("nan"), 1e-30, -1e-30, 65504.0, -65504.0, 1e30, -1e30, 88.0, -88.0, 20.0, -20.0, 0.75, -0.75, 7.0]
-# denormal and greatest float32: for ops of one tensor, where no step between overflows
+# denormal and greatest float32: for ops of one tensor, if no step in between overflows
 ENDS = [1e-40, -1e-40, 3e38, -3e38]
-FILLED = 64  # so many equal elements in a row fill vectors of every kernel, eager's included
+FILLED = 64  # this many equal elements in a row fill vectors of every kernel, including eager's
 NUMBERS = [0.0, -0.0, 0.5, -2.0, 3, float("inf"), float("nan")]
 EXPONENTS = [0.5, -0.5, 0, 0.0, 1, 2, 3, -1, -2, 1.5, 2.0, -3.0, 4.0]
 MODES = {"gelu": [{"approximate": "none"}, {"approximate": "tanh"}], "gelu_backward": [{"approximate": "none"}],
          "div.Tensor_mode": [{"rounding_mode": m} for m in ("floor", "trunc")],
          "div.Scalar_mode": [{"rounding_mode": m} for m in ("floor", "trunc")]}
 ALIASES = {"positive"}  # of their argument: no kernel to test
-# What eager itself rounds: the sign of a sum or product that is zero, of the larger of 0.0 and -0.0 (by the length of
-# the vector), of a NaN.
+# Eager itself is inconsistent here: the sign of a sum or product that is zero, of the larger of 0.0 and -0.0 (by the
+# length of the vector), of a NaN.
 SIGN_OF_ZERO_IS_FREE = {"lerp.Tensor", "lerp.Scalar", "softshrink", "fmax", "fmin", "clamp.Tensor", "clamp"}
-# Eager's relative inaccuracy: oneDNN's erf, a sum that cancels.
+# The relative error of eager: oneDNN's erf, a sum that cancels.
 LOOSE = {"gelu": 1e-3, "gelu_backward": 1e-3}
 # (op, dtype or None): values that are not compared. A sum that cancels to zero; Sleef's remainder of numbers 60 orders
 # of magnitude apart; eager rounds each step of the float16 formula; tiny bfloat16 values are flushed; a bfloat16 NaN
@@ -54,7 +54,7 @@ def overload(name):
 
 
 def integers(dtype):
-    """Small numbers, counts of bits and what lies beside them, the ends of the range."""
+    """Small numbers, counts of bits and their neighbours, and the ends of the range."""
     if dtype == torch.bool:
         return torch.tensor([False, True])
     info = torch.iinfo(dtype)
@@ -72,7 +72,7 @@ def calls_of(name, op, dtype, filled=False):
              and a.name not in MODES.get(name, [{}])[0]]
     tensors = [values] if kinds.count("Tensor") == 1 else [first, second, first.flip(0)]
     numbers = EXPONENTS if name.startswith("pow.Tensor") else NUMBERS
-    if name == "hardtanh_backward":  # eager's vectors and the elements behind them disagree about bounds that are NaN
+    if name == "hardtanh_backward":  # eager's vectors and the elements after them disagree about bounds that are NaN
         numbers = numbers[:-1]
     # the least number divided by -1 kills eager
     if dtype in (torch.int32, torch.int64) and re.match("div|floor_div|remainder|fmod", name):
@@ -113,7 +113,7 @@ def wrong(name, got, want):
 
 
 def compare(name, op, arguments, mode):
-    """None, or what differs; "skip" where eager has no such op."""
+    """None, or the difference; "skip" if eager has no such op."""
     def call(*tensors):
         return op(*tensors, **mode)
     with torch.no_grad():

@@ -1,5 +1,5 @@
-"""Rules of hashes, patterns, iterators, sets and attributes that traces once broke in silence, found by tracing the
-tests of the standard library."""
+"""Rules of hashes, patterns, iterators, sets and attributes that traces once broke silently, found by tracing the tests
+of the standard library."""
 import codecs
 import collections
 import copy

@@ -114,7 +114,7 @@ LEFT_OVER = {
 @pytest.mark.parametrize("name", LEFT_OVER)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_what_parts_leave_over(name, dynamic):
-    """A length that the parts do not divide: its last elements decide the result."""
+    """A length that the number of parts does not divide: its last elements decide the result."""
     fn = LEFT_OVER[name]
     compiled = framejit.compile(fn, dynamic=dynamic)
     for n in (1_000_003, 65_537, 65_539):

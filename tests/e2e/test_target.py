@@ -1,4 +1,4 @@
-"""What the log says of the machine that kernels are for."""
+"""What the log says about the machine that kernels are for."""
 import os
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Small tensor programs that the graph fuzzer found: layouts behind views, shared memory of outputs, shapes of inputs,
+"""Small tensor programs that the graph fuzzer found: layouts after views, shared memory of outputs, shapes of inputs,
 late errors."""
 import pytest
 import torch
@@ -13,7 +13,7 @@ def sharing(tensors):
 
 
 def check_sharing(fn, *args):
-    """Results and arguments share memory as in eager; their values and strides are eager's."""
+    """Asserts that results and arguments share memory as in eager; their values and strides are eager's."""
     check(fn, *args, breaks=0)
     for backend in BACKENDS:
         ours = [a.clone() for a in args]
@@ -184,7 +184,7 @@ class TestRandom:
 
 
 def test_an_expression_that_is_one_is_broadcast():
-    """Its size is no constant; that it is 1 is a fact of the graph."""
+    """Its size is not a constant; that it is 1 is a fact of the graph."""
     def f(x):
         halves = x[::2].square()[::2]
         return torch.minimum(halves.sum(-1), halves), torch.where(halves > 0, halves.amax(-1),

@@ -1,5 +1,5 @@
 """Bits do not depend on the number of threads: kernels that are large enough for several, one case for each way of
-cutting them, and models."""
+dividing them, and models."""
 import os
 import subprocess
 import sys
@@ -15,21 +15,21 @@ from test_own_kernels import CASES
 
 COUNTS = (1, 2, 3)
 SHAPE = (300, 1030)
-# Cases that are about a few rows or columns, or whose result is a square of their size.
+# Cases about a few rows or columns, or with a result that is a square of their size.
 SHAPES = {"nll_loss": (4, 90_000), "cross_entropy": (4, 90_000), "copies of parts": (60_000, 6), "diagonals": (64, 96),
           "trace": (4000, 4001), "max_pool": (64, 96), "avg_pool": (64, 96), "pools of many lanes": (64, 96)}
-ONE_THREAD = {"trace", "nll_loss", "index_select"}  # nests of a few thousand points at most
+ONE_THREAD = {"trace", "nll_loss", "index_select"}  # nests of at most a few thousand points
 
 
 def parallel_kernels(fn, *args):
-    """How many kernels of a call's plans are cut for threads."""
+    """How many kernels of a call's plans are divided among threads."""
     report = framejit.explain(fn)(*args)
     steps = [line.strip() for event in report.events if event.channel == "steps" for line in event.artefact.split("\n")]
     return sum(s.startswith("kernel ") and " grain " in s and " grain -1" not in s for s in steps)
 
 
 def test_small_work_stays_on_one_thread():
-    """Thirty steps over 4096 elements take microseconds: to wait for a thread whose core is busy takes longer."""
+    """Thirty steps over 4096 elements take microseconds: waiting for a thread whose core is busy takes longer."""
     def steps(y, x):
         for _ in range(30):
             y = y * x + 0.1
@@ -119,7 +119,7 @@ def test_integers(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt2", "convnext"])
 def test_models(name, dtype):
-    """The products are the library's: where its own bits depend on threads, as those of eager show, ours may."""
+    """The products are the library's: if its own bits depend on threads, as eager's show, ours may too."""
     pytest.importorskip("transformers")
     model, inputs = make(name, "sdpa", dtype)
     inputs = {k: v.repeat(32, *[1] * (v.dim() - 1)) for k, v in inputs.items()}
@@ -174,7 +174,7 @@ print("fine")
 
 @pytest.mark.nothing_captured
 def test_when_threads_are_made():
-    """Not at import, not for small calls; in a child anew; with several callers at once."""
+    """Not at import, not for small calls; anew in a child; with several callers at once."""
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
     ran = subprocess.run([sys.executable, "-c", TEAM], capture_output=True, text=True, timeout=120, env=environment)
     assert ran.returncode == 0 and ran.stdout == "fine\n", ran.stderr
@@ -222,8 +222,8 @@ print("fine")
 @pytest.mark.nothing_captured
 def test_daemon_threads_when_the_process_ends():
     """They run segments, kernels, breaks and __del__. No tensor is made or freed, and nothing is compiled: torch's own
-    functions let go of the GIL, and until Python 3.13 abort the process when they take it back (plain daemon threads
-    that compute do that too)."""
+    functions release the GIL, and until Python 3.13 they abort the process when they take it back (plain daemon
+    threads that compute do that too)."""
     for tenth in range(6):
         ran = subprocess.run([sys.executable, "-c", DAEMONS, str(0.1 + tenth / 10)], capture_output=True, text=True,
                              timeout=120)

@@ -1,8 +1,7 @@
 """What programs written for torch.compile call and set: torch.compiler's functions, stances, marks, backends by name,
 and the way back.
 
-docs/from_torch_compile.md says of each name what it does here; the last tests compare that page with torch and with
-framejit.
+docs/from_torch_compile.md says what each name does here; the last tests compare that page with torch and with framejit.
 """
 import contextlib
 import copy
@@ -36,7 +35,7 @@ def said():
 
 
 class TestSubstituteInGraph:
-    """A replacement that torch's compiler would use: one line where a call of the function breaks."""
+    """A replacement that torch's compiler would use: one line if a call of the function breaks."""
 
     @pytest.mark.nothing_captured
     def test_is_said_where_the_function_is_met(self):
@@ -110,7 +109,7 @@ def test_what_torch_disabled_is_not_compiled():
 
 
 def test_locals_of_a_frame_that_a_refusal_leaves():
-    """Its cells are there although nothing of it has run."""
+    """Its cells exist, although none of its code has run."""
     y = 2
 
     def f(x):
@@ -125,7 +124,7 @@ def test_locals_of_a_frame_that_a_refusal_leaves():
 
 
 class TestAConstantResult:
-    """assume_constant_result: asked while tracing, once for each set of arguments."""
+    """assume_constant_result: called while tracing, once for each set of arguments."""
 
     def test_is_asked_once(self):
         calls = []
@@ -185,7 +184,7 @@ class TestAConstantResult:
 
 @pytest.fixture
 def stance():
-    with torch.compiler.set_stance("default"):  # torch's compiler is loaded here
+    with torch.compiler.set_stance("default"):  # this loads torch's compiler
         yield torch.compiler.set_stance
 
 
@@ -276,7 +275,7 @@ def tensors(*sizes):
 
 
 def graphs_for(calls, **settings):
-    """How many graphs a function takes for these inputs, one after the other."""
+    """How many graphs a function needs for these inputs, one after the other."""
     def f(x):
         return x.relu() + 1
     compiled = framejit.compile(f, **settings)
@@ -425,7 +424,7 @@ def dynamo():
     import torch._dynamo
     torch._dynamo.reset()
     yield torch._dynamo
-    framejit.reset()  # the one that conftest.py counts with
+    framejit.reset()  # the listener that conftest.py counts with
     torch._dynamo.reset()
 
 
@@ -487,7 +486,7 @@ class TestTorchCompilesWithOurBackend:
         for (name, p), q in zip(plain.named_parameters(), ours.parameters()):
             torch.testing.assert_close(q, p, msg=name)
             torch.testing.assert_close(q.grad, p.grad, msg=name)
-        # what has a gradient to record runs plainly
+        # the call that has a gradient to record runs plainly
         assert set(framejit.stats()["break_reasons"]) == {"unsupported_tensor"}, framejit.stats()
         torch.testing.assert_close(ours(x), plain(x))
         assert framejit.stats()["graphs"] == 1
@@ -520,7 +519,7 @@ class TestTorchCompilesWithOurBackend:
 
 
 class TestWhatTorchCompiledInOurCode:
-    """It is traced as what it was made from."""
+    """The function that it was made from is traced."""
 
     @pytest.mark.parametrize("name", ["framejit", "eager", "inductor"])
     def test_a_function(self, dynamo, name):
@@ -551,7 +550,7 @@ STATES = ("same", "other", "not yet", "no effect")
 
 
 def page_rows():
-    """First cell without quotes and call brackets -> state, of every table of the page."""
+    """First cell without quotes and call brackets -> state, for every table of the page."""
     rows = {}
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

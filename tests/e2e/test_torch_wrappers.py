@@ -1,5 +1,5 @@
-"""torch's own disable wrappers, in checkpoint and optimizers, are no breaks: what they wrap is traced. Only the user's
-disable is honoured."""
+"""torch's own disable wrappers, in checkpoint and optimizers, are not breaks: the wrapped function is traced. Only the
+user's disable is honoured."""
 import copy
 import importlib
 
@@ -15,7 +15,7 @@ checkpoint = torch.utils.checkpoint.checkpoint
 
 @pytest.fixture(autouse=True, scope="module")
 def real_wrappers():
-    """torch's lazy wrappers become those of its compiler once that is imported."""
+    """torch's lazy wrappers become those of its compiler once the compiler is imported."""
     importlib.import_module("torch._dynamo")
 
 
@@ -35,7 +35,7 @@ def test_checkpoint_is_one_graph():
                          [{"use_reentrant": False}, {"use_reentrant": True},
                           {"use_reentrant": False, "preserve_rng_state": False}], ids=str)
 def test_checkpoint_breaks_at_no_wrapper(settings):
-    """The reentrant one warns, and the other reads the state of the generator, which are breaks."""
+    """The reentrant one warns, and the other reads the state of the generator: both are breaks."""
     stats = check(lambda x: checkpoint(block, x * 2, **settings) * 3, torch.randn(3, 4), grad=False)
     assert "disabled_function" not in stats["break_reasons"] and "explicit_break" not in stats["break_reasons"], stats
     assert stats["hits"] == 2 * stats["graphs"]
@@ -79,14 +79,14 @@ def test_a_step_of_an_optimizer(name, backend):
         same(compiled(b, x), step(a, x))
         if kind is torch.optim.SGD:
             same((list(ours.parameters()), state_of(b)), (list(plain.parameters()), state_of(a)))
-        else:  # asks is_compiling(), and then computes its bias corrections in float32 in place of Python's floats
+        else:  # calls is_compiling(), and then computes its bias corrections in float32 instead of Python floats
             torch.testing.assert_close((list(ours.parameters()), state_of(b)), (list(plain.parameters()), state_of(a)),
                                        rtol=1e-4, atol=1e-5)
         b.zero_grad()
         assert all(q.grad is None for q in ours.parameters())
     stats = framejit.stats()
     assert "disabled_function" not in stats["break_reasons"] and not stats["fallbacks"], stats
-    # The update is a graph as is what lies in front of the step and behind it.
+    # The update is a graph, and so is the code before the step and after it.
     assert stats["hits"] - before["hits"] >= 3 and stats["graphs"] == before["graphs"], stats
 
 

@@ -1,4 +1,4 @@
-"""Weights that the user says stay as they are (freezing=True): derived without a write watch too."""
+"""Weights that the user promises not to change (freezing=True): derived without a write watch too."""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from test_derived_weights import check, derived, image, model, random_writes, wa
 
 
 def test_writes_that_are_not_looked_for_are_found_out():
-    """The same programs, where nobody asks whether a weight was written: the test would notice."""
+    """The same programs, if nobody checks whether a weight was written: the test must notice."""
     with pytest.raises(AssertionError):
         for seed in range(4):
             m = model()
@@ -46,7 +46,7 @@ def test_products_of_one_input_are_joined(bias, dtype):
         check(m, compiled, x)
     m.k.weight.data.mul_(2)
     framejit.refresh(m)
-    with autocast:  # anew: eager keeps what it has cast until the end of one
+    with autocast:  # anew: eager keeps its casts until the end of an autocast block
         check(m, compiled, x)
 
 

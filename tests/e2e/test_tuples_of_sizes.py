@@ -1,5 +1,5 @@
-"""Tuples of ints as arguments: guarded whole at first; ints in them that changed are symbols from then on, like those
-of lists."""
+"""Tuples of ints as arguments: guarded whole at first; later, ints in them that changed are symbols, like those of
+lists."""
 import functools
 import math
 
@@ -39,7 +39,7 @@ SHARED = {  # one graph and one for any number
     "returned": (lambda x, s: (x + 1, s, s[::-1], s + (1,)), arguments(lambda i: (X, (2, i)))),
     "large": (lambda x, s: x * s[0], arguments(lambda i: (X, (2**50 + i, 2**70)))),
 }
-ANSWERS = {  # what asks for the numbers
+ANSWERS = {  # these need the numbers
     "key": (lambda x, s: x * {(2, 3): 4}.get(s, 1), arguments(lambda i: (X, (2, i)))),
     "key of a dict that is given": (lambda x, d, s: x * d.get(s, 1),
                                     arguments(lambda i: (X, {(2, 3): 4, (2, 5): 6}, (2, i)))),

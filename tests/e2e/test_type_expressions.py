@@ -1,4 +1,4 @@
-"""Types subscripted at run time (Callable[..., X], Optional[X], Sequence[X]) make no break, and are what typing
+"""Types subscripted at run time (Callable[..., X], Optional[X], Sequence[X]) do not break, and equal what typing
 makes."""
 import collections.abc
 import typing

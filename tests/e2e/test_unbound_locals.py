@@ -1,5 +1,5 @@
-"""Locals and cells that are bound in one call and not in another, across breaks: an entry fits only where what it
-relies on is the same, and its exit leaves what it did not touch as it is."""
+"""Locals and cells that are bound in one call and not in another, across breaks: an entry fits only if what it relies
+on is the same, and its exit does not change what it did not touch."""
 
 import weakref
 
@@ -13,7 +13,7 @@ x = torch.randn(3)
 
 
 def compare(fn, *calls):
-    """Every order of two calls, and then all of them again, compiled once: as eager."""
+    """Runs every order of two calls, and then all of them again, compiled once: as in eager."""
     for first in calls:
         for second in calls:
             framejit.reset()

@@ -22,7 +22,7 @@ def no_grad():
 
 
 def big_function(kernels=20, tail="x"):
-    """As many kernels: a library's op ends each."""
+    """This many kernels: a library's op ends each."""
     names = {"torch": torch}
     lines = [f"    x = ((x * {next(NUMBERS)}e-4).sin() + {i}).tanh()\n    x = x.sort(0).values" for i in range(kernels)]
     exec("def f(x):\n" + "\n".join(lines) + f"\n    return {tail}\n", names)
@@ -30,9 +30,9 @@ def big_function(kernels=20, tail="x"):
 
 
 class Watching:
-    """Calls action() once, on a thread of its own, when the scheduled loops of a compile are logged: the GIL is free
-    then, and the code generation follows, once action() has ended if the compile `waits` for it. Keeps the times of
-    that event and of the first one after the code generation."""
+    """Calls action() once, on its own thread, when the scheduled loops of a compile are logged. The GIL is free then,
+    and code generation follows; if the compile `waits`, after action() has ended. Keeps the times of that event and
+    of the first one after code generation."""
     def __init__(self, action=lambda: None, waits=True):
         self.action, self.waits, self.start, self.end, self.thread = action, waits, None, None, None
     def __call__(self, event):
@@ -119,7 +119,7 @@ def test_a_call_of_another_thread_runs_plainly_meanwhile():
 def test_ctrl_c_of_another_thread():
     x = torch.ones(64)
     def interrupt():
-        time.sleep(0.03)  # the listener has returned: nothing of Python runs on the main thread
+        time.sleep(0.03)  # the listener has returned: the main thread runs no Python code
         os.kill(os.getpid(), signal.SIGINT)
     for _ in range(20):  # on a busy machine it may come after the compile
         framejit.reset()

@@ -16,7 +16,7 @@ x = torch.ones(3)
 
 
 def run(tmp_path, program, **environment):
-    """What the program prints, and the functions that its graphs begin in."""
+    """What the program prints, and the functions in which its graphs begin."""
     path = tmp_path / "program.py"
     path.write_text(START + program)
     env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | {"FRAMEJIT": "1",
@@ -127,7 +127,7 @@ for _ in range(4):
 
 
 def test_the_standard_library_and_torchs_own_functions_are_left_alone(tmp_path):
-    """They can be compiled: by name they are."""
+    """They can be compiled by name."""
     out, compiled = run(tmp_path, """
 import colorsys, torch.nn.functional as F
 from torch.nn.utils.convert_parameters import parameters_to_vector

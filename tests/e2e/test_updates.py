@@ -1,4 +1,5 @@
-"""Whole arguments that get new values: made in their own memory where nothing can fail any more, else copied there."""
+"""Whole arguments that get new values: computed in their own memory if nothing can fail any more, otherwise copied
+there."""
 import sys
 from pathlib import Path
 
@@ -168,7 +169,7 @@ def test_layouts(name, make, dynamic):
 
 
 def test_a_column_of_a_copy():
-    """Beside passes over rows that read what was copied."""
+    """Together with passes over rows that read what was copied."""
     def replaced(p, g):
         q = p.clone()
         q[:, 3] = g[:, 5]

@@ -1,4 +1,4 @@
-"""weakref.ref: called and made in a trace; the object is asked for at each call."""
+"""weakref.ref: called and made in a trace; each call reads the object again."""
 import gc
 import weakref
 
@@ -159,7 +159,7 @@ def test_subclasses_of_references():
 
 
 def test_a_reference_of_ours_that_the_program_keeps():
-    """It outlives what was compiled: its callback must not write where that was."""
+    """It outlives what was compiled: its callback must not write to the freed memory."""
     class Held:
         k = 2.0
     held = Held()

@@ -1,4 +1,4 @@
-"""Products of bfloat16, computed wide and by the library's own: equal to eager, and what the plan calls."""
+"""Products of bfloat16, computed in float32 and by the library's own: equal to eager, and what the plan calls."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The runner of programs from outside: its verdicts, that a crash or a hang is one too, its table, that it goes on
+"""The runner of programs from outside: its verdicts (a crash or a hang is one too), its table, and that it continues
 where it stopped."""
 import faulthandler
 import json
@@ -111,7 +111,7 @@ def test_crashes_and_hangs_are_verdicts():
 
 
 def command_of(pid):
-    """Empty for a process that has ended, and for one that only waits to be asked how."""
+    """Empty for a process that has ended, and for one that is only waiting to be reaped."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -124,7 +124,7 @@ def test_a_program_that_takes_too_long_leaves_no_process(tmp_path):
 
     def nested():
         return wild_server.answer_of(lambda: (noted.write_text(str(os.getpid())), time.sleep(600)), 300)
-    for seconds in (3, 30, 100):  # until there are processes to leave
+    for seconds in (3, 30, 100):  # until there are processes that could be left behind
         assert wild_server.answer_of(nested, seconds)["verdict"] == "timeout"
         if noted.exists():
             break

@@ -1,9 +1,9 @@
-"""The reference of the contract's bound: what a program gives when every op computes in float64.
+"""The reference of the contract's bound: what a program returns if every op computes in float64.
 
-The program runs as it is. Beside each memory of floats lies one of float64, in which each op is done once more; views
-and in-place writes find it by the memory that they share. Python sees eager's own tensors, so that dtypes, integers and
+The program runs unchanged. Each memory of floats has a companion in float64, in which each op runs once more; views
+and in-place writes find it by the memory that they share. Python sees eager's own tensors, so dtypes, integers and
 branches are eager's.
-Casts that the dispatcher sees round here too (they are never elided), the rounding of other ops does not happen.
+Casts that the dispatcher sees round here too (they are never elided); other ops do not round.
 """
 import types
 
@@ -29,7 +29,7 @@ class Wide(TorchDispatchMode):
         return t.untyped_storage().data_ptr(), t.dtype
 
     def of(self, t):
-        """The float64 tensor that lies beside `t`."""
+        """The float64 companion of `t`."""
         if not t.numel():
             return t.double()
         elements = t.untyped_storage().nbytes() // t.element_size()
@@ -40,7 +40,7 @@ class Wide(TorchDispatchMode):
         return kept[1].as_strided(t.size(), t.stride(), t.storage_offset())
 
     def widened(self, func, args, kwargs):
-        """A call of the op on float64 tensors as they are now; what the op writes beside floats, it writes into
+        """Calls the op on the current float64 tensors; what the op writes to tensors that are not floats, it writes to
         copies."""
         def widen(v):
             if isinstance(v, torch.Tensor):
@@ -66,7 +66,7 @@ class Wide(TorchDispatchMode):
         written = list(filter(is_float, inputs)) if func._schema.is_mutable else []
         if wide is None or len(wide) != len(outputs):
             wide = outputs
-            for t in written:  # what the op has done to them is not known in float64
+            for t in written:  # how the op changed them is not known in float64
                 self.of(t).copy_(t)
         for t, w in zip(outputs, wide):
             if is_float(t) and t.numel() and self.key(t) not in self.memories and isinstance(w, torch.Tensor):
@@ -103,8 +103,8 @@ class Wide(TorchDispatchMode):
 
 
 def in_float64(fn, args=(), kwargs=None, seed=None):
-    """[what `fn` returns, the arguments afterwards, the keyword arguments afterwards], floats in float64. The generator
-    is left as it is."""
+    """[the result of `fn`, the arguments afterwards, the keyword arguments afterwards], floats in float64. The
+    generator keeps its state."""
     kwargs = kwargs or {}
     state = torch.get_rng_state()
     try:

@@ -1,8 +1,8 @@
 """Differential fuzzer of frames: random Python functions over tensors, ints, lists and dicts, with loops, branches,
-closures, exceptions, with blocks and breaks at random places; generators and iterators over what is being written,
-effects that an exception leaves half done, locals and cells that are unbound or deleted on some paths, several names
-for one container, errors of code that asks whether it is being compiled. The calls take different paths. Compiled and
-plain runs must agree in result, written arguments and output.
+closures, exceptions, with blocks and breaks at random places; generators and iterators over containers that are
+being written, effects that an exception leaves half done, locals and cells that are unbound or deleted on some
+paths, several names for one container, errors in code that asks whether it is being compiled. The calls take
+different paths. Compiled and plain runs must agree in result, written arguments and output.
 
     python tests/fuzz/frames_fuzz.py [--seed N] [--count N] [--backend NAME]
 
@@ -22,7 +22,7 @@ TENSOR_EXPRESSIONS = ["{t} + {u}", "{t} * {i}", "{t}.relu()", "torch.sin({t}) - 
                       "d['k'] * 2 + {t}"]
 INT_EXPRESSIONS = ["{i} + {j}", "{i} * 2 - {j}", "len(xs) + {i}", "{i} % 5", "{t}.shape[0]", "max({i}, {j})",
                    "abs({i} - {j})", "sum(range({i} % 4))", "int(bool({i})) + {j}"]
-# Builtins that take items one by one while they write what these are made from, or while they call Python code.
+# Builtins that take items one by one while they write to what these are made from, or while they call Python code.
 LAZY = [
     "{l}.extend({l}[-1] + {i} for _ in range({j} % 3))", "{l} += ({m}[k % len({m})] * 2 for k in range({i} % 3))",
     "{l}[{i} % 3:] = ({m}[-1] + k for k in range(len({l}) % 3))",
@@ -50,7 +50,7 @@ HALF_WAY = [
     "n0 = sorted([3, 1, 2], key=lambda v: 1 // ({i} % 3 - v) or v)[0]", "for t1 in half({m}, {i} % 3): {l}.append(t1)",
     "n1, n0 = half([{i}, 2, 3], {j} % 4)",
 ]
-# u0 is a local, u1 a cell, bound on some paths alone.
+# u0 is a local, u1 a cell; they are bound only on some paths.
 UNBOUND = [
     "{u}", "t0 = t0 + {u}", "del {u}", "n1 = int({u} is x)", "t1 = peek()", "{l}.append({u})", "{u} = {u} * 2",
     "[{u} for {u} in range(2)]", "t0 = t1 * {u}.sum()",
@@ -59,7 +59,7 @@ ITERATORS = [
     "iter({l})", "iter(list({l}))", "enumerate({l})", "reversed({l})", "zip({l}, {m})", "map(g, {l})",
     "filter(None, [0, {i}, 2])", "iter(d.values())", "noisy({l})", "half({l}, {i} % 3)",
 ]
-# Errors that eager never has. A handler of the program would catch them: they stand where there is none.
+# Errors that eager never has. A handler of the program would catch them, so they are placed where there is none.
 TOLD = [
     "if torch.compiler.is_compiling() and ({i}) % 3 < 2: raise ValueError('told')",
     "t0 = {t} * (told if torch.compiler.is_compiling() else 1)", "t1 = t0 + helped({t}, {i})", "xs.append(masked({t}))",
@@ -238,7 +238,7 @@ PRELUDE = textwrap.dedent("""
 
 
 def run(source, seed, backend, calls=4):
-    """None when compiled and plain agree, else what differs."""
+    """None if compiled and plain agree, otherwise the difference."""
     import torch
     import framejit
     from check import same
@@ -274,7 +274,7 @@ def run(source, seed, backend, calls=4):
 
 
 def shrink(program, seed, backend):
-    """Drops statements while the failure stays."""
+    """Drops statements as long as the failure stays."""
     def blocks(block):
         yield block
         for statement in block:
@@ -299,7 +299,7 @@ def shrink(program, seed, backend):
 
 
 def fuzz(first, count, backend, shrunk=True):
-    """Runs `count` programs; answers with the failures as text, and in how many programs something was captured."""
+    """Runs `count` programs; returns the failures as text, and in how many programs something was captured."""
     import framejit
     failures, programs, captured = [], 0, 0
     for seed in range(first, first + count):

@@ -4,8 +4,8 @@ results share memory.
 
     python tests/fuzz/graphs_fuzz.py [--seed N] [--count N] [--backend NAME]
 
-A line is kept when eager accepts it. Discrete operations are put only on values that are small multiples of 1/16, which
-every order of evaluation computes exactly. A failure prints the seed and the program, shrunk by dropping lines.
+A line is kept if eager accepts it. Discrete operations are applied only to values that are small multiples of 1/16,
+which every order of evaluation computes exactly. A failure prints the seed and the program, shrunk by dropping lines.
 """
 import argparse
 import os
@@ -76,7 +76,7 @@ def make_inputs(rng, sizes=None):
 
 
 def is_exact(t):
-    """Small multiples of 1/16: sums and products of a few stay exact in every dtype that is used."""
+    """Small multiples of 1/16: sums and products of a few stay exact in every dtype used."""
     import torch
     if not t.dtype.is_floating_point:
         return True
@@ -86,16 +86,16 @@ def is_exact(t):
 
 
 def shows_rounding(tensors):
-    """Whether integers share the memory of floats that are not exact: the last bit of a rounding is a large number
-    there."""
+    """Whether integers share memory with floats that are not exact: there, the last bit of a rounding is a large
+    number."""
     rounded = {t.untyped_storage().data_ptr() for t in tensors if not is_exact(t)}
     return any(t.untyped_storage().data_ptr() in rounded for t in tensors if t.numel()
                and not t.dtype.is_floating_point)
 
 
 class Program:
-    """Lines that eager accepted one by one, on the inputs of the seed. What is exact is so on the inputs of all sizes
-    that eager takes."""
+    """Lines that eager accepted one by one, on the inputs of the seed. An exact value is exact for the inputs of all
+    sizes that eager takes."""
 
     def __init__(self, seed, lines=14):
         import torch
@@ -170,7 +170,7 @@ def sane(t):
 
 
 def copies(values):
-    """Copies that keep strides, offsets and what shares memory with what."""
+    """Copies that keep strides, offsets, and which of them share memory."""
     from op_sweep_worker import copier
     import torch
     copy = copier()
@@ -178,14 +178,14 @@ def copies(values):
 
 
 def sharing(tensors):
-    """For each tensor the first one that shares its memory."""
+    """For each tensor, the first one that shares its memory."""
     where = [t.untyped_storage().data_ptr() if t.numel() else -1 - k for k, t in enumerate(tensors)]
     return [where.index(w) for w in where]
 
 
 def difference(got, want, exact, coarsest, where):
-    """Metadata must be equal, exact values too; others agree as far as float64 and the coarsest dtype on the way say
-    that they could."""
+    """Metadata and exact values must be equal; others must agree as well as float64, and the coarsest dtype on the way,
+    say that they can."""
     import torch
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{where}: {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
@@ -214,14 +214,14 @@ def call(f, inputs):
             result = f(*inputs)
         return list(result) if isinstance(result, tuple) else [result]
     except Exception as e:
-        return f"{type(e).__name__}: {str(e).splitlines()[:1]}"  # some of torch's messages go on with a C++ stack
+        return f"{type(e).__name__}: {str(e).splitlines()[:1]}"  # some of torch's messages continue with a C++ stack
 
 
 def widened(source, inputs):
-    """The program in float64 where dtypes are not spelled out."""
+    """The program in float64, where dtypes are not written out."""
     import torch
     if ".view(torch.int32)" in source:
-        return None  # other bits than those that were meant
+        return None  # the bits would not be the intended ones
     source = source.replace("torch.bfloat16", "torch.float64").replace("torch.float16",
                                                                        "torch.float64").replace("torch.float32",
                                                                            "torch.float64").replace(".float()",
@@ -239,7 +239,7 @@ def widened(source, inputs):
 
 
 def run(program, seed, backend):
-    """None when compiled and eager agree on all inputs, else what differs."""
+    """None if compiled and eager agree on all inputs, otherwise the difference."""
     import torch
     import framejit
     source = program.source()
@@ -271,7 +271,7 @@ def run(program, seed, backend):
 
 
 def shrink(program, seed, backend):
-    """Drops lines while the failure stays; a line whose name is used later makes eager raise, and stays."""
+    """Drops lines as long as the failure stays; a line whose name is used later makes eager raise, and so it stays."""
     changed = True
     while changed:
         changed = False
@@ -297,7 +297,7 @@ def call_plain(program):
 
 
 def fuzz(first, count, backend):
-    """Runs `count` programs; answers with the failures as text, and how many programs were captured whole (but for
+    """Runs `count` programs; returns the failures as text, and how many programs were captured whole (apart from
     eager's errors)."""
     failures, whole = [], 0
     for seed in range(first, first + count):

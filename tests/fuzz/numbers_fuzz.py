@@ -1,9 +1,10 @@
-"""Random arithmetic on ints, floats and sizes that differ between calls: compiled against plain Python, call by call.
+"""Random arithmetic on ints, floats and sizes that differ between calls: compiled code compared with plain Python, call
+by call.
 
     python tests/fuzz/numbers_fuzz.py [--seed 0] [--count 200] [--backend eager]
 
-A program is an expression tree over i (int), g (float) and n (a size of the tensor), with tests between its parts; it
-is called with a dozen values, zeros, negative, huge, infinite and NaN ones among them. Results, their types and
+A program is an expression tree over i (int), g (float) and n (a size of the tensor), with tests between its parts.
+It is called with a dozen values, including zeros, negative, huge, infinite and NaN ones. Results, their types and
 exceptions must be plain Python's.
 """
 import argparse
@@ -73,7 +74,7 @@ def alike(ours, plain):
 
 
 def check(seed, backend):
-    """What differs in the program of this seed, or None; and how many of its calls were hits."""
+    """The difference in the program of this seed, or None; and how many of its calls were hits."""
     rng = random.Random(seed)
     source = program(rng)
     scope = {"math": math}

@@ -1,5 +1,4 @@
-"""Each kind of defect that once got in is found by a fuzzer or a sweep: docs/finders.md names it, and here it is
-planted."""
+"""A fuzzer or a sweep finds each kind of defect that once got in: docs/finders.md names it, and this file plants it."""
 import re
 import sys
 from pathlib import Path
@@ -31,7 +30,7 @@ def fails(finder, *args):
 
 
 def fuzzer_finds(*mutants):
-    """Each is compiled in the place of the fuzzer's program: test_planted.py."""
+    """Each mutant is compiled in place of the fuzzer's program: test_planted.py."""
     return lambda monkeypatch: set(mutants) <= set(planted.MUTANTS)
 
 
@@ -43,7 +42,7 @@ def instead(monkeypatch, compiled):
 
 
 def reads_where_nothing_is(monkeypatch):
-    """A gather of no elements reads its first one."""
+    """A gather of no elements reads its first element."""
     import test_empty_tensors as finder
 
     def gather(op, args, kwargs):
@@ -192,7 +191,7 @@ PLANTS = {
 
 
 def rows():
-    """Title -> its two lines, of each section of docs/finders.md."""
+    """Title -> its two lines, for each section of docs/finders.md."""
     sections = re.findall(r"^## (.+)\n- Found by: (.+(?:\n  .+)*)\n- What refuses it: (.+(?:\n  .+)*)$",
                           (ROOT / "docs/finders.md").read_text(), re.M)
     return {title: lines for title, *lines in sections}

@@ -1,4 +1,4 @@
-"""Each fuzzer finds defects that are planted in what it compares with eager."""
+"""Each fuzzer finds defects that are planted in the code that it compares with eager."""
 import ast
 import contextlib
 import io
@@ -15,7 +15,7 @@ aten = torch.ops.aten
 
 
 class Planted(TorchDispatchMode):
-    """Op `name` is answered by `wrong(op, args, kwargs)`."""
+    """`wrong(op, args, kwargs)` replaces op `name`."""
 
     def __init__(self, name, wrong):
         super().__init__()
@@ -37,7 +37,7 @@ def backend_with(name, wrong):
 
 
 def seeds_until_found(fuzzer, limit, backend):
-    """How many seeds it takes the fuzzer to fail."""
+    """How many seeds the fuzzer needs to fail."""
     for count in range(1, limit + 1):
         program = fuzzer.Program(count - 1)
         source = program.source()
@@ -72,7 +72,7 @@ def test_frames_fuzz_finds_wrong_ops(name):
     assert seeds_until_found(frames_fuzz, 40, backend_with(*OPS[name]))
 
 
-# What a tracer may get wrong: the compiled side runs a program that is not quite the same.
+# What a tracer may get wrong: the compiled side runs a slightly different program.
 
 class DropsEffect(ast.NodeTransformer):
     def visit_AugAssign(self, node):
@@ -129,7 +129,7 @@ class InF(ast.NodeTransformer):
 
 
 def taken_first(node):
-    """list(...) of an expression: its items are taken before anything is done with the first one."""
+    """list(...) of an expression: all its items are taken before the first is used."""
     return ast.Call(ast.Name("list", ast.Load()), [node], [])
 
 
@@ -231,7 +231,7 @@ def test_frames_fuzz_finds_wrong_frames(mutant, monkeypatch):
         tree = ast.fix_missing_locations(mutant().visit(ast.parse(frames_fuzz.Program(seed).source())))
         scope, log = fn.__globals__, fn.__globals__["LOG"]
         exec(compile(tree, fn.__code__.co_filename, "exec"), scope)
-        scope["LOG"] = log  # the one that is compared
+        scope["LOG"] = log  # the log that is compared
         return scope["f"]
     monkeypatch.setattr(framejit, "compile", compile_mutant)
     assert seeds_until_found(frames_fuzz, 100, "eager")

@@ -24,7 +24,7 @@ struct Case {
   bool has_out = false;
 };
 
-// What a folder of cases means: runs the stages on the text of `in`. May add its own expectations (round trip,
+// The meaning of a folder's cases: runs the stages on the text of `in`. May add its own expectations (round trip,
 // verifier).
 using Runner = std::function<Result<std::string>(const Case&)>;
 

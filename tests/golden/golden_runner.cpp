@@ -1,4 +1,4 @@
-// tests/golden/golden_runner.cpp — finds the golden files and makes one test of every case; rewrites them when asked.
+// tests/golden/golden_runner.cpp — finds the golden files and makes one test of every case; rewrites them if asked to.
 #include <gtest/gtest.h>
 
 #include <algorithm>

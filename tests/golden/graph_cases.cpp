@@ -1,8 +1,8 @@
 // tests/golden/graph_cases.cpp — folder graph: cases in the graph text form.
 //
-// Stages: every pass by its name, and "infer" (each node's types are made anew by its shape rule: the text must say
-// what torch answered). Each case also checks the round trip of its text, the verifier after every stage, and that a
-// pass run twice equals the pass run once.
+// Stages: every pass by its name, and "infer" (shape rules infer the types of each node again: they must be those of
+// torch in the text). Each case also checks the round trip of its text, the verifier after every stage, and that a pass
+// run twice equals the pass run once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ SymSizes at_hints(const ShapeEnv& env, const SymSizes& sizes) {
   return values;
 }
 
-// The same graph with every dimension of every contiguous input a symbol of its own: whatever the rules then assume or
+// The same graph, with every dimension of every contiguous input a separate symbol: whatever the rules then assume or
 // compute must give the recorded types for the recorded sizes.
 void check_symbolically(const Graph& graph) {
   Graph symbolic = graph;

@@ -90,7 +90,7 @@ Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints) {
   return text;
 }
 
-// One line per step, and how many there are.
+// One line per step, and the number of steps.
 std::string steps_text(const Schedule& schedule) {
   std::string text;
   size_t kernels = 0;
@@ -176,7 +176,7 @@ Result<std::string> loop_text(const std::string& stage, const graph::Graph& grap
   return Error{Reason::bad_text, "unknown stage " + stage};
 }
 
-// Takes the stages out that say what the target is.
+// Removes the stages that describe the target.
 Result<TargetInfo> target_of(std::vector<std::string>& stages) {
   TargetInfo target = reference_target();
   if (std::erase(stages, "small_caches") != 0)
@@ -198,7 +198,7 @@ Result<TargetInfo> target_of(std::vector<std::string>& stages) {
   return target;
 }
 
-// What the coarsest floats that the graph computes with round away.
+// How much the coarsest floats in the graph's computation round away.
 double tolerance_of(const graph::Graph& graph) {
   double tolerance = 2e-6;
   for (const graph::ValueInfo& value : graph.values)
@@ -207,8 +207,7 @@ double tolerance_of(const graph::Graph& graph) {
   return tolerance;
 }
 
-// Every program that is printed is run too, unless it calls what the tests' host does not emulate: then the case says
-// so.
+// Every printed program also runs, unless it calls ops that the tests' host does not emulate: then the case says so.
 void execute(const graph::Graph& graph, const LoopProgram& program, bool is_left_out, bool with_products) {
   const bool can_run = testing::unknown_calls(program).empty();
   EXPECT_NE(can_run, is_left_out) << (can_run ? "'not_executed' has no reason"

@@ -1,4 +1,4 @@
-// tests/golden/refusal_cases.cpp — every reason of inductor/schedule/refusals.def is the answer of some golden case.
+// tests/golden/refusal_cases.cpp — every reason of inductor/schedule/refusals.def occurs in some golden case.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,9 +1,9 @@
-"""Times of own kernels beside eager's, on a machine with a GPU.
+"""Times of own kernels and of eager's, on a machine with a GPU.
 
     python tests/gpu/kernel_times.py [CASE ...]
 
-"calls": one call after another, the host's time included. "graph": twenty calls captured and replayed, the device's
-time alone. GB/s: what has to be read and written, by the time in a graph.
+"calls": one call after another, including the host's time. "graph": twenty calls captured and replayed, only the
+device's time. GB/s: the bytes that must be read and written, divided by the time in a graph.
 """
 import statistics
 import sys
@@ -19,7 +19,7 @@ def block(x, w, b):
     return torch.softmax(y, -1)
 
 
-# A function of x, w, b, and how often it has to move the elements of x.
+# A function of x, w, b, and how often it must move the elements of x.
 CASES = {
     "gelu(x + b)": (lambda x, w, b: F.gelu(x + b), 2),
     "softmax": (lambda x, w, b: torch.softmax(x, -1), 2),

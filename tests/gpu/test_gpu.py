@@ -35,8 +35,8 @@ def kernels_run():
 
 
 def check(fn, *args, kernels=None, tolerance=None):
-    """Compiled equals eager, bit for bit where results are discrete; at least one kernel, or as many as given, was
-    made."""
+    """Asserts that compiled equals eager, bit for bit if results are discrete, and that at least one kernel, or the
+    given number, was made."""
     with torch.no_grad():
         eager = fn(*args)
         reference = fn(*(a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args))
@@ -86,7 +86,7 @@ def test_library_calls_between_kernels():
 
 def test_columns_whole_sums_and_positions():
     check(lambda x: (x.sum(0), x.amax(0), x.mean(0)), randn(1000, 300))
-    # no cancellation: where the sum is near zero, eager's own error is chance
+    # no cancellation: if the sum is near zero, eager's own error is chance
     check(lambda x: x.sum(), randn(123, 457).abs())
     check(lambda x: (x.argmax(1), x.argmin(0)), randn(64, 1001))
     check(lambda x: (x > 0).any(1), randn(64, 1001))
@@ -222,7 +222,7 @@ def main():
     for name, test in [*globals().items(), *vars(test_graphs).items()]:
         if not name.startswith("test_") or name == "test_graphs":
             continue
-        torch.manual_seed(0)  # the bound is a multiple of what eager was off by: it hangs on the numbers
+        torch.manual_seed(0)  # the bound is a multiple of eager's error, so it depends on the numbers
         try:
             test()
             print("passed", name)

@@ -1,11 +1,11 @@
-"""Classes that many files use stay small: at most so many members, and so many functions that take one."""
+"""Classes that many files use stay small: they have limits on their members, and on the functions that take one."""
 import re
 
 from limits import blank
 from project import files, read, report
 
-# Class, the header that has it, most members, most functions with a parameter of it (None: a part of the tracer, which
-# functions should take in place of the whole). Lower a limit whenever you can.
+# Class, its header, most members, most functions with a parameter of it (None: a part of the tracer, which functions
+# should take in place of the whole). Lower a limit whenever you can.
 LIMITS = [
     ("CallStack", "frame_hook/trace/machine/call_stack.h", 11, None),
     ("Facts", "frame_hook/trace/values/facts.h", 24, None),

@@ -1,5 +1,5 @@
-"""Paths that README.md and docs/ name exist: `folder/file.ext`, `folder/{a,b}.*`, `folder/`; and every make target they
-name."""
+"""Paths that README.md and docs/ name must exist: `folder/file.ext`, `folder/{a,b}.*`, `folder/`; and so must every
+make target."""
 import re
 from pathlib import Path
 

@@ -6,7 +6,7 @@ from project import files, read, report
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.M)
 
-# Who may include whom: a folder, and the folders that it may name beside itself. The longest matching folder decides.
+# Who may include whom: a folder, and the folders that it may name besides itself. The longest matching folder decides.
 LAYERS = {
     "runtime": [],
     "runtime/aten": ["runtime"],

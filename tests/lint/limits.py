@@ -58,7 +58,7 @@ def python_functions(text: str) -> list[tuple[str, int, int]]:
 def check(path: str, text: str) -> list[str]:
     lines = text.count("\n")
     found = [f"{path}: {lines} lines, at most {FILE_LINES}"] if lines > FILE_LINES else []
-    if path.endswith(".md"):  # what a page shows as printed has the lines that were printed
+    if path.endswith(".md"):  # output that a page shows has the lines that were printed
         text = SHOWN.sub(lambda m: re.sub(r"[^\n]", "", m.group()), text)
     is_cpp = not path.endswith((".md", ".py", ".pyi"))
     wrapped = RAW.sub(lambda m: re.sub(r"[^\n]", "", m.group()), text) if is_cpp else text

@@ -4,8 +4,8 @@ import re
 
 from project import files, read, report
 
-# torch's own compiler: allowed where it is compared with, and in the lists of names that user programs call
-# and the tracer recognises without importing them.
+# torch's own compiler: allowed where framejit is compared with it, and in the lists of names that user programs call
+# and that the tracer recognises without importing them.
 FOREIGN = re.compile(r"(?:import|from)\s+torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\b"
                      r"|torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\.|torch\.compile\("
                      r"|\"torch\._(?:dynamo|inductor|functorch)")

@@ -1,4 +1,4 @@
-"""The project's files as git knows them (new ones too), and how a check reports."""
+"""The project's files as git knows them (including new ones), and how a check reports."""
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ def read(path: Path) -> str:
 
 
 def report(check: str, findings: list[str]) -> None:
-    """Prints the findings and ends the process: 0 without any."""
+    """Prints the findings and ends the process: with 0 if there are none."""
     for finding in findings:
         print(finding)
     print(f"lint {check}: {'ok' if not findings else f'{len(findings)} findings'}")

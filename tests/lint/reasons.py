@@ -1,5 +1,5 @@
-"""A row that names a class or function says why the protocol cannot serve: behind it, or in a sentence above its
-group."""
+"""A row that names a class or function says why the protocol cannot handle it: after the row, or in a sentence above
+its group."""
 import re
 
 from project import files, read, report
@@ -14,7 +14,7 @@ def is_reason(text: str) -> bool:
 
 
 def check(path: str, text: str) -> list[str]:
-    """A group is what stands below a comment, up to an empty line or the next comment; a title is no reason."""
+    """A group is the rows below a comment, up to an empty line or the next comment; a title is not a reason."""
     found, above, in_rows = [], "", False
     for number, line in enumerate(text.splitlines(), 1):
         row = ROW.match(line)

@@ -1,5 +1,5 @@
-"""The inductor asks the target: no maker of CPUs, no device and no number of a machine of its own; every cost has a
-program that measures it."""
+"""The inductor asks the target: it contains no maker of CPUs, no device and no machine-specific number; every cost has
+a program that measures it."""
 import ast
 import re
 
@@ -14,7 +14,7 @@ ASKS = [
     (re.compile(r"\bhardware_concurrency\b|\bsysconf\((?!_SC_PAGESIZE)|\bsched_getaffinity\b|/sys/devices"),
      "asks the machine: inductor/target/machine.h does"),
 ]
-# Where a device becomes a target, and which device a graph's kernels run on.
+# The places where a device becomes a target, and where the device of a graph's kernels is chosen.
 ASKED_IN = {("inductor/compile.cpp", "is_cpu"), ("inductor/lowering/lower.cpp", "is_cpu")}
 
 # Numbers from 256 on, and shifts and multiples of 1024: sizes and costs, as far as they can be recognised.
@@ -22,7 +22,7 @@ NUMBER = r"(?:\d+\s*<<\s*\d+|\d+\s*\*\s*1024|(?:2(?:5[6-9]|[6-9]\d)|[3-9]\d\d|\d
 BARE = re.compile(r"\bconstexpr\s+(?:u?int\d+_t|size_t|unsigned|int|double)\b[^;]*?\bk\w+\s*=\s*"
                   r"(?:int64_t\{|size_t\{)?\s*" + NUMBER + r"|[<>]=?\s*" + NUMBER)
 NAMED = re.compile(r"\bk(?:CacheLine|CacheBytes|L[123]\w*|Cores)\b")
-# What looks like a number of a machine and is none.
+# Numbers that look machine-specific but are not.
 ALLOWED = {
     "kRoom": "address space that LLVM wants before it begins",
     "kStackBytes": "stack of a thread, whatever the machine",

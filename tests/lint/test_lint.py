@@ -1,4 +1,4 @@
-"""Each lint check finds what it is there for, and lets the allowed neighbour pass."""
+"""Each lint check finds what it is for, and lets the allowed neighbour pass."""
 import sys
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""What the tests leave out on a machine is one line there, and a failure where CI is set: an interpreter, its headers,
-its library."""
+"""What the tests leave out on a machine is one line there, and a failure if CI is set: an interpreter, its headers, its
+library."""
 import os
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def program(path, body):
 
 
 def run(command, folder, ci):
-    """Exit status and what is said of tests; programs of folder/bin come first."""
+    """Exit status, and the lines about tests; programs of folder/bin come first."""
     environment = {k: v for k, v in os.environ.items() if k not in ("CI", "MAKEFLAGS", "MAKELEVEL", "PYENV_ROOT")}
     environment.update(PATH=f"{folder}/bin:/usr/bin:/bin", HOME=str(folder), **({"CI": "1"} if ci else {}))
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, timeout=60)
@@ -28,8 +28,8 @@ def run(command, folder, ci):
 
 @pytest.fixture
 def without_torch(tmp_path):
-    """Calls tools/test_without_torch for an interpreter that says what it is told to; its build folder is there, with
-    these targets."""
+    """Calls tools/test_without_torch for an interpreter that answers as it is told; its build folder exists, with these
+    targets."""
     def call(ci, found="3.99", include=sysconfig.get_path("include"), targets=""):
         program(tmp_path / "bin" / "python3.99",
                 f'case $2 in *executable*) echo "$0" ;; *version_info*) echo {found} ;; *include*) echo {include} ;; '
@@ -97,7 +97,7 @@ def test_continuous_integration_leaves_nothing_out():
 
 
 def test_a_python_without_its_own_tests(tmp_path):
-    """CPython's tests under stress are skipped on such a Python, and fail where CI is set."""
+    """CPython's tests under stress are skipped on such a Python, and fail if CI is set."""
     (tmp_path / "conftest.py").write_text(
         "import importlib.util as u\nfind = u.find_spec\nu.find_spec = lambda name, *a: None if name == "
         "'test.test_dict' else find(name, *a)\n")

@@ -1,4 +1,4 @@
-"""What the built libraries show to others in the process."""
+"""What the built libraries expose to others in the process."""
 import subprocess
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import framejit
 
 
 def test_nothing_of_llvm_is_seen_from_outside():
-    """A process may hold other versions of LLVM."""
+    """A process may contain other versions of LLVM."""
     libraries = sorted(Path(framejit.__file__).parent.glob("*.so"))
     assert any("inductor" in path.name for path in libraries)
     for path in libraries:

@@ -1,5 +1,5 @@
-"""tools/setup with stubs for all that it calls: a thing that cannot be had is one line that says what is missing and
-the command that brings it; what is there is not touched. And when make calls it."""
+"""tools/setup with stubs for everything that it calls: if something cannot be had, one line says what is missing and
+which command brings it; what is there is not touched. And when make calls it."""
 import os
 import re
 import shutil
@@ -24,11 +24,11 @@ esac
 """
 
 
-PROGRESS = re.compile(r"^installing .* (?:\.\.\.|done in \d+ s)\n", re.M)  # of what takes more than a second
+PROGRESS = re.compile(r"^installing .* (?:\.\.\.|done in \d+ s)\n", re.M)  # for anything that takes more than a second
 
 
 class Machine:
-    """A PATH of stubs on which setup has all that it needs, and is not root."""
+    """A PATH of stubs on which setup finds everything that it needs, without being root."""
 
     def __init__(self, folder):
         self.folder, self.bin, self.log = folder, folder / "bin", folder / "log"
@@ -90,7 +90,7 @@ def without(*names):
 
 
 def python_that(pattern, text):
-    """The stub of Python, but for calls like the pattern."""
+    """The stub of Python, except for calls that match the pattern."""
     def change(machine):
         whole = PYTHON.format(headers=machine.headers, log=machine.log, pip=machine.bin / "pip")
         machine.stub("python", whole.replace('case "$*" in', f'case "$*" in\n  {pattern}) {text} ;;'))
@@ -183,7 +183,7 @@ def test_what_is_only_wished_for_is_no_error(machine):
 
 
 def test_one_wish_that_is_not_to_be_had_keeps_no_other_away(machine):
-    """hiprtc is asked for as the runtime opens it: by name."""
+    """hiprtc is looked up as the runtime opens it: by name."""
     machine.without("ccache")
     python_that("*ctypes*libhiprtc.so | *ctypes*libamdhip64.so", f"[ -e {machine.folder}/hiprtc ]")(machine)
     machine.stub("id", "echo 0")

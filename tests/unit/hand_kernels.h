@@ -1,4 +1,4 @@
-// tests/unit/hand_kernels.h — kernels that are functions of the test, for plans written by hand.
+// tests/unit/hand_kernels.h — kernels that are functions of the test, for handwritten plans.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct HandKernel : KernelCode {
   std::vector<FjScalar> scalars;
 };
 
-// Also says what was loaded for which device: "k0 on cpu, k0 on 1:0".
+// Also records what was loaded for which device: "k0 on cpu, k0 on 1:0".
 class HandLoader final : public KernelLoader {
  public:
   Result<LoadedKernel> load(const std::shared_ptr<const KernelCode>& code, DeviceId device) override {

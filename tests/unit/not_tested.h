@@ -1,5 +1,5 @@
-// tests/unit/not_tested.h — what a C++ test leaves out on this machine: one line through tools/not_tested, a failure
-// where CI is set.
+// tests/unit/not_tested.h — what a C++ test leaves out on this machine: one line through tools/not_tested, a failure if
+// CI is set.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace framejit::testing {
 
-// Whether the machine may lack it. `what` holds no quotes.
+// Whether the machine may lack it. `what` contains no quotes.
 inline bool say_not_tested(const std::string& what) {
   return std::system((FRAMEJIT_SOURCE_DIR "/tools/not_tested '" + what + "'").c_str()) == 0;
 }

@@ -1,4 +1,4 @@
-// tests/unit/seen_range.h — a body for a range that threads share, which notes what it was asked for and by whom.
+// tests/unit/seen_range.h — a body for a range that threads share, which records its parts and threads.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct Seen {
   explicit Seen(int64_t n, size_t wanted_threads = 1) : visits(static_cast<size_t>(n)), wanted(wanted_threads) {}
 
   std::vector<std::atomic<int>> visits;
-  const size_t wanted;  // each part waits until so many threads have come
+  const size_t wanted;  // each part waits until this many threads have come
   std::mutex mutex;
   std::set<std::thread::id> threads;
   int64_t smallest = INT64_MAX;

@@ -9,7 +9,7 @@ from wild_program import PassedOver, Program
 
 torchvision_ops.declare()
 import diffusers  # noqa: E402
-# noqa: E402,F401  what all of them import, once for all children
+# noqa: E402,F401  imported by all of them, once for all children
 from diffusers import DDIMScheduler, UNet2DConditionModel
 
 BLOCKS = dict(block_out_channels=(8, 16), norm_num_groups=4)

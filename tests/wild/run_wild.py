@@ -1,11 +1,12 @@
-"""make wild: programs that nobody here wrote, plain and compiled, in a table by package.
+"""make wild: programs that others wrote, plain and compiled, in a table by package.
 
-    run_wild.py --journal FILE --summary FILE [--package NAME ...] [--seed 0] [--count 192] [--seconds 120] [--jobs 2]
+    run_wild.py --journal FILE --summary FILE [--package NAME ...] [--seed 0] [--count 192] [--seconds 120] [--jobs
+    2]
 
-Each program runs five times under framejit.compile and five times under FRAMEJIT=1, then with batches of other sizes,
-and every result is compared as tests/e2e/check.py does. "sized" are the programs that took other sizes, "again" those
-of them whose other sizes made more graphs than the program has: a size did not become a symbol at its first change.
-What the journal has for a seed is not run again, so that a run that was stopped goes on.
+Each program runs five times under framejit.compile and five times under FRAMEJIT=1, then with batches of other
+sizes, and every result is compared as tests/e2e/check.py does. "sized" are the programs that took other sizes,
+"again" those of them whose other sizes made more graphs than the program has: a size did not become a symbol at its
+first change. A program that the journal has for a seed does not run again, so a run that was stopped can continue.
 """
 import argparse
 import collections
@@ -19,7 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PACKAGES = ("einops", "torchdiffeq", "timm", "transformers", "diffusers", "kornia")
 MANY = 8  # recompiles in five calls
-# Of the programs of a package and mode: the least share that is whole, in percent, and the most with many recompiles.
+# For the programs of a package and mode: the least share that is whole, in percent, and how many may have many
+# recompiles.
 FLOORS = {
     ("transformers", "compile"): (88, 2), ("transformers", "FRAMEJIT=1"): (80, 2), ("diffusers", "compile"): (85, 4),
     ("diffusers", "FRAMEJIT=1"): (50, 2), ("einops", "compile"): (95, 2), ("einops", "FRAMEJIT=1"): (80, 2),
@@ -27,7 +29,7 @@ FLOORS = {
     ("torchdiffeq", "compile"): (0, 12), ("torchdiffeq", "FRAMEJIT=1"): (8, 4), ("kornia", "compile"): (85, 2),
     ("kornia", "FRAMEJIT=1"): (75, 2),
 }
-ENOUGH = 20  # programs: a share of fewer says little
+ENOUGH = 20  # programs: a share of fewer means little
 
 
 def records(journal):
@@ -44,7 +46,7 @@ def names_of(package, seed):
 
 
 def start(package, options):
-    """Servers for what the journal lacks of a package."""
+    """Servers for the programs that the journal lacks of a package."""
     known = {r["name"]: r["verdict"] for r in records(options.journal)
              if (r["package"], r["seed"]) == (package, options.seed)}
     missing = options.count - sum(v != "passed over" for v in known.values())
@@ -63,7 +65,7 @@ def counted(reasons):
 
 
 def below_floors(rows, seed):
-    """What is below the floors, a line each."""
+    """The shares below the floors, one line each."""
     found = []
     for (package, mode), (whole, many) in FLOORS.items():
         those = [r for r in rows if (r["package"], r.get("mode"), r["seed"]) == (package, mode, seed)]
@@ -79,7 +81,7 @@ def below_floors(rows, seed):
 
 
 def table(rows, seed):
-    """A row for each package and mode, then what is not right, and what breaks most."""
+    """A row for each package and mode, then the programs that are not right, and the most frequent breaks."""
     counts = f"{'programs':>8} {'right':>6} {'whole':>6} {'recompile':>9} {'sized':>6} {'again':>6} {'seconds':>8}"
     text, wrong = [f"{'package':14} {'mode':11} {counts}  breaks by reason"], []
     groups = collections.defaultdict(list)

@@ -39,7 +39,7 @@ def make(family):
     for name in candidates:
         try:
             counts[name] = parameters(name)
-        except Exception:  # what a meta device cannot make
+        except Exception:  # a meta device cannot make it
             continue
     name = min(counts, key=counts.get, default=candidates[0])
     if counts.get(name, 0) > MOST_PARAMETERS:

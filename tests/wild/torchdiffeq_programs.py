@@ -45,11 +45,12 @@ def make(name):
     net = (Pair if form == "tuple" else Net)(8).eval()
     solve = torchdiffeq.odeint_adjoint if form == "adjoint" else torchdiffeq.odeint
     if form == "function":
-        net = lambda t, y: -y * t  # noqa: E731  a function is what this form is about
+        net = lambda t, y: -y * t  # noqa: E731  this form is about functions
     if form == "backwards":
         times = times.flip(0)
-    rough = {"rtol": 1e-3, "atol": 1e-3}  # thousands of steps are no other program than ten
-    if method == "dopri8":  # the error of the first step that it would choose is rounding, and later steps hang on it
+    rough = {"rtol": 1e-3, "atol": 1e-3}  # thousands of steps are the same program as ten
+    if method == "dopri8":  # the error of the first step that it would choose is a rounding error, and later steps
+                            # depend on it
         rough["options"] = {"first_step": 1.0}
     return Program(lambda y, times: solve(net, (y, y * 2) if form == "tuple" else y, times, method=method, **rough),
                    (y, times))

@@ -1,7 +1,7 @@
-"""torchvision beside a torch that its compiled part was not built for: its ops are declared by name, so that its Python
-part can be imported.
+"""torchvision with a torch that its compiled part was not built for: declares its ops by name, so that its Python part
+can be imported.
 
-Nothing of the programs here calls one of them.
+None of the programs here calls one of them.
 """
 import importlib.util
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-KEPT = []  # a library's ops go with it
+KEPT = []  # ops die with their library
 
 
 def declare():

@@ -10,7 +10,7 @@ torchvision_ops.declare()
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import hf_classes  # noqa: E402
 import transformers  # noqa: E402
-# noqa: E402,F401  what all of them import, once for all children
+# noqa: E402,F401  imported by all of them, once for all children
 from transformers import T5ForConditionalGeneration, ViTModel
 from transformers.models.auto import modeling_auto  # noqa: E402
 

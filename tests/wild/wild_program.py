@@ -1,6 +1,6 @@
-"""One program, plain and compiled: whether its results are eager's, and what framejit says of it.
+"""One program, plain and compiled: whether its results are eager's, and what framejit reports about it.
 
-A record is what the table is made of: the verdict, graphs, breaks by reason, recompiles in five calls, seconds, and how
+The table is made from records: the verdict, graphs, breaks by reason, recompiles in five calls, seconds, and how
 calls with larger batches went.
 """
 import re
@@ -16,10 +16,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 sys.path.append(str(Path(__file__).parents[1] / "e2e"))
 
 CALLS = 5
-NOISE = 4  # the bound has eager's own error in it, which on results of few elements may be small by chance
+NOISE = 4  # the bound contains eager's own error, which may be small by chance for results of few elements
 MODES = ("compile", "FRAMEJIT=1")
 LARGER = (2, 3)  # times the batch
-SLOW = 1.5  # seconds of a plain call: calls of three times the batch and in float64 must fit into its time too
+SLOW = 1.5  # seconds of a plain call: calls with three times the batch, and in float64, must finish in time too
 
 
 class PassedOver(Exception):
@@ -34,7 +34,7 @@ class Program:
 
 
 def larger(program, times):
-    """The program with each row of its batch `times` times; None where it has no batch."""
+    """The program with each row of its batch repeated `times` times; None if it has no batch."""
     tensors = [t for t in tree_leaves((program.args, program.kwargs)) if isinstance(t, torch.Tensor) and t.dim()]
     if not tensors:
         return None
@@ -70,7 +70,7 @@ def measures(value):
 
 
 def difference(got, want, exact):
-    """What differs, in a line; or None."""
+    """The difference, in one line; or None."""
     if got[0] == "raised":
         return f"raises {first_line(got[1])}"
     from check import part
@@ -93,7 +93,7 @@ def compared(got, want, exact):
 
 
 def eager(program):
-    """What plain Python answers; programs that answer differently each time show nothing."""
+    """What plain Python returns; programs with a different result each time show nothing."""
     begin = time.perf_counter()
     want = outcome(program.fn, program)
     if want[0] == "raised":
@@ -106,19 +106,19 @@ def eager(program):
 
 
 def eager_of_larger(program):
-    """(program, what plain Python answers) for each larger batch that it takes."""
+    """(program, plain Python's result) for each larger batch that it takes."""
     found = []
     for times in LARGER:
         other = larger(program, times)
         try:
             found += [(other, eager(other))] if other else []
-        except PassedOver:  # its sizes belong together otherwise
+        except PassedOver:  # its sizes depend on each other
             pass
     return found
 
 
 def measured(program, want, mode, others=()):
-    """The record of a mode, in a process of its own."""
+    """The record of a mode, in a separate process."""
     import framejit
     from wide import in_float64
     torch.set_num_threads(1)

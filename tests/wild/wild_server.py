@@ -1,8 +1,8 @@
-"""Runs the programs of one package, each in a process of its own with a timeout: a crash or a hang is a record like
-others.
+"""Runs the programs of one package, each in a separate process with a timeout: a crash or a hang is a record like any
+other.
 
-The package is imported once; processes are forked from there. A record is a line of the journal; what the journal has
-is not run again.
+The package is imported once, and processes are forked from there. A record is one line of the journal; programs that
+the journal has do not run again.
 """
 import ctypes
 import importlib
@@ -22,12 +22,12 @@ PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 
 
 def end_with_the_parent():
-    """A child that is killed takes with it those that it has forked."""
+    """If a child is killed, the children that it forked die too."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def answer_of(body, seconds):
-    """What `body` answers in a child: its record, or that it died or took too long."""
+    """What `body` returns in a child: its record, or that it died or took too long."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -64,7 +64,7 @@ def answer_of(body, seconds):
 
 
 def records_of(package, name, seconds):
-    """A record for each mode; the program and eager's answers are made once, in a child that forks one for each
+    """One record for each mode; the program and eager's results are made once, in a child that forks one child for each
     mode."""
     def both():
         try:
@@ -76,7 +76,7 @@ def records_of(package, name, seconds):
             return [{"verdict": "passed over", "detail": first_line(e)}]
         return [{"mode": mode, **answer_of(lambda: measured(program, want, mode, others), seconds)} for mode in MODES]
     records = answer_of(both, 3 * seconds)
-    if isinstance(records, dict):  # it died before any mode: eager's doing
+    if isinstance(records, dict):  # it died before any mode: because of eager
         records = [{**records, "verdict": "passed over"}]
     return records
 
@@ -84,7 +84,7 @@ def records_of(package, name, seconds):
 def serve(package_name, seed, names, count, seconds, journal):
     """Runs names until `count` of them showed something."""
     warnings.simplefilter("ignore")
-    # Read when framejit is imported; the mode begins where enable_global() is called. The comparison is not part of the
+    # Read when framejit is imported; the mode begins when enable_global() is called. The comparison is not part of the
     # program.
     os.environ.update(FRAMEJIT="1", FRAMEJIT_SKIP="^(check|wide|wild_\\w+):")
     torch.set_num_threads(1)  # no thread pool before a fork

@@ -1,4 +1,4 @@
-"""Finds _framejit_hooktest: in HOOKTEST_DIR, else on the path, else in the checkout's build folders."""
+"""Finds _framejit_hooktest: in HOOKTEST_DIR, otherwise on the path, otherwise in the checkout's build folders."""
 import glob
 import os
 import sys
@@ -19,7 +19,7 @@ def pytest_configure(config):
 
 @pytest.fixture
 def hook():
-    """The extension with the standing test hook installed, and nothing of it left afterwards."""
+    """The extension with the standing test hook installed; removes all of it afterwards."""
     import _framejit_hooktest as h
 
     h.stats()

@@ -1,7 +1,7 @@
 """Functions for the stop-before-every-instruction test: no arguments, deterministic, a comparable result or an
 exception.
 
-HELPERS are the functions that they run through; LOG collects side effects.
+HELPERS are the functions that they call; LOG collects side effects.
 """
 import sys
 

@@ -4,8 +4,8 @@ last line of its error.
     run_cpython_tests.py MODE test_dict test_with -DictTest.test_repr ...     MODE: plain | idle | stress:<seed> |
     trace; -TEST is left out
 
-idle installs a hook that passes everything on, so that what any hook changes can be told from what ours breaks. Each
-module runs with the hook installed only while its tests do.
+idle installs a hook that passes everything on, which separates changes that any hook causes from defects of ours. The
+hook is installed only while the tests of a module run.
 """
 import importlib
 import importlib.util
@@ -21,8 +21,8 @@ DEFAULT = ("test_generators test_contextlib test_dict test_list test_scope test_
 
 
 def load(name):
-    """A test module, or the package of that name: test_inspect became one in 3.13, and test_dataclasses has its tests
-    in __init__.py."""
+    """A test module, or the package of that name: test_inspect became a package in 3.13, and test_dataclasses has its
+    tests in __init__.py."""
     module = importlib.import_module("test." + name)
     if hasattr(module, "__path__") and not hasattr(module,
                                                    "load_tests") and importlib.util.find_spec("test.%s.%s" % (name,
@@ -40,8 +40,8 @@ def tests_of(suite, left_out):
 
 
 def name_of(test):
-    """DictTest.test_repr, without the module, also of a part of it (subTest); what failed in setUpClass has a name of
-    its own."""
+    """DictTest.test_repr, without the module, also for a part of it (subTest); a failure in setUpClass has its own
+    name."""
     return ".".join(getattr(test, "test_case", test).id().split(".")[-2:])
 
 

@@ -1,4 +1,4 @@
-"""Armed calls without a standing hook, calls into a fresh frame, and the life of per-code records."""
+"""Armed calls without a standing hook, calls into a fresh frame, and the lifetime of per-code records."""
 import copy
 import gc
 import inspect
@@ -43,8 +43,8 @@ def test_wrong_arguments_disarm(ht):
 
 
 def test_python_code_during_binding(ht):
-    """Keyword binding compares keys of a str subclass with Python code: that frame is passed on, the call stays
-    armed."""
+    """Keyword binding compares keys of a str subclass with Python code: the hook passes that frame on, and the call
+    stays armed."""
     class Name(str):
         def __eq__(self, other):
             return str.__eq__(self, other)

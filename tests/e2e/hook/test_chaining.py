@@ -1,4 +1,4 @@
-"""Our hooks beside another one that installs and removes itself as torch._dynamo's does."""
+"""Our hooks together with another one that installs and removes itself as torch._dynamo's does."""
 import pytest
 
 
@@ -51,14 +51,14 @@ def test_the_other_leaves_from_below_and_we_come_back(ht, functions):
     f, helper = functions
     ht.other(True)
     ht.install()
-    ht.other(False)  # writes back what it had saved, and us away
+    ht.other(False)  # writes back the hook that it had saved, which removes ours
     assert not ht.on_top()
     ht.install()
     assert ht.on_top() and f(1) == 2 and ht.counts(f)[0] == 1
 
 
 def test_no_endless_mutual_chain(ht, functions):
-    """It saved us, then we assert ourselves on top of it: each has the other below."""
+    """It saved ours, then we put ourselves on top again: now each hook has the other below it."""
     f, helper = functions
     ht.install()
     ht.other(True)
@@ -71,7 +71,7 @@ def test_removed_from_the_middle(ht, functions):
     f, helper = functions
     ht.install()
     ht.other(True)
-    ht.remove()  # the other one still calls us: we pass everything on
+    ht.remove()  # the other one still calls ours: we pass everything on
     assert f(1) == 2 and ht.counts(f)[0] == 0
     ht.other(False)
     ht.install()

@@ -1,4 +1,4 @@
-"""The decoder and its tables against the running CPython's own view (opcode, dis)."""
+"""The decoder and its tables compared with the running CPython's own view (opcode, dis)."""
 import dis
 import importlib
 import opcode
@@ -36,7 +36,7 @@ def all_codes():
 
 
 def reference(code):
-    """dis's instructions without caches, EXTENDED_ARG, and what decoding folds away."""
+    """dis's instructions without caches, EXTENDED_ARG, and the instructions that decoding merges."""
     start, out = None, []
     for i in dis.get_instructions(code):
         if start is None:

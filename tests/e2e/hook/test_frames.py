@@ -1,4 +1,4 @@
-"""What other parties see of a natively run frame, what is left of it, and what it costs in references and stack."""
+"""What other code sees of a natively run frame, what remains of it, and what it costs in references and stack."""
 import gc
 import inspect
 import signal
@@ -200,7 +200,7 @@ def test_recursion_limit_and_stack(hook):
 
 
 def test_deep_recursion_survives_a_high_limit(hook):
-    """Near the end of the C stack, and of CPython's own C recursion limit, the standing hook steps out of the way."""
+    """Near the end of the C stack, or of CPython's own C recursion limit, the standing hook steps aside."""
     def r(n):
         return 0 if n == 0 else 1 + r(n - 1)
 
@@ -243,7 +243,7 @@ def test_replace_drops_what_was_there(hook):
 
     hook.mark(f, hook.REPLACE, (0, {0: "new"}, []))
     assert f(Loud()) == "new"
-    assert log == ["new"] or log == [None]  # before RESUME the frame is not shown
+    assert log == ["new"] or log == [None]  # before RESUME the frame is not visible
 
 
 def test_stack_holds_after_gc(hook):

@@ -1,5 +1,5 @@
-"""Every function of the corpus, stopped before every instruction at its first arrivals and handed to the interpreter
-there: result, side effects and traceback equal plain Python's."""
+"""Every function of the corpus, stopped before every instruction when it first gets there, and handed to the
+interpreter: result, side effects and traceback equal plain Python's."""
 import types
 
 import pytest

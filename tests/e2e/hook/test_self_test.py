@@ -1,5 +1,5 @@
-"""An interpreter that is not the one which the hook was built for is refused: nothing is armed, and the reason is
-told."""
+"""An interpreter that differs from the one the hook was built for is refused: nothing is armed, and the reason is
+reported."""
 import importlib.util
 import os
 import subprocess
@@ -14,14 +14,14 @@ try:
 except ImportError as refused:
     print(refused, flush=True)
 """
-# The interpreter says that it is another version.
+# The interpreter claims to be another version.
 ANOTHER_VERSION = """
 import ctypes, sys
 version = ctypes.c_ulong.in_dll(ctypes.pythonapi, "Py_Version")
 assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(ctypes.addressof(version) & -4096), 8192, 3) == 0
 version.value = 0x030A00F0
 """
-# The self-test runs once, for the first import. CPython 3.13 makes that in the main interpreter whoever asks for it.
+# The self-test runs once, at the first import. CPython 3.13 runs that in the main interpreter, whoever imports it.
 ANOTHER_INTERPRETER = f"""
 import sys, _xxsubinterpreters as interpreters
 other = interpreters.create(**({{}} if sys.version_info < (3, 12) else {{"isolated": False}}))
@@ -49,7 +49,7 @@ def test_another_interpreter_is_refused(program, cause):
 
 @pytest.mark.parametrize("program, cause", CAUSES)
 def test_without_a_hook_calls_run_plainly(program, cause):
-    """framejit itself over a refused hook: one warning with the reason, results of plain Python, no graph."""
+    """framejit itself when the hook is refused: one warning with the reason, results of plain Python, no graph."""
     pytest.importorskip("torch")
     pytest.importorskip("framejit")
     lines, errors = child(program + """
@@ -73,8 +73,8 @@ FAULTS = {"function": "the function of a frame", "code": "the code of a frame", 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_and_nothing_is_armed(ht, fault):
-    """One place of the layout a word further on, or an evaluator that is wrong: told by name, and armed calls are plain
-    ones."""
+    """One field of the layout is read a word too far, or the evaluator is wrong: the fault is named, and armed calls
+    are plain ones."""
     def f(x):
         return x + 1
 

@@ -1,5 +1,5 @@
-"""FRAMEJIT_TRACE_ALL: every frame is traced, its effects replayed, its guards checked; CPython's own tests are the
-programs."""
+"""FRAMEJIT_TRACE_ALL: every frame is traced, its effects are replayed, its guards are checked; the programs are
+CPython's own tests."""
 import importlib.util
 import json
 import os

@@ -1,5 +1,5 @@
-"""CPython's own tests with every frame traced (FRAMEJIT_TRACE_ALL): each test passes as without, or a table says why
-not.
+"""CPython's own tests with every frame traced (FRAMEJIT_TRACE_ALL): each test passes as it does without, or a table
+says why not.
 
     trace_all.py [--jobs N] [--update] [--table trace_all.txt] [test_list test_dict ...]
 
@@ -7,7 +7,7 @@ trace_all.txt is about the language and its builtins, trace_stdlib.txt about mod
 written in Python, and about more of the language.
 
 Prints a row per file: tests, those that differ, the share of instructions that traced segments stood for (of all that
-traced frames executed), and the least share that is allowed. Ends with 1 when a test differs that is not listed, a
+traced frames executed), and the least share that is allowed. Exits with 1 if a test that is not listed differs, a
 listed one passes, or a share is below its floor.
 --update writes this Python's floors anew: 85 hundredths of what was seen (tests with threads vary by a twentieth).
 """
@@ -90,7 +90,7 @@ def check(name, floor, listed):
 
 
 def with_floor(line, shares):
-    """The line of the table; if it is a floor, with what `shares` asks of this Python."""
+    """The line of the table; if it is a floor, with the floor that `shares` gives for this Python."""
     words = line.split()
     if words[:1] != ["floor"] or not shares.get(words[1]):
         return line

@@ -6,7 +6,7 @@ from framejit._framejit_recorder import Recorder
 
 
 def clone_like(t):
-    """A copy with t's strides, overlaps included."""
+    """A copy with t's strides, including overlaps."""
     extent = 1 + sum((n - 1) * s for n, s in zip(t.size(), t.stride())) if t.numel() else 0
     return t.as_strided((extent,), (1,)).clone().as_strided(t.size(), t.stride())
 

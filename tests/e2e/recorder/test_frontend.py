@@ -1,4 +1,4 @@
-"""The tensor frontend through the whole of framejit: what compiled functions return, write and refuse."""
+"""The tensor frontend, through all of framejit: what compiled functions return, write and refuse."""
 import pytest
 import torch
 

@@ -2,7 +2,7 @@
 bit.
 
 Every case is recorded with torch's autograd engine running over traced tensors, replayed op by op as recorded, then
-made functional by our pass and replayed again. Inputs are leaves (parameters) and non-leaves (results of earlier code),
+made functional by our pass and replayed again. Inputs are leaves (parameters) and non-leaves (results of earlier code);
 buffers are plain inputs.
 """
 import copy
@@ -29,8 +29,7 @@ def state_of(module):
 
 
 class Joint:
-    """Records module(*inputs) and its backward. `inputs` that need a gradient are given to the program as
-    non-leaves."""
+    """Records module(*inputs) and its backward. `inputs` that need a gradient are passed as non-leaves."""
 
     def __init__(self, module, inputs, dynamic=None):
         self.recorder = Recorder()
@@ -53,8 +52,7 @@ class Joint:
 
 
 def eager(module, inputs, seed):
-    """Outputs, tangents, gradients of every input and parameter (None where there is none), and the state
-    afterwards."""
+    """Outputs, tangents, gradients of every input and parameter (None if there is none), and the state afterwards."""
     torch.manual_seed(seed)
     leaves = [t.detach().clone(memory_format=torch.preserve_format).requires_grad_(t.requires_grad) for t in inputs]
     outputs = flat_tensors(module(*[t * 1 if t.requires_grad else t for t in leaves]))

@@ -1,4 +1,4 @@
-"""Shapes that only a Python function of torch knows are counted and logged; no real model needs one."""
+"""Shapes that come from torch's Python shape functions are counted and logged; no real model needs one."""
 import pytest
 import torch
 

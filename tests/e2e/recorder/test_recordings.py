@@ -329,7 +329,7 @@ def test_hugging_face(name, attention, monkeypatch):
     if attention == "sdpa" and name == "convnext":
         pytest.skip("ConvNeXt has no attention whose implementation could be chosen")
     config._attn_implementation = attention
-    # as the tracer answers: no data-dependent shortcuts
+    # as the tracer answers: no shortcuts that depend on data
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     model = (t.models.whisper.modeling_whisper.WhisperEncoder(config) if name == "whisper" else t.T5EncoderModel(config)
              if name == "t5" else t.AutoModel.from_config(config)).eval()

@@ -1,4 +1,5 @@
-"""Each row of graph/ops is exercised: its rule against the executed op, on arguments that its schema or a row gives."""
+"""Each row of graph/ops is exercised: its rule is compared with the executed op, on arguments that its schema or a row
+gives."""
 import glob
 import os
 import re
@@ -20,8 +21,8 @@ def in_place(name):
 
 
 def rows_of(path):
-    """The ops that a file of graph/ops has shape rules for, as its add_rows(), push_back() and lists of tuples name
-    them."""
+    """The ops for which a file of graph/ops has shape rules, as named by its add_rows(), push_back() and lists of
+    tuples."""
     with open(path) as f:
         text = f.read()
     text = text[text.find("std::vector<OpRow> "):]
@@ -35,7 +36,7 @@ def rows_of(path):
 FAMILIES = {os.path.basename(path): rows_of(path)
             for path in sorted(glob.glob(os.path.join(ROOT, "graph", "ops", "*.cpp")))
             if not path.endswith(("rule_kit.cpp", "packed.cpp"))}  # those of packed.cpp have no rules
-# The dispatcher takes these apart before the recorder sees them: shape_rules.txt has a case of each.
+# The dispatcher splits these before the recorder sees them: shape_rules.txt has a case of each.
 COMPOSITE = {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar",
              "isfinite", "relu6", "reshape"}
 CHANGE_SHAPE = {"t_", "transpose_", "squeeze_", "squeeze_.dim", "unsqueeze_", "as_strided_"}
@@ -47,7 +48,7 @@ LINE, IMAGE, CHANNEL = make((2, 4, 6)), make((2, 4, 6, 6)), make((4,))
 AVERAGES = [CHANNEL, CHANNEL, CHANNEL + 0, CHANNEL + 1]
 SQUARE = make((2, 4, 4)) + 4 * torch.eye(4)
 SEQUENCE, PROJECTIONS = make((2, 5, 8)), [make((24, 8)), make((24,)), make((8, 8)), make((8,))]
-# Arguments of ops that those of arguments_of do not fit; a dict at the end names some.
+# Arguments for ops that arguments_of does not fit; a dict at the end names some.
 ARGUMENTS = {
     "_addmm_activation addmm": [make((5,)), A, B], "baddbmm": [make((2, 3, 5)), LEFT, RIGHT], "mm": [A, B],
     "bmm": [LEFT, RIGHT], "mv": [A, V], "dot vdot": [V, V + 1], "addmm_": [make((3, 5)), A, B],
@@ -150,7 +151,7 @@ def op_of(name):
 
 
 def uses_the_row(name, args, kwargs):
-    """Checks the call of one op, with symbols too; true when its rule gave the shape, or that of its functional form in
+    """Checks the call of one op, with symbols too; true if its rule gave the shape, or that of its functional form in
     place."""
     op = op_of(name)
     leaves, shape = pytree.tree_flatten([args, kwargs])
@@ -187,7 +188,7 @@ def test_every_row_has_a_case(family):
 
 
 def test_the_rows_are_those_of_the_table():
-    """What is read from the source is what the table holds for torch's ops, and what is excused above needs it."""
+    """The ops read from the source are those of the table of torch's ops, and every exception above is needed."""
     rows = {name for names in FAMILIES.values() for name in names}
     ops = {name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")}
     assert {name for name in ops if Recorder.op(name).endswith(" rule")} == rows & ops

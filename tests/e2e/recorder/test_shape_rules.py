@@ -1,8 +1,8 @@
 """Own shape rules against the executed op: dtype, sizes, strides; with constant sizes and with symbols at other sizes.
 
-A case is a call and its tensors. It is recorded with constant sizes and replayed; then with every dimension above 1 a
-symbol and replayed at sizes that differ from the recorded ones (where the recorded facts allow it). That no row is
-without a case: test_shape_rows.py.
+A case is a call and its tensors. It is recorded with constant sizes and replayed. Then it is recorded with every
+dimension above 1 as a symbol, and replayed at sizes that differ from the recorded ones (if the recorded facts allow
+it). test_shape_rows.py checks that every row has a case.
 """
 import itertools
 
@@ -55,7 +55,7 @@ def outcome(fn, args):
 
 
 def check_call(fn, args, name, symbolic=True):
-    """True when the rule was used."""
+    """True if the rule was used."""
     want, error = outcome(fn, [clone_like(t) for t in args])
     try:
         recording = Recording(fn, args)
@@ -77,7 +77,7 @@ def check_call(fn, args, name, symbolic=True):
 
 
 def grown(t, by):
-    """t with every dimension above 1 larger, in the same order of dimensions; None where the layout cannot be carried
+    """t with every dimension above 1 larger, in the same order of dimensions; None if the layout cannot be carried
     over."""
     order = sorted(range(t.dim()), key=lambda d: (-t.stride(d), d))
     shape = [s if s <= 1 else s + by * 2 for s in t.shape]
@@ -100,7 +100,7 @@ def check_symbolic(fn, args, name):
     except Exception as e:
         text = str(e)
         if "symbolic" in text or "SymInt" in text or "NYI" in text or "break" in text or "dispatch_on_subclass" in text:
-            return  # torch's C++ code in front of the op does not take symbols: a break, never a wrong graph
+            return  # torch's C++ code before the op does not accept symbols: a break, never a wrong graph
         raise AssertionError(f"{name}: symbolic recording failed with {e!r}") from e
     for by in (0, 1):
         others = [grown(t, by) if by else clone_like(t) for t in args]
@@ -404,7 +404,7 @@ REFUSED = {
 }
 
 
-# Torch's shape functions accept these, its kernels do not: the recorder breaks, and plain Python raises.
+# Torch's shape functions accept these, but its kernels do not: the recorder breaks, and plain Python raises.
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_eager_refuses_is_refused_alike(name):
     with pytest.raises((RuntimeError, IndexError, TypeError, ValueError)) as eager:
@@ -497,7 +497,7 @@ def test_bags():
                     for op in [torch.embedding_bag, aten._embedding_bag]:
                         number = ["sum", "mean", "max"].index(mode)
                         padding, last = options.get("padding_idx", -1), options.get("include_last_offset", False)
-                        for o in [offsets] if last else [offsets, offsets[:1]]:  # eager crashes with no bag
+                        for o in [offsets] if last else [offsets, offsets[:1]]:  # eager crashes without a bag
                             ignored = padding if op is not torch.embedding_bag or padding >= 0 else None
                             check_call(lambda w, i, o: op(w, i, o, False, number, False, None, last, ignored),
                                        [weight, indices, o], f"{mode} {options}")

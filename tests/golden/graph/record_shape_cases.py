@@ -3,14 +3,14 @@
     python tests/golden/graph/record_shape_cases.py > tests/golden/graph/shape_rules.txt
 
 Each program below runs under a dispatch mode that sees the ops below autograd. The golden runner then lets the shape
-rules infer every type again: they must say what the kernels did.
+rules infer every type again: they must agree with the kernels.
 """
 import sys
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# A tensor stands in the text once: programs must not change the sizes of a tensor in place.
+# A tensor occurs once in the text: programs must not change the sizes of a tensor in place.
 DTYPES = {torch.bool: "bool", torch.uint8: "u8", torch.int8: "i8", torch.int16: "i16", torch.int32: "i32",
           torch.int64: "i64", torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64"}
 MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2}
@@ -111,7 +111,7 @@ def record(name, fn, *args):
         if isinstance(a, torch.Tensor):
             mode.name(a)
     with torch.no_grad():
-        if isinstance(fn, list):  # ops that the dispatcher would take apart before the mode sees them
+        if isinstance(fn, list):  # ops that the dispatcher would split before the mode sees them
             for op, *values in fn:
                 mode.__torch_dispatch__(op, (), [args[v.i] if isinstance(v, Input) else v for v in values])
         else:

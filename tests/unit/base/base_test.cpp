@@ -146,7 +146,8 @@ TEST(Log, ChannelsAddUpAndUnknownOnesAreListed) {
   EXPECT_FALSE(log::enabled(log::Channel::guards));
 }
 
-// A listener may wait for what another thread holds while that one logs, log by itself, or remove itself.
+// A listener may wait for something that another thread holds while that thread logs; it may log itself, or remove
+// itself.
 TEST(Log, ListenersRunOutsideOfTheLock) {
   std::atomic<int> heard = 0;
   uint64_t id = 0;
@@ -172,7 +173,7 @@ TEST(Log, EventsOfACompileCarryItsId) {
       emit_break();
     }
     emit_break();
-    std::thread(emit_break).join();  // of another thread: of no compile
+    std::thread(emit_break).join();  // on another thread: belongs to no compile
     std::thread([id = log::current_id()] {
       const log::CompileScope same(id);
       emit_break();

@@ -1,7 +1,7 @@
 // tests/unit/frame_hook/fake_frontend.h — traces Python source with the fake torch of fake_torch.h.
 //
 // trial("def f(x): return x + 1", "torch.tensor('x', 2)") compiles the source, evaluates the arguments, traces f from
-// its first instruction and gives what tests look at as text. run_eagerly() does the same with plain Python.
+// its first instruction, and returns what tests look at as text. run_eagerly() does the same with plain Python.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -126,7 +126,7 @@ inline void describe(Trial& trial, PyCodeObject* code) {
   }
 }
 
-// Line numbers count from the first line of `source`, `where` from the import in front of it.
+// Line numbers count from the first line of `source`, `where` from the import before it.
 inline Trial trial(const std::string& source, const std::string& args = "", const TraceOptions& options = {}) {
   Trial result;
   prepare(result, source, args);
@@ -166,7 +166,7 @@ inline std::string run_eagerly(const std::string& source, const std::string& arg
          (text ? PyUnicode_AsUTF8(text.get()) : "?");
 }
 
-// The trace of f is whole and gives what plain Python gives.
+// Expects that the trace of f is whole and returns what plain Python returns.
 inline void expect_whole(const std::string& source, const std::string& args = "") {
   const Trial t = trial(source, args);
   EXPECT_EQ(t.reason, "") << t.detail << " at " << t.where << "\n" << source;

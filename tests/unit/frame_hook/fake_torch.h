@@ -1,4 +1,4 @@
-// tests/unit/frame_hook/fake_torch.h — a module `torch` for tests without torch: tensors that are names and sizes.
+// tests/unit/frame_hook/fake_torch.h — a module `torch` for tests without torch: tensors consist of names and sizes.
 //
 // A fake tensor's name is the expression that made it ("add(x, 2)"), in eager and in traced execution alike, so that
 // the repr of an eager result can be compared with what a trace returned. Ops run while a FakeRecording is active are

@@ -1,4 +1,5 @@
-// tests/unit/frame_hook/hook_frame_test.cpp — the hook's C++ face as the driver uses it. Its behaviour: tests/e2e/hook.
+// tests/unit/frame_hook/hook_frame_test.cpp — the hook's C++ interface as the driver uses it. Its behaviour:
+// tests/e2e/hook.
 #include <gtest/gtest.h>
 
 #include "frame_hook/hook/frame_hook.h"

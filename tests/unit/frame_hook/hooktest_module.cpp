@@ -1,7 +1,7 @@
 // tests/unit/frame_hook/hooktest_module.cpp — the torch-free extension _framejit_hooktest: hook, evaluator and decoder
 // for Python tests.
 //
-// mark() tells the test handler what to do with frames of a code object; install() puts the handler under the standing
+// mark() tells the test handler what to do with frames of a code object; install() attaches the handler to the standing
 // hook, armed() makes armed calls with it. Importing it honours FRAMEJIT_STRESS.
 #include <Python.h>
 
@@ -122,7 +122,7 @@ PyObject* py_mark(PyObject*, PyObject* arguments, PyObject* keywords) {
   mark->arrival = arrival;
   mark->budget = budget;
   mark->value = PyRef::borrow(value);
-  state->clear();  // the former mark, which a running frame may still read
+  state->clear();  // the previous mark, which a running frame may still read
   state->note = std::move(mark);
   Py_RETURN_NONE;
 }
@@ -152,7 +152,7 @@ PyObject* py_last_options(PyObject*, PyObject*) {
   return options ? options.release() : Py_NewRef(Py_None);
 }
 
-// call_into(function, locals by name, stack, next index, budget): the way a driver resumes an inlined callee.
+// call_into(function, locals by name, stack, next index, budget): the way that a driver resumes an inlined callee.
 class TestFiller : public FrameFiller {
  public:
   PyObject *locals, *values;
@@ -181,7 +181,8 @@ PyObject* py_call_into(PyObject*, PyObject* arguments) {
   return call_into(function, filler);
 }
 
-// A second hook that comes and goes as torch._dynamo's does: it saves what is there, chains to it, and writes it back.
+// A second hook that comes and goes as torch._dynamo's does: it saves the current one, chains to it, and writes it
+// back.
 _PyFrameEvalFunction below_other = nullptr;
 long other_frames = 0;
 PyObject* other_hook(PyThreadState* thread, _PyInterpreterFrame* frame, int throwing) {
@@ -221,8 +222,8 @@ PyObject* py_trace_all(PyObject*, PyObject* on) {
   return PyBool_FromLong(start_trace_all());
 }
 
-// What was traced since the last call: instructions that segments stood for, what they left, breaks and defects by
-// reason.
+// What was traced since the last call: instructions that segments stood for, instructions left to native execution,
+// breaks and defects by reason.
 PyObject* py_trace_stats(PyObject*, PyObject*) {
   Stats& s = stats();
   const PyRef breaks = PyRef::steal(PyDict_New()), fallbacks = PyRef::steal(PyDict_New());
@@ -308,7 +309,7 @@ PyCFunction with_keywords(PyCFunctionWithKeywords function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
-// self_test(fault): why the hook is refused, "" when it is not; a fault is a name below, "" for none.
+// self_test(fault): why the hook is refused, or ""; a fault is a name below, "" for none.
 PyObject* py_self_test(PyObject*, PyObject* name) {
   static constexpr const char* kFaults[] = {"", "function", "code", "globals", "locals", "stack", "slot", "result"};
   const char* text = PyUnicode_AsUTF8(name);

@@ -1,5 +1,5 @@
 // Attribute protocol: what traced code sees of instances, classes, functions, modules and super objects, and the guards
-// it leaves.
+// that it adds.
 #include "fake_frontend.h"
 
 namespace framejit::frame_hook::fake {

@@ -1,4 +1,4 @@
-// Containers, operators, iteration and text against plain Python.
+// Containers, operators, iteration and text, compared with plain Python.
 #include "fake_frontend.h"
 
 namespace framejit::frame_hook::fake {

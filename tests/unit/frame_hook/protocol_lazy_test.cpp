@@ -1,4 +1,5 @@
-// Builtins that take items one by one while they write, or call Python code, against the running version of Python.
+// Builtins that take items one by one while they write, or call Python code, compared with the running version of
+// Python.
 #include "fake_frontend.h"
 
 namespace framejit::frame_hook::fake {

@@ -1,5 +1,5 @@
-// tests/unit/frame_hook/trace_core_test.cpp — opcodes, calls, generators, exceptions: what a whole trace returns is
-// what Python returns.
+// tests/unit/frame_hook/trace_core_test.cpp — opcodes, calls, generators, exceptions: a whole trace returns what Python
+// returns.
 #include "fake_frontend.h"
 
 namespace framejit::frame_hook::fake {

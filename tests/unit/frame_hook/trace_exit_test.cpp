@@ -1,5 +1,4 @@
-// tests/unit/frame_hook/trace_exit_test.cpp — where traces stop, what their exits hold, which guards and ops they
-// leave.
+// tests/unit/frame_hook/trace_exit_test.cpp — where traces stop, what their exits hold, which guards and ops they add.
 #include "fake_frontend.h"
 
 #include "frame_hook/trace/machine/opcode_handlers.h"
@@ -107,7 +106,7 @@ TEST(TraceExit, UnsupportedOpcodeIsNamed) {
   EXPECT_EQ(t.detail, "check_eg_match");
 }
 
-// What is left out on purpose; a new neutral opcode must be handled or listed here.
+// Opcodes that are left out on purpose; a new neutral opcode must be handled or listed here.
 TEST(TraceExit, EveryOpcodeIsHandledOrListed) {
   const Lines left = {"load_classderef",
                       "load_from_dict_or_deref",

@@ -1,4 +1,4 @@
-// The minimum cut against the least of all cuts, on small random graphs.
+// The minimum cut, compared with the least of all cuts, on small random graphs.
 #include "graph/minimum_cut.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Size expressions against brute force, their text, and what a ShapeEnv proves, assumes and records.
+// Size expressions, compared with brute force; their text; and what a ShapeEnv proves, assumes and records.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,4 +1,4 @@
-// What is read from schemas: writes, aliases, functional forms, tags.
+// Facts read from schemas: writes, aliases, functional forms, tags.
 #include "graph/aten/op_facts.h"
 
 #include <gtest/gtest.h>

@@ -48,7 +48,7 @@ TEST_F(SymNodeTest, AnswersFromHintsBecomeFacts) {
   EXPECT_EQ(facts(), 1u);
 }
 
-// Kernels ask so where both answers give the same values: what shares memory still differs.
+// Kernels ask this if both answers give the same values, but shared memory still differs.
 TEST_F(SymNodeTest, UndecidedOrADefaultIsAnsweredAndGuarded) {
   EXPECT_TRUE(TORCH_GUARD_OR_FALSE(a.sym_ne(b)));
   ASSERT_EQ(facts(), 1u);
@@ -75,7 +75,7 @@ TEST_F(SymNodeTest, ContiguityIsProven) {
   EXPECT_FALSE(decide_contiguous(owner->env, {s0, s1}, {1, s0}, {1, 0}, "test"));
 }
 
-// A Scalar may carry the float to the recorder; its number is told to the owner of whoever reads it.
+// A Scalar may carry the float to the recorder; if its number is read, its owner is notified.
 TEST_F(SymNodeTest, OpenFloats) {
   const c10::SymFloat number = open_float(7, 2.5, owner);
   const auto open = as_open_float(number);

@@ -1,4 +1,4 @@
-// tests/unit/guards/class_state_test.cpp — what makes a new state of a class, and what does not.
+// tests/unit/guards/class_state_test.cpp — which changes of a class make a new state, and which do not.
 #include "guards/class_state.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ TEST_F(ClassStateTest, EverythingElseIsAChange) {
     EXPECT_FALSE(keeps_state(change)) << change;
 }
 
-// The address of what was replaced may be taken by what replaces it.
+// The new value may have the address of the value that it replaces.
 TEST_F(ClassStateTest, ValuesThatTakeTheAddressOfDeadOnes) {
   for (const char* make : {"lambda self: 1", "property(lambda self: 1)", "classmethod(lambda cls: 1)",
                            "staticmethod(lambda: 1)", "Descriptor()", "Other()", "type('T', (), {})"}) {
@@ -86,7 +86,7 @@ TEST_F(ClassStateTest, ValuesThatTakeTheAddressOfDeadOnes) {
 TEST_F(ClassStateTest, ClassesOfTheirOwn) {
   EXPECT_NE(state("A"), state("Base"));
   std::vector<uint64_t> seen;
-  for (int i = 0; i < 400; ++i) {  // each at the address of the last, or so
+  for (int i = 0; i < 400; ++i) {  // each at the address of the last one, or near it
     run("class T:\n  def f(self): pass");
     seen.push_back(state("T"));
     run("del T\ngc.collect()");
@@ -95,7 +95,7 @@ TEST_F(ClassStateTest, ClassesOfTheirOwn) {
   EXPECT_EQ(std::unique(seen.begin(), seen.end()), seen.end());
 }
 
-// CPython 3.13 gives a class no version tag behind a thousand changes.
+// CPython 3.13 gives a class no version tag after a thousand changes.
 TEST_F(ClassStateTest, ManyChanges) {
   const uint64_t before = state();
   for (int i = 0; i < 3000; ++i) {
@@ -130,7 +130,7 @@ TEST_F(ClassStateTest, ClassesAreNotKeptAlive) {
   }
 }
 
-// A class of each of these kinds can be told to be as it was, so that a counter in it costs no recompiles.
+// For each of these kinds, an unchanged class is recognised, so that a counter in it costs no recompiles.
 TEST_F(ClassStateTest, KindsOfClasses) {
   run("import collections, dataclasses, enum, abc, typing, functools\n"
       "T = typing.TypeVar('T')\n"

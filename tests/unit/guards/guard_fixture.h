@@ -1,4 +1,4 @@
-// tests/unit/guards/guard_fixture.h — frames made of Python values, for tests of guards: no hook is needed.
+// tests/unit/guards/guard_fixture.h — frames made from Python values, for tests of guards: no hook is needed.
 #pragma once
 
 #include <Python.h>
@@ -11,7 +11,7 @@
 
 namespace framejit::guards {
 
-// Python source that is run in a fresh module namespace; names are read back as locals of a made-up frame.
+// Python source that runs in a fresh module namespace; its names are read back as locals of a made-up frame.
 class GuardTest : public testing::Test {
  protected:
   GuardTest() : globals_(PyRef::steal(PyDict_New())) {

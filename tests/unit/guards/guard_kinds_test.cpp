@@ -220,7 +220,7 @@ TEST_F(GuardTest, ResultsOfCachedFunctions) {
 }
 
 TEST_F(GuardTest, TensorFactsBindAndExplain) {
-  struct Even : TensorFacts {  // stands for a tensor: an even int whose value is bound
+  struct Even : TensorFacts {  // stands for a tensor: an even int, whose value is bound
     bool matches(PyObject* o, int64_t* symbols) const override {
       return PyLong_Check(o) && (symbols[0] = PyLong_AsLong(o)) % 2 == 0;
     }

@@ -16,7 +16,7 @@ TEST_F(GuardTest, EqualGuardsMerge) {
   EXPECT_EQ(set_.guards().size(), 3u);
 }
 
-// Every way to change a dict or an attribute behind an unchanged path is seen, whatever its version tells.
+// Every way to change a dict or an attribute at the end of an unchanged path is noticed, whatever its version says.
 class DictVersions : public GuardTest {
  protected:
   void SetUp() override {
@@ -83,7 +83,7 @@ TEST_F(DictVersions, ServesManyInstances) {
   }
 }
 
-// A dict that changes in every call never passes by a stale record.
+// A dict that changes in every call never passes because of an outdated record.
 TEST_F(DictVersions, AlwaysChangingDict) {
   for (int i = 0; i < 1000; ++i) {
     run("x.counter = " + std::to_string(i) + "\nx.n = " + (i % 7 == 3 ? "4" : "3"));
@@ -91,7 +91,7 @@ TEST_F(DictVersions, AlwaysChangingDict) {
   }
 }
 
-// Guards on the class of many instances are checked once, and still per instance where the class is not known exactly.
+// Guards on the class of many instances are checked once; but per instance if the class is not known exactly.
 TEST_F(GuardTest, InstancesOfAClassShareItsGuards) {
   run("class B: pass\nclass A(B):\n  limit = 5\n  def f(self): pass\nx, y = A(), A()");
   set(0, "x");
@@ -124,7 +124,7 @@ TEST_F(GuardTest, InstancesOfAClassShareItsGuards) {
   EXPECT_EQ(why(), "type(L['b']) is A but is B");
 }
 
-// Without a guard on the class as a whole, each lookup is guarded by itself; the class may change elsewhere.
+// Without a guard on the class as a whole, each lookup has its own guard; the class may change elsewhere.
 TEST_F(GuardTest, ClassAttributesFollowTheClass) {
   run("class B: pass\nclass A(B):\n  limit = 5\nx = A()");
   set(0, "x");
@@ -144,7 +144,7 @@ TEST_F(GuardTest, ClassAttributesFollowTheClass) {
   }
 }
 
-// A set is equal by its elements, so an unchanged dict says nothing of it.
+// Sets are equal by their elements, so an unchanged dict says nothing about them.
 TEST_F(GuardTest, SetInADictIsComparedEachTime) {
   run("d = {'s': {1, 'a'}}");
   set(0, "d");
@@ -183,7 +183,7 @@ TEST_F(GuardTest, CodeObjectsAreHeldWeakly) {
   add(GuardKind::function_code, local(), "f.__code__");
   compile();
   EXPECT_TRUE(holds());
-  program_.reset();  // the program may go first
+  program_.reset();  // the program may die first
   set_ = GuardSet();
   add(GuardKind::function_code, local(), "f.__code__");
   compile();

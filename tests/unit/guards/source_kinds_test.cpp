@@ -1,4 +1,4 @@
-// tests/unit/guards/source_kinds_test.cpp — each kind of source is fetched, and found wanting when it is gone.
+// tests/unit/guards/source_kinds_test.cpp — each kind of source is fetched, and gives null when its object is gone.
 #include "guard_fixture.h"
 
 namespace framejit::guards {
@@ -111,7 +111,7 @@ TEST_F(SourceTest, WeakReferences) {
   set(1, "x");
   EXPECT_EQ(fetch(from(SourceKind::referent, local())), get("x").get());
   EXPECT_EQ(text_, "L['a']()");
-  EXPECT_EQ(fetch(from(SourceKind::weak_reference, local(1))), get("r").get());  // the one that all share
+  EXPECT_EQ(fetch(from(SourceKind::weak_reference, local(1))), get("r").get());  // the shared one
   EXPECT_EQ(text_, "weakref.ref(L['b'])");
   EXPECT_EQ(fetch(from(SourceKind::referent, local(1))), nullptr);  // no weak reference
   set(1, "3");
@@ -230,7 +230,7 @@ TEST_F(SourceTest, ComputedOfSymbols) {
   const SourceId size = set_.sources.add(SourceKind::size, kNoSource, 0, str("3*s0").get());
   EXPECT_EQ(PyLong_AsLong(fetch(size)), 18);
   EXPECT_EQ(text_, "3*s0");
-  bind();  // what is computed may bind a symbol that sizes behind it are made of
+  bind();  // a computed value may bind a symbol, from which later sizes are computed
   const SourceId root =
       set_.sources.add(SourceKind::computed, set_.sources.add(SourceKind::size, kNoSource, 0, str("3*s0").get()), -1,
                        get("math.isqrt").get());

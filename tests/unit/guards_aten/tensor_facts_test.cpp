@@ -1,5 +1,5 @@
-// tests/unit/guards_aten/tensor_facts_test.cpp — tensor and mode facts against real torch: each property that must be
-// told apart.
+// tests/unit/guards_aten/tensor_facts_test.cpp — tensor and mode facts with real torch: each property that must be
+// distinguished.
 #include "guards/aten/tensor_facts.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST_F(TensorFactsTest, Sizes) {
   EXPECT_EQ(compare("torch.ones(4, 3)", "torch.ones(4, 3, 1)"), "dim() == 2 but is 3");
   EXPECT_EQ(compare("torch.ones(())", "torch.ones(1)"), "dim() == 0 but is 1");
   EXPECT_EQ(compare("torch.ones(3, 3)", "torch.ones(3, 3).t()"), "stride(0) == 3 but is 1");
-  EXPECT_EQ(compare("torch.ones(6, 3)[:2]", "torch.ones(6, 3)[2:4]"), "");  // the offset is no fact
+  EXPECT_EQ(compare("torch.ones(6, 3)[:2]", "torch.ones(6, 3)[2:4]"), "");  // the offset is not a fact
   EXPECT_EQ(compare("torch.ones(1, 2, 3, 4, 5, 6, 7)", "torch.ones(1, 2, 3, 4, 5, 6, 8)"), "size(6) == 7 but is 8");
 }
 

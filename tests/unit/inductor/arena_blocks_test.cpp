@@ -1,5 +1,5 @@
-// Blocks of random buffers beside random tensors: what lives lies in a block that is held, apart from the others; the
-// peak only falls.
+// Blocks for random buffers, with random tensors outside: a live buffer lies in a block that is held, apart from the
+// others; the peak never rises.
 #include "inductor/schedule/arena_blocks.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,8 @@ int64_t peak(const ArenaBlocks& blocks, const std::vector<int64_t>& beside) {
   return most;
 }
 
-// Each buffer lies in its block, which is held in one piece as long as it lives; those that meet do not overlap.
+// Each buffer lies in its block, which is held without interruption as long as the buffer lives; buffers that live at
+// the same time do not overlap.
 void check_places(const Case& made, const ArenaBlocks& blocks) {
   ASSERT_EQ(blocks.places.size(), made.requests.size());
   for (size_t a = 0; a < made.requests.size(); ++a) {
@@ -131,7 +132,8 @@ TEST(ArenaBlocks, OneWhereTwoSaveNothing) {
   EXPECT_TRUE(plan_blocks({}, {1, 2}, kSaving).places.empty());
 }
 
-// A product whose result leaves and is larger than all before: in its step only its operand is left of the arena.
+// A product whose result is an output and larger than everything before: in its step, only its operand is left in the
+// arena.
 const char* const kLogits = R"(graph @f(%x : f32[160, 160], %w : f32[160, 200]) {
     %0 = mm %x, %x : f32[160, 160]
     %1 = mm %0, %x : f32[160, 160]

@@ -1,4 +1,4 @@
-// Choices by time, with plans that do nothing and a timer that answers from a table.
+// Choices by time, with plans that do nothing and a timer that reads its answers from a table.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace framejit::inductor {
 namespace {
 
-// Two choices in place of the table's, on any graph. A plan's name says what it was made with: "u1 t0".
+// Two choices in place of the table's, for any graph. A plan's name says what it was made with: "u1 t0".
 const std::vector<ChoiceRow>& rows() {
   static const auto yes = [](const graph::Graph&) { return true; };
   static const std::vector<ChoiceRow> two = {
@@ -217,7 +217,7 @@ TEST(Autotune, WhatDoesMoreThanComputeIsNotTimed) {
   EXPECT_EQ(line_of("autotune_test_attention %x").substr(0, 13), "unroll: half ");
 }
 
-// The table's own rows: each alternative of a graph with all that is chosen gives what the interpreter gives.
+// The table's own rows: for a graph with all choices, each alternative gives the interpreter's results.
 TEST(Choices, EveryAlternativeComputesTheSame) {
   const char* const text = R"(graph @f(%x : f32[40, 3000], %y : f32[3000], %i : i64[40]) {
     %0 = exp %x : f32[40, 3000]

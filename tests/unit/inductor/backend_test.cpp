@@ -1,4 +1,4 @@
-// Graphs through the whole inductor, for every vector level, against the interpreter.
+// Graphs through the whole inductor, for every vector level, compared with the interpreter.
 #include <gtest/gtest.h>
 
 #include "tests/unit/inductor/plan_runner.h"
@@ -64,7 +64,7 @@ TEST(Backend, ColumnsInParts) {
   })");
 }
 
-// The homes of a plan's buffers that are no inputs, in order: a letter each.
+// The homes of a plan's buffers except inputs, in order: one letter each.
 std::string homes(const std::string& text) {
   const auto graph = graph::parse_graph(text);
   EXPECT_TRUE(graph.ok());
@@ -91,7 +91,7 @@ TEST(Backend, LargeOperandsAndResultsOfLibraryCallsLieInTheArena) {
 }
 
 TEST(Backend, TensorsOfTheirOwn) {
-  // small ones, what leaves, what an unknown op reads or makes
+  // small ones, outputs, and what an unknown op reads or makes
   EXPECT_EQ(homes("graph @f(%x : f32[8, 8]) {\n %0 = neg %x : f32[8, 8]\n %1 = mm %0, %x : f32[8, 8]\n %2 = relu %1 : "
                   "f32[8, 8]\n return %2\n}"),
             "ttt");

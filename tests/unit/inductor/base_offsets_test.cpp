@@ -42,7 +42,7 @@ TEST(BaseOffsets, DistancesStay) {
   EXPECT_EQ(neighbours(8, 3).offsets[0], 3);
 }
 
-// What is read under a mask may begin before the buffer.
+// Masked reads may begin before the buffer.
 TEST(BaseOffsets, NothingBeginsBeforeItsBuffer) {
   const Placed padded = placed(
       "graph @f(%x : f32[100]) {\n  %0 = constant_pad_nd %x, [3, 2], 0 : f32[105]\n  %1 = sin %0 : f32[105]\n  return "

@@ -1,5 +1,5 @@
-// bfloat16 bit for bit: stores of every number that it has, of NaN of every bits and of what lies between two numbers;
-// reductions of it and of wider numbers.
+// bfloat16 bit for bit: stores of every number that it has, of NaN with any bits, and of values between two numbers;
+// reductions of bfloat16 and of wider numbers.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -32,7 +32,7 @@ enum class Scratch { kNone,
                      kAsItLies,
                      kBackwards };
 
-// z = body(x, y) by rows. With scratch, x + y, which `body` is then given as both, goes through a nest of its own.
+// z = body(x, y) by rows. With scratch, x + y goes through a separate nest, and `body` gets it as both operands.
 Kernel kernel_of(const Body& body, DType in, Scratch scratch = Scratch::kNone) {
   Kernel kernel;
   for (uint32_t k = 0; k < 2; ++k) kernel.buffers.push_back({k, in, false, false, 0});
@@ -80,7 +80,7 @@ void check(const char* what, const Kernel& kernel, const std::vector<Element>& x
   }
 }
 
-// x counts through all patterns; y visits them in another order, half of the time among the specials.
+// x counts through all patterns; y visits them in another order, and half of the time takes special values.
 void check_bf16(const char* what, const Body& body, const Number& number, Scratch scratch = Scratch::kNone) {
   std::vector<uint16_t> x(kCount), y(kCount);
   constexpr uint16_t kSpecial[] = {0,      0x8000, 1,      0x8001, 0x7F80, 0xFF80, 0x7F81, 0xFF81,
@@ -120,7 +120,7 @@ TEST(Bf16, NanOfFunctionsStaysNan) {
   const ScalarOp functions[] = {ScalarOp::k_exp,   ScalarOp::k_exp2, ScalarOp::k_expm1, ScalarOp::k_log,
                                 ScalarOp::k_log1p, ScalarOp::k_tanh, ScalarOp::k_erf,   ScalarOp::k_sigmoid,
                                 ScalarOp::k_sin,   ScalarOp::k_tan,  ScalarOp::k_floor, ScalarOp::k_round};
-  for (const ScalarOp op : functions)  // 1 where it is given a number
+  for (const ScalarOp op : functions)  // 1 if it takes a number
     check_bf16(
         graph::row_of(op).name,
         [&](NestBuilder& b, InstId x, InstId) {
@@ -160,7 +160,7 @@ TEST(Bf16, ThroughScratch) {
   check_bf16("x + y backwards", itself, sum, Scratch::kBackwards);
 }
 
-// NaN whose bits stand where bfloat16 has none, and the places around halves of the last bit.
+// NaN whose bits are those that bfloat16 lacks, and values around halves of the last bit.
 TEST(Bf16, OfFloat32OfAnyBits) {
   constexpr uint32_t kLow[] = {0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
   const Body itself = [](NestBuilder&, InstId x, InstId) { return x; };
@@ -179,7 +179,7 @@ TEST(Bf16, OfFloat32OfAnyBits) {
 }
 
 // --- reductions, along the lanes and across them
-// --------------------------------------------------------------------------------- Of few different values, so that
+// --------------------------------------------------------------------------------- With few different values, so that
 // there are ties; each fourth row or column has NaN, which wins.
 double reduced(ReduceOp op, const std::vector<float>& values) {
   double best = values[0], sum = 0;
@@ -214,7 +214,7 @@ void check_reduction(ReduceOp op, DType in, int64_t points, int64_t length, bool
     for (size_t k = 0; k < static_cast<size_t>(length); ++k) {
       const size_t mixed = (p * 7919 + k * 104729) % 1009;
       float value = static_cast<float>(mixed % 7) - 3;
-      if (!is_float(in)) value += p % 4 == 3 ? static_cast<float>(k) : 0;  // ascending: the best is always new
+      if (!is_float(in)) value += p % 4 == 3 ? static_cast<float>(k) : 0;  // ascending: each one is the best so far
       const bool has_specials = is_float(in) && op != ReduceOp::kSum;
       if (has_specials && p % 4 == 3 && mixed % 50 == 0) value = mixed % 100 == 0 ? -NAN : NAN;
       if (has_specials && p % 4 == 2 && mixed % 50 == 0) value = mixed % 100 == 0 ? -INFINITY : INFINITY;

@@ -1,4 +1,4 @@
-// Which inputs get their new values in place, and that nothing which may fail runs after the first of them.
+// Which inputs get their new values in place, and that nothing that may fail runs after the first such write.
 #include "inductor/schedule/commit_order.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(CommitOrder, WhichAreCopiedWhenThePlanEnds) {
   EXPECT_EQ(in_place(kDoubled + "  update %g = %p\n" + kEnd + "%n\n"), both) << "a copy of the old value comes first";
 }
 
-// From the first kernel that writes an input on there is nothing but kernels, and memory that is given back.
+// From the first kernel that writes an input on, there are only kernels, and memory that is given back.
 TEST(CommitOrder, NothingFailsAfterTheFirstWrite) {
   const runtime::CallPlan plan = plan_of(
       "  %0 = mul.Tensor %p, 2 : f32[64, 64]\n  %1 = mm %g, %g : f32[64, 64]\n  %2 = add.Tensor %1, %0, 1 : f32[64, "

@@ -36,7 +36,7 @@ TEST(CompileKernels, EachOnceAndInPlace) {
   ASSERT_TRUE(jit.ok());
   std::vector<Kernel> kernels;
   for (int k = 0; k < 24; ++k)
-    kernels.push_back(k % 6 == 5 ? Kernel{} : adding(k % 6));  // every sixth step is no kernel
+    kernels.push_back(k % 6 == 5 ? Kernel{} : adding(k % 6));  // every sixth step is not a kernel
   std::vector<CompiledKernel> compiled;
   ASSERT_TRUE(compile_kernels(kernels, *jit.value(), "f", compiled).ok());
   EXPECT_EQ(jit.value()->statistics().kernels, 5);
@@ -63,7 +63,7 @@ TEST(CpuJit, WhatLlvmReportsIsAnError) {
   EXPECT_EQ(refused.error().reason, Reason::code_generation);
   EXPECT_NE(refused.error().message.find("SSE register return with SSE disabled"), std::string::npos)
       << refused.error().message;
-  EXPECT_TRUE(jit.value()->try_features("").ok());  // the target machine of the refused one is used again
+  EXPECT_TRUE(jit.value()->try_features("").ok());  // the refused kernel's target machine is used again
 }
 
 TEST(CompileKernels, OneTargetForManyThreads) {
@@ -79,7 +79,7 @@ TEST(CompileKernels, OneTargetForManyThreads) {
   EXPECT_EQ(good, std::vector<int>(4, 20));
 }
 
-// Refuses kernels by what they add: 2 is a defect, other numbers from 1 on are errors.
+// Refuses kernels by the number that they add: 2 is a defect, others from 1 on are errors.
 class Refusing : public KernelTarget {
  public:
   const TargetInfo& info() const override { return info_; }
@@ -100,7 +100,7 @@ class Refusing : public KernelTarget {
   const TargetInfo info_ = reference_target();  // of two cores
 };
 
-// Logs from its compile(), and waits there until another thread has come too.
+// Logs from its compile(), and waits there until another thread has arrived too.
 class Speaking : public Refusing {
  public:
   Result<CompiledKernel> compile(const Kernel&) override {

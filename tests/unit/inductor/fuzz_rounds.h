@@ -1,5 +1,5 @@
 // tests/unit/inductor/fuzz_rounds.h — how many seeds a fuzzer runs: few in the tests, FUZZ_ROUNDS in long runs; and how
-// many it takes to find a defect that was planted.
+// many it needs to find a planted defect.
 #pragma once
 
 #include <gtest/gtest-spi.h>
@@ -25,11 +25,11 @@ void for_each_seed(int rounds, Round round) {
   }
 }
 
-// What the comparison of one number of threads with another says.
+// The message if one number of threads gives other results than another.
 inline constexpr const char* kOtherBits = "threads give other bits";
 
-// The first seed of 1 to `rounds` whose round fails, 0 where none does. The first failure must be the fuzzer's own
-// finding: `finding` is part of its message, or kOtherBits. What fails is not the running test's failure.
+// The first seed of 1 to `rounds` whose round fails, 0 if none does. The first failure must be the fuzzer's own
+// finding: `finding` is part of its message, or kOtherBits. These failures do not fail the running test.
 template <class Round>
 int seeds_until_found(int rounds, const std::string& finding, Round round) {
   const Unguarded unguarded;

@@ -1,5 +1,5 @@
-// The GPU form of kernels: executed on the CPU by emulated blocks and waves, and compiled for real GPUs where a
-// compiler is found.
+// The GPU form of kernels: executed on the CPU by emulated blocks and waves, and compiled for real GPUs if a compiler
+// is found.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,13 +36,13 @@ int64_t run_host_kernel(void* const* buffers, const int64_t* sizes, const FjScal
   return 0;
 }
 
-// Kernels compiled by the C++ compiler behind host_gpu.h.
+// Kernels compiled by the C++ compiler, with host_gpu.h.
 class HostGpuTarget : public KernelTarget {
  public:
   HostGpuTarget(int wave, TargetInfo info)
       : info_(std::move(info)),
         wave_(wave),
-        // No two targets share a path: dlopen() knows a library by it, though the file is another one.
+        // No two targets share a path: dlopen() identifies a library by its path, even if the file is another one.
         folder_(std::filesystem::temp_directory_path() /
                 ("framejit-host-gpu-" + std::to_string(getpid()) + "-" + std::to_string(wave))) {
     std::filesystem::create_directories(folder_);
@@ -79,7 +79,7 @@ class HostGpuTarget : public KernelTarget {
 
  private:
   const TargetInfo info_;
-  // Runs the blocks one by one; arguments stand in variables, since a fiber's function takes none.
+  // Runs the blocks one by one; arguments are variables, because a fiber's function takes none.
   static std::string launcher(const Kernel& kernel) {
     std::string arguments;
     size_t k = 0;
@@ -236,7 +236,7 @@ const HostCase kCases[] = {
     })", 1e-5, {6, 5, 96}},
 };
 
-// A GPU for which no kernel is too small for what large ones do.
+// A GPU for which no kernel is too small for the treatment of large ones.
 TargetInfo tiny_gpu() {
   TargetInfo target = gpu_target();
   target.costs.column_blocks = target.costs.few_rows = target.costs.short_columns = 1;
@@ -257,7 +257,7 @@ TEST(Gpu, EmulatedKernelsAgreeWithTheInterpreter) {
   }
 }
 
-// Every scalar op on every dtype that it has, as one kernel each of floats and of integers.
+// Every scalar op in every dtype that it supports, as one kernel of floats and one of integers.
 Kernel all_scalar_ops(DType dtype) {
   Kernel kernel;
   kernel.buffers = {{0, dtype, false, false, 0}, {1, dtype, true, false, 0}, {2, DType::kBool, true, false, 0}};
@@ -282,8 +282,7 @@ Kernel all_scalar_ops(DType dtype) {
   return kernel;
 }
 
-// All programs in one text, each in a namespace and with an entry of its own name: a compiler's start costs more than a
-// kernel.
+// All programs in one text, each in a namespace, with its own entry: starting a compiler costs more than a kernel.
 std::string everything() {
   std::string text(hip_prelude());
   int number = 0;
@@ -322,7 +321,7 @@ TEST(Gpu, KernelsCompileForAmd) {
   expect_compiles(*compiler.value(), {"gfx90a", "gfx1030"});
 }
 
-// No package brings NVRTC: it is there beside a torch for CUDA.
+// No package provides NVRTC: it comes with a torch for CUDA.
 TEST(Gpu, KernelsCompileForNvidia) {
   const auto compiler = runtime::GpuCompiler::find(runtime::GpuVendor::kNvidia);
   if (!compiler) GTEST_SKIP() << compiler.error().message;
@@ -337,7 +336,7 @@ TEST(Gpu, AKernelThatDoesNotCompileIsAnErrorWithTheLog) {
   EXPECT_NE(code.error().message.find("error"), std::string::npos) << code.error().message;
 }
 
-// Without an AMD GPU no driver starts, so nothing else would find a name that is misspelt.
+// Without an AMD GPU no driver starts, so nothing else would find a misspelt name.
 TEST(Gpu, TheLibrariesOfAmdHaveEveryEntryPoint) {
   std::vector<void*> libraries;
   for (const char* name : {"libhiprtc.so", "libamdhip64.so"})

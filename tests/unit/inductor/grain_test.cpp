@@ -1,4 +1,4 @@
-// The least part of a kernel that is worth a thread follows what its instructions cost.
+// The least part of a kernel that is worth a thread follows from the costs of its instructions.
 #include <gtest/gtest.h>
 
 #include "inductor/loop/op_costs.h"

@@ -1,5 +1,5 @@
-// Random graphs of pointwise ops, views and reductions: compiled, fused and not, against the interpreter. Seeded; the
-// text of a failing graph is in the message. FUZZ_ROUNDS asks for more.
+// Random graphs of pointwise ops, views and reductions: compiled, fused and not, compared with the interpreter. Seeded;
+// the message has the text of a failing graph. FUZZ_ROUNDS sets how many run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,7 +122,7 @@ Result<Outputs> interpret(const std::string& text, uint32_t seed) {
   return run_interpreted(graph, random_inputs(graph, {}, seed, 1), {});
 }
 
-// The largest of the finite values, taken from `base`, which may be empty.
+// The largest of the finite values from `base`, or of `values` if `base` is empty.
 double largest(const std::vector<double>& values, const std::vector<double>& base) {
   double most = 0;
   for (size_t k = 0; k < values.size(); ++k)
@@ -130,8 +130,8 @@ double largest(const std::vector<double>& values, const std::vector<double>& bas
   return most;
 }
 
-// The text without outputs of which rounding makes a visible part, as of the sum of what is off its mean: any order of
-// evaluation gives others. What float64 gives says which. Empty: none is left.
+// The text without outputs that consist visibly of rounding errors, such as the sum of differences from a mean: any
+// order of evaluation gives other values. float64 shows which outputs these are. Empty: none is left.
 std::string without_roundings(const std::string& text, uint32_t seed) {
   const auto rounded = interpret(text, seed),
              exact = interpret(std::regex_replace(text, std::regex("f32"), "f64"), seed);
@@ -163,7 +163,7 @@ TEST(Fuzz, OutputsThatAreRoundingsAreLeftOut) {
   };
   EXPECT_EQ(without_roundings(graph("%1, %2, %0"), 1), graph("%1, %0"));
   EXPECT_EQ(without_roundings(graph("%2"), 1), "");
-  int whole = 0;  // of the graphs of the test most stay as they are
+  int whole = 0;  // most graphs of the test stay unchanged
   for (uint32_t seed = 1; seed <= 100; ++seed) {
     const std::string text = RandomGraph(seed).make();
     whole += without_roundings(text, seed) == text;

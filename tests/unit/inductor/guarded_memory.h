@@ -1,5 +1,5 @@
-// tests/unit/inductor/guarded_memory.h — memory that ends where nothing may be read or written: machine code that goes
-// past a buffer dies at once, and says why. No sanitizer sees what the kernels do.
+// tests/unit/inductor/guarded_memory.h — memory that ends at pages that must not be read or written: machine code that
+// goes past a buffer crashes at once, and says why. No sanitizer sees what the kernels do.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 
 namespace framejit::inductor::testing {
 
-// On the way to the crash: which test it was says the line above (gtest), or --gtest_brief=0.
+// Printed on the way to the crash: the line above it (gtest), or --gtest_brief=0, says which test it was.
 inline void say_where_it_died(int signal) {
   constexpr char kSaid[] = "a kernel reached outside of its buffers (guarded_memory.h), or code of ours does\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kSaid, sizeof(kSaid) - 1);
@@ -21,8 +21,8 @@ inline void say_where_it_died(int signal) {
   std::raise(signal);
 }
 
-// While one lives, the pages around blocks are 0xCB as well: kernels with a planted defect may reach there, and are
-// told by what they make.
+// While one exists, the pages around blocks contain 0xCB too: kernels with a planted defect may reach there, and are
+// recognised by their results.
 class Unguarded {
  public:
   Unguarded() { ++count_; }
@@ -35,8 +35,8 @@ class Unguarded {
   static inline int count_ = 0;
 };
 
-// `bytes` of 0xCB, so that what is read before it is written shows. The last one, rounded up to `alignment`, stands
-// before a page that cannot be touched; the first one behind such a page and a part of another, which is 0xCB too.
+// `bytes` of 0xCB, so that reads before writes show. The last byte, rounded up to `alignment`, lies before a page that
+// cannot be touched; the first one after such a page and a part of another, which is 0xCB too.
 inline std::shared_ptr<char[]> guarded_block(int64_t bytes, int64_t alignment) {
   static const bool handled = std::signal(SIGSEGV, say_where_it_died) != SIG_ERR;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

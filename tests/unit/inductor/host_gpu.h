@@ -1,8 +1,8 @@
-// tests/unit/inductor/host_gpu.h — enough of a GPU to run a generated kernel on the CPU: put in front of prelude and
+// tests/unit/inductor/host_gpu.h — enough of a GPU to run a generated kernel on the CPU: placed before prelude and
 // kernel.
 //
-// The threads of a block are fibers that run one after the other up to the next barrier or exchange of words; both are
-// reached by all threads of a block together, as the emitter promises. WAVE comes from the command line.
+// The threads of a block are fibers that run one after the other up to the next barrier or exchange of words. All
+// threads of a block reach both together, as the emitter promises. WAVE comes from the command line.
 #define __HIP_PLATFORM_AMD__ 1
 #define __device__
 #define __global__

@@ -1,4 +1,4 @@
-// What a kernel writes over what it reads: every reason against it, and programs that would come out wrong.
+// Where a kernel may overwrite an operand: every reason against it, and programs that would go wrong.
 #include "inductor/kernel/in_place.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace framejit::inductor::testing {
 namespace {
 
 // The kernel of all nests of a program over x: f32[64, 48] and y of the same shape, with `outer` common dimensions; ""
-// where y may take the memory of x.
+// if y may take the memory of x.
 std::string answer(const std::string& nests, size_t outer, const std::string& y = "f32[64, 48]",
                    const std::string& x = "f32[64, 48]") {
   auto parsed = parse_loops("loops @f symbols 1 {\n  input x: " + x +
@@ -89,7 +89,7 @@ TEST(InPlace, EveryReason) {
 #undef KEPT_APART
 }
 
-// A chain of buffers that outlive a kernel each, around products, which want them in memory.
+// A chain of buffers that each outlive a kernel, between products, which need them in memory.
 TEST(InPlace, ChainsEqualTheInterpreter) {
   const auto in_shape = [](std::string text) {
     for (size_t at; (at = text.find("MAT")) != std::string::npos;) text.replace(at, 3, "f32[2048, 8]");

@@ -1,5 +1,6 @@
-// Random index expressions against brute force: what simplify, reshape_index, linear_index and split_linear answer is
-// evaluated at every point of the nest and compared. Seeded; FUZZ_ROUNDS asks for more, FUZZ_SEED says where to begin.
+// Random index expressions compared with brute force: the results of simplify, reshape_index, linear_index and
+// split_linear are evaluated at every point of the nest. Seeded; FUZZ_ROUNDS sets how many run, FUZZ_SEED where to
+// begin.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -14,7 +15,7 @@ namespace {
 constexpr uint32_t kSizeSymbols = 2;
 constexpr int kRounds = 2000;
 
-// What is fuzzed; a planted defect takes the place of one of them.
+// The functions under test; a planted defect replaces one of them.
 struct IndexFunctions {
   std::function<decltype(inductor::simplify)> simplify = inductor::simplify;
   std::function<decltype(inductor::split_linear)> split_linear = inductor::split_linear;

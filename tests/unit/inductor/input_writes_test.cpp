@@ -1,4 +1,4 @@
-// Which schedules write an input too early: something that may fail comes before the write in the program and behind it
+// Which schedules write an input too early: something that may fail comes before the write in the program but after it
 // in the plan.
 #include "inductor/schedule/input_writes.h"
 
@@ -21,8 +21,8 @@ const char* const kLookUp =
     "  nest l (i0: 8) {\n    %0 = load n[0] : i64\n    %1 = check %0, 4 : i64\n    %2 = load v[$1, i0] : f32\n    "
     "store y[i0], %2\n  }\n";
 
-// Each item a step of its own, in order, with the numbers of the nodes that they compute; `together`: all nests in one
-// kernel over so many outer dimensions.
+// Each item is a separate step, in order, with the numbers of the nodes that they compute; `together`: all nests in one
+// kernel with this many outer dimensions.
 bool is_right(const std::string& items, const std::vector<uint32_t>& nodes, std::optional<size_t> together = {}) {
   auto parsed = parse_loops(kHeader + items + "}\n");
   EXPECT_TRUE(parsed.ok()) << parsed.error().message;

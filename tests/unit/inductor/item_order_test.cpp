@@ -1,4 +1,5 @@
-// Which items may become one: against a search of the whole graph of conflicts, for random programs and random joins.
+// Which items may become one, compared with a search of the whole graph of conflicts, for random programs and random
+// joins.
 #include "inductor/schedule/item_order.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@ namespace {
 
 using Items = std::vector<std::variant<Nest, ExternCall>>;
 
-// The definition: items as they were, and the sets that joins made of them.
+// The definition: the original items, and the sets that joins made of them.
 class Model {
  public:
   explicit Model(const Items& items) : set_of_(items.size()) {

@@ -1,6 +1,5 @@
-// Random loop programs: the interpreter against machine code of every vector level, fused and not, at sizes that were
-// not the hint.
-// Seeded; the text of a failing program is in the message (fuzz_rounds.h).
+// Random loop programs: machine code of every vector level, fused and not, compared with the interpreter, at sizes
+// other than the hint. Seeded; the message has the text of a failing program (fuzz_rounds.h).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +23,7 @@ int64_t numel(const LoopBuffer& b, const std::vector<int64_t>& symbols) {
   return n;
 }
 
-// Buffers are dense, so memory order serves as well as any.
+// Buffers are dense, so memory order is as good as any.
 std::vector<Data> input_data(const RandomProgram& random, const std::vector<int64_t>& symbols, uint32_t seed) {
   std::mt19937 bits(seed);
   std::vector<Data> inputs;

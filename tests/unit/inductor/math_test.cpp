@@ -1,7 +1,7 @@
-// Elementary functions of the CPU emitter in float32, beside libm in float64: within 2 ulp; signs of zero, NaN and
-// infinities exact.
+// Elementary functions of the CPU emitter in float32, compared with libm in float64: within 2 ulp; signs of zero, NaN
+// and infinities exact.
 //
-// MATH_STRIDE=1 takes every float (minutes a function); each function prints its worst error per level, in ulp.
+// MATH_STRIDE=1 takes every float (minutes per function); each function prints its worst error per level, in ulp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -93,11 +93,11 @@ class Functions {
     }
   }
 
-  // All levels at these operands; the worst errors are kept.
+  // Runs all levels on these operands and keeps the worst errors.
   void check(const std::vector<float>& x, const std::vector<float>& y) {
     expected_.resize(x.size());
     result_.resize(kBlock);
-    std::vector<float> left = x, right = y;  // the kernel takes all of its range
+    std::vector<float> left = x, right = y;  // the kernel takes its whole range
     left.resize(kBlock);
     right.resize(kBlock);
     for (size_t k = 0; k < x.size(); ++k)
@@ -173,8 +173,8 @@ INSTANTIATE_TEST_SUITE_P(Math, OneOperand, ::testing::ValuesIn(kUnary), name_of)
 
 class TwoOperands : public ::testing::TestWithParam<Reference> {};
 
-// The edges in pairs; any two floats; moderate ones, where powers and quotients have digits; whole exponents of either
-// sign.
+// The edge cases in pairs; any two floats; moderate ones, where powers and quotients have digits; whole exponents of
+// either sign.
 TEST_P(TwoOperands, IsWithinTwoUlp) {
   Functions f(GetParam());
   std::vector<float> x, y;
@@ -202,7 +202,7 @@ TEST_P(TwoOperands, IsWithinTwoUlp) {
     }
     f.check(x, y);
   }
-  f.finish(GetParam().op == ScalarOp::k_fmod ? 0 : kLimit);  // what divides has no rounding of its own
+  f.finish(GetParam().op == ScalarOp::k_fmod ? 0 : kLimit);  // division-like functions have no rounding of their own
 }
 
 INSTANTIATE_TEST_SUITE_P(Math, TwoOperands, ::testing::ValuesIn(kBinary), name_of);

@@ -1,5 +1,5 @@
-// The order of steps: needs less memory where it differs from the program's, breaks no dependency, and is the same each
-// time.
+// The order of steps: it needs less memory where it differs from the program's, breaks no dependency, and is the same
+// each time.
 #include "inductor/schedule/memory_order.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ Group kernel(const std::vector<LoopBufferId>& reads, const std::vector<LoopBuffe
   return {{nest}, 0};
 }
 
-// What a step writes, as its name.
+// A step is named by what it writes.
 std::string order_of(const Schedule& schedule) {
   std::string text;
   for (const auto& step : schedule.steps) {
@@ -82,7 +82,7 @@ TEST(MemoryOrder, TheProgramsOwnOrderStandsWhereNoneIsBetter) {
   EXPECT_EQ(order_of(schedule), "k1 k2 k4 ");
 }
 
-// Whoever writes what another touches stays on its side of it, and calls stay in order.
+// A step that writes what another touches stays on its side of it, and calls stay in order.
 TEST(MemoryOrder, RandomPrograms) {
   std::mt19937_64 random(7);
   size_t improved = 0;
@@ -108,7 +108,7 @@ TEST(MemoryOrder, RandomPrograms) {
         schedule.steps.emplace_back(call_of(static_cast<uint32_t>(s), t.reads, t.writes));
       } else {
         Group group = kernel(t.reads, t.writes);
-        group.outer = s;  // its number
+        group.outer = s;  // its index
         schedule.steps.emplace_back(std::move(group));
       }
     }
@@ -135,7 +135,7 @@ TEST(MemoryOrder, RandomPrograms) {
   EXPECT_GT(improved, 20u);
 }
 
-// The casts of all weights stand first in the program; in the plan each follows the product before it, into the same
+// The casts of all weights come first in the program. In the plan, each comes after the previous product, into the same
 // slot.
 TEST(MemoryOrder, OneSlotForTheCastsOfAllWeights) {
   std::string text = "graph @f(%x : bf16[32, 192]";

@@ -1,5 +1,5 @@
-// Offsets of random buffers: what is alive at the same time lies apart, and the block is no larger than it has to be at
-// worst.
+// Offsets of random buffers: buffers that live at the same time do not overlap, and the block is no larger than it must
+// be in the worst case.
 #include "inductor/schedule/memory_plan.h"
 
 #include <gtest/gtest.h>

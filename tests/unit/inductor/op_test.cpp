@@ -1,4 +1,4 @@
-// Every lowering family over dtypes, sizes (0, 1, odd) and layouts: compiled code against the interpreter.
+// Every lowering family over dtypes, sizes (0, 1, odd) and layouts: compiled code compared with the interpreter.
 #include <gtest/gtest.h>
 
 #include "tests/unit/inductor/plan_runner.h"

@@ -164,10 +164,10 @@ class Host : public runtime::PlanHost {
   }
   void take(uint32_t block, int64_t bytes) override {
     EXPECT_EQ(arena_[block], nullptr) << "block " << block << " is taken twice";
-    arena_[block] = guarded_block(bytes, 64);  // runtime/arena.h promises so much
+    arena_[block] = guarded_block(bytes, 64);  // runtime/arena.h promises this alignment
   }
   void give(uint32_t block) override { arena_[block].reset(); }
-  // Chunks in reverse order on one thread: results must not depend on who runs what when.
+  // Chunks in reverse order on one thread: results must not depend on which thread runs which part when.
   void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t),
                     void* state) override {
     const int64_t chunk = std::max(grain, (end - begin + threads_ - 1) / threads_);
@@ -355,7 +355,7 @@ void declare_ops() {
 
 namespace {
 
-// Every way of compiling that this CPU has; kAvx512 is the host's where there is any.
+// Every way of compiling that this CPU supports; kAvx512 is the host's level if it has it.
 std::vector<InductorOptions> variants() {
   std::vector<InductorOptions> all{
       {false, 0, Target::kMachine}, {true, 0, Target::kInterp}, {false, 0, Target::kInterp}};
@@ -371,7 +371,7 @@ std::vector<int64_t> hints_of(const Graph& graph) {
   return hints;
 }
 
-// A graph with inputs and what the interpreter makes of them.
+// A graph with inputs, and the interpreter's results for them.
 struct Reference {
   Graph graph;
   std::vector<int64_t> symbols;
@@ -393,7 +393,7 @@ Result<Reference> make_reference(const Graph& graph, const CheckOptions& options
   return r;
 }
 
-// Compiled once, run as often as there are numbers of threads: what they are must not show in a single bit.
+// Compiled once, then run once for each number of threads, which must not change a single bit.
 void check_variant(const Reference& r, const InductorOptions& variant, const CheckOptions& options,
                    const std::string& what) {
   const auto compiled = options.compiled.empty() ? Result<Graph>(r.graph) : parse(options.compiled, options.passes);

@@ -1,7 +1,7 @@
 // tests/unit/inductor/plan_runner.h — runs graphs in plain C++: through the interpreter as reference, and through
 // compiled plans.
 //
-// A handful of extern ops (mm, bmm, addmm, as_strided copies) is emulated, enough to put library calls between kernels.
+// A few extern ops (mm, bmm, addmm, as_strided copies) are emulated, enough to put library calls between kernels.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace framejit::inductor::testing {
 
-void declare_ops();  // which torch's schemas would declare: parsed graphs may name every op that is lowered
+void declare_ops();  // torch's schemas would declare them: parsed graphs may name every op that is lowered
 
 struct Data {  // a dense block that a meta's strides index
   std::vector<char> bytes;
@@ -25,13 +25,13 @@ struct Data {  // a dense block that a meta's strides index
 
 struct Outputs {
   std::vector<std::vector<double>> values;  // in row-major order of the output's sizes
-  std::vector<std::string> bytes;           // the same elements as they lie in memory
+  std::vector<std::string> bytes;           // the same elements as they are in memory
   std::vector<DType> dtypes;
 };
-// The first place where results differ by more than they may, in words; empty: nowhere. What is no float, and
-// everything when the tolerance is 0, must be equal. Else an element may be off by two units in the last place of its
-// dtype, by `tolerance` of itself, and by an eighth of `tolerance` of the output's largest magnitude, which is what
-// cancellation leaves.
+// The first place where results differ by more than they may, in words; empty: nowhere. Values that are not floats, and
+// everything if the tolerance is 0, must be equal. Otherwise an element may be off by two units in the last place of
+// its dtype, by `tolerance` times itself, and by an eighth of `tolerance` times the output's largest magnitude, which
+// allows for cancellation.
 std::string difference(const Outputs& got, const Outputs& expected, double tolerance);
 
 // Values by kind of dtype: floats around zero, integers in [0, int_limit), bools.
@@ -42,9 +42,9 @@ Result<Outputs> run_interpreted(const graph::Graph& graph, const std::vector<Dat
                                 const std::vector<int64_t>& symbols);
 Result<Outputs> run_compiled(const graph::Graph& graph, const std::vector<Data>& inputs,
                              const std::vector<int64_t>& symbols, InductorOptions options);
-// Threads share every kernel, however small. Not for kernels of the interpreter, which run whole.
+// Makes threads share every kernel, however small. Not for kernels of the interpreter, which run as a whole.
 void share_kernels(runtime::Executable& executable);
-// Outputs of a plan whose outputs all are buffers.
+// Outputs of a plan; all of them must be buffers.
 Result<Outputs> run_plan(const runtime::Executable& executable, runtime::KernelLoader& loader,
                          const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads);
 
@@ -55,15 +55,15 @@ struct CheckOptions {
   uint32_t seed = 1;
   int kernels = -1;              // expected kernel steps when fused; -1: any
   std::string compiled = {};     // planted: this graph is compiled in place of the one that the interpreter runs
-  std::function<void(runtime::Executable&)> plan = {};  // planted: alters what was compiled
+  std::function<void(runtime::Executable&)> plan = {};  // planted: changes what was compiled
   Choices choices = {};
-  bool passes = true;  // the graph passes come first, as in production; false: the text is lowered as it stands
+  bool passes = true;  // run the graph passes first, as in production; false: the text is lowered unchanged
 };
-// Runs the graph on the interpreter, compiles it for every vector level fused and unfused, compares; with 1, 2 and 3
-// threads the results are the same bytes. Reports through gtest.
+// Runs the graph on the interpreter, compiles it for every vector level, fused and unfused, and compares; with 1, 2 and
+// 3 threads the results must be the same bytes. Reports through gtest.
 void check_graph(const std::string& text, CheckOptions options = {});
 void check_graph(const graph::Graph& graph, const CheckOptions& options);
-// The library ops that a lowered graph calls and that are not emulated here.
+// The library ops of a lowered graph that are not emulated here.
 std::vector<std::string> unknown_calls(const LoopProgram& program);
 // The same, fused, for one target.
 void check_graph_with(KernelTarget& target, const std::string& text, CheckOptions options = {});

@@ -1,4 +1,4 @@
-// What the comparison of the tests' host finds: small wrong numbers among small ones, lost infinities, integers off by
+// What the comparison in the tests' host finds: small wrong numbers among small ones, lost infinities, integers off by
 // one.
 #include "tests/unit/inductor/guarded_memory.h"
 #include "tests/unit/inductor/plan_runner.h"
@@ -67,7 +67,7 @@ TEST(GuardedMemoryDeathTest, EndsWhatReachesBeyond) {
   EXPECT_DEATH(padded[128] = 1, kDied);
 }
 
-// A kernel that is told of more elements than its buffers have; small ones know how many there are.
+// A kernel that believes its buffers have more elements than they do; small ones know their sizes.
 TEST(GuardedMemoryDeathTest, EndsAKernelThatReachesBeyond) {
   const std::string text = "graph @f(%x : f32[100000]) {\n  %0 = exp %x : f32[100000]\n  return %0\n}\n";
   check_graph(text);

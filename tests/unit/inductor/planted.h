@@ -1,5 +1,5 @@
-// tests/unit/inductor/planted.h — defects that are planted behind the seams of the product, for tests that show that
-// fuzzers find them.
+// tests/unit/inductor/planted.h — defects planted at the interfaces of the product, for tests that show that fuzzers
+// find them.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace framejit::inductor::testing {
 
-// Compiles other kernels than those it is given.
+// Compiles other kernels than the given ones.
 class PlantedTarget : public KernelTarget {
  public:
   using Change = std::function<void(Kernel&)>;
@@ -39,7 +39,7 @@ class PlantedTarget : public KernelTarget {
 
 using PlanChange = std::function<void(runtime::Executable&)>;
 
-// Code that asks another kernel for another part of its range.
+// Code that runs another kernel for another part of its range.
 struct AnotherPart : runtime::KernelCode {
   AnotherPart(std::shared_ptr<const runtime::KernelCode> the_right, FjKernelFn the_function)
       : KernelCode(*the_right), right(std::move(the_right)), function(the_function) {}
@@ -47,7 +47,7 @@ struct AnotherPart : runtime::KernelCode {
   FjKernelFn function;
 };
 
-// Loads what is planted, and hands everything else on.
+// Loads what is planted, and passes everything else on.
 class PlantedLoader final : public runtime::KernelLoader {
  public:
   explicit PlantedLoader(runtime::KernelLoader& right) : right_(right) {}
@@ -56,7 +56,7 @@ class PlantedLoader final : public runtime::KernelLoader {
     const auto* planted = dynamic_cast<const AnotherPart*>(code.get());
     if (planted == nullptr) return right_.load(code, device);
     FJ_TRY(runtime::LoadedKernel loaded, right_.load(planted->right, device));
-    FjScalar right;  // in front of the kernel's own
+    FjScalar right;  // before the kernel's own
     right.i = reinterpret_cast<int64_t>(loaded.function);
     loaded.scalars.insert(loaded.scalars.begin(), right);
     loaded.function = planted->function;
@@ -67,7 +67,7 @@ class PlantedLoader final : public runtime::KernelLoader {
   runtime::KernelLoader& right_;
 };
 
-// Every kernel is asked for another part of its range than the plan says: range(begin, end).
+// Every kernel runs another part of its range than the plan says: range(begin, end).
 template <std::pair<int64_t, int64_t> (*range)(int64_t, int64_t)>
 void ask_for_another_part(runtime::Executable& executable) {
   for (auto& kernel : executable.kernels)
@@ -84,7 +84,7 @@ inline std::pair<int64_t, int64_t> late_behind_another(int64_t begin, int64_t en
   return {begin > 0 ? begin + 1 : 0, end};
 }
 
-// Blocks of the arena that live at once lie at the same place.
+// Blocks of the arena that live at the same time get the same place.
 inline void share_memory(runtime::Executable& executable) {
   for (runtime::Buffer& buffer : executable.forward.buffers)
     if (buffer.home == runtime::Home::kArena) buffer.offset = {0};

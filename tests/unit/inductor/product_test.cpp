@@ -1,5 +1,5 @@
-// Kernels of matrix products against the interpreter, at every vector level and on several threads: every edge of tiles
-// and blocks.
+// Kernels of matrix products, compared with the interpreter, at every vector level and on several threads: every edge
+// of tiles and blocks.
 #include <gtest/gtest.h>
 
 #include "inductor/schedule/products.h"

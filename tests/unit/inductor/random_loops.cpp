@@ -30,7 +30,8 @@ double bound_of(const SymExpr& e) {
   return static_cast<double>(e.eval(std::vector<int64_t>(1, static_cast<int64_t>(kLargestSymbol))));
 }
 
-// The fact after rounding to float dtype `d`: exact where the value fits, else off by a unit in the last place more.
+// The fact after rounding to float dtype `d`: exact if the value fits, otherwise off by one more unit in the last
+// place.
 Fact rounded(Fact f, DType d) {
   if (f.exact && f.top * std::ldexp(1.0, f.bits) <= std::ldexp(1.0, mantissa(d))) return f;
   f.exact = false;
@@ -114,7 +115,7 @@ class Maker {
   // --------------------------------------------------------------------------------------------------------------
   void keep(InstId id, Value::Level level, Fact fact) { values_.push_back({id, level, fact}); }
 
-  // An index into a dimension of `extent` elements made from some dimension of the nest. False: nothing fits.
+  // An index into a dimension of `extent` elements, made from some dimension of the nest. False: nothing fits.
   SymExpr index_into(NestBuilder& b, const SymExpr& extent, size_t preferred, Value::Level& level) {
     if (extent == SymExpr(1)) return 0;
     const Nest& nest = b.peek();
@@ -162,7 +163,7 @@ class Maker {
     if (pick(5) == 0) return masked_load(b, buffer, std::move(index), level);
     remember(b, b.load(buffer, from.dtype, std::move(index)), level, out_.facts[buffer]);
   }
-  // A load that reads only where a dimension lies inside a part, or where something is true.
+  // A load that reads only where a dimension lies inside a part, or where some condition is true.
   void masked_load(NestBuilder& b, LoopBufferId buffer, std::vector<SymExpr> index, Value::Level level) {
     const LoopBuffer& from = out_.program.buffers[buffer];
     const Nest& nest = b.peek();
@@ -318,7 +319,7 @@ class Maker {
              is_float(dtype) ? rounded(f, dtype) : Fact{largest(dtype)});
   }
 
-  // Functions whose slope is at most 1 on what is put in.
+  // Functions whose slope is at most 1 for these operands.
   void smooth(NestBuilder& b, const Value& a, const Value& c) {
     static constexpr ScalarOp kOps[] = {ScalarOp::k_tanh,  ScalarOp::k_sigmoid, ScalarOp::k_sin,
                                         ScalarOp::k_cos,   ScalarOp::k_erf,     ScalarOp::k_atan,
@@ -351,7 +352,7 @@ class Maker {
   }
 
   void reduce(NestBuilder& b) {
-    if (values_.empty()) return;  // what was loaded may be too large to compute with
+    if (values_.empty()) return;  // loaded values may be too large to compute with
     const Value a = values_[static_cast<size_t>(pick(static_cast<int>(values_.size())))];
     if (a.level == Value::kAfter) return;
     const DType dtype = b.dtype(a.id);
@@ -391,7 +392,7 @@ class Maker {
     for (int k = pick(4); k > 0; --k) operation(b);
   }
 
-  // What may be stored: not a value of a single point of the reduced dimensions.
+  // What may be stored: no value of a single point of the reduced dimensions.
   std::vector<Value> results() const {
     std::vector<Value> found;
     for (const Value& v : values_)
@@ -402,7 +403,8 @@ class Maker {
     if (value != DType::kFloat32 || pick(4) != 0) return value;
     return pick(2) == 0 ? DType::kBFloat16 : DType::kFloat16;
   }
-  // Half precision may be left out between fused nests: what does not fit exactly is known to its last place only.
+  // Half precision may be left out between fused nests: a value that does not fit exactly is known only to its last
+  // place.
   static Fact stored_fact(const Fact& f, DType dtype) { return is_float(dtype) ? rounded(f, dtype) : f; }
 
   void add_nest() {
@@ -432,7 +434,7 @@ class Maker {
     out_.program.items.push_back(b.finish());
   }
 
-  // A value of every reduced point, running results among them.
+  // A value of every reduced point, including running results.
   void store_inside(NestBuilder& b) {
     std::vector<Value> found;
     for (const Value& v : values_)
@@ -453,7 +455,7 @@ class Maker {
     shapes_.push_back(std::move(sizes));
   }
 
-  // Nests that write parts of one buffer: one after the other along a dimension, or a part over what is there.
+  // Nests that write parts of one buffer: one after the other along a dimension, or a part over existing contents.
   void add_regions() {
     SymSizes rest = shape();
     if (rest.empty()) rest.push_back(size());
@@ -484,7 +486,7 @@ class Maker {
     shapes_.push_back(sizes);
   }
 
-  // A buffer that is filled, then written in order at places that data tells.
+  // A buffer that is filled, then written in order at indices from data.
   void add_places() {
     const SymSizes ranges = shape();
     const SymExpr extent = size(), walked = size();
@@ -525,7 +527,7 @@ class Maker {
     shapes_.push_back(sizes);
   }
 
-  // Some instructions, nothing carried, and a value of `dtype` at the end.
+  // Some instructions without carried values, and a value of `dtype` at the end.
   Value filled(NestBuilder& b, DType dtype) {
     is_float(dtype) ? remember(b, b.constant(pick(9) / 4.0 - 1, dtype), Value::kPlain, {1, 2})
                     : remember(b, b.integer(pick(9) - 4, dtype), Value::kPlain, {4});
@@ -547,7 +549,7 @@ class Maker {
   std::mt19937 random_;
   RandomProgram out_;
   std::vector<SymSizes> shapes_;
-  std::vector<Value> values_;     // of the nest in work
+  std::vector<Value> values_;     // of the current nest
   std::vector<DType> dtype_of_;
   uint32_t next_nest_ = 0;
   size_t readable_ = 0;           // buffers below it may be loaded

@@ -1,8 +1,8 @@
 // tests/unit/inductor/random_loops.h — random loop programs whose results are known to a bound.
 //
-// Every value carries what is known of it: its largest magnitude, how many bits stand behind the binary point as long
-// as it is exact, and how far two right evaluations may be apart. Discrete operations (comparisons, roundings, casts to
-// integers, positions of extrema) are made of exact values only, so that a difference beyond the bound is a defect.
+// Every value carries what is known about it: its largest magnitude, how many bits come after the binary point as long
+// as it is exact, and how far two correct evaluations may differ. Discrete operations (comparisons, roundings, casts to
+// integers, positions of extrema) take only exact values, so that a difference beyond the bound is a defect.
 #pragma once
 
 #include <optional>

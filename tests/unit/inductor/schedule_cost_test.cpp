@@ -17,7 +17,7 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Blocks of five nodes: pointwise ops on what came before, a sum of each row, its use; every fifth block a product.
+// Blocks of five nodes: pointwise ops on the previous values, a sum of each row, its use; every fifth block a product.
 std::string chain(int nodes) {
   std::string text = "graph @f(%x : f32[32, 64], %w : f32[64, 64], %b : f32[64]) {\n", last = "%x";
   int n = 0;
@@ -36,7 +36,7 @@ std::string chain(int nodes) {
   return text + "  return " + last + "\n}\n";
 }
 
-// Pairs of nodes that read the one input: a scaled copy and its row sums, which leave.
+// Pairs of nodes that read the single input: a scaled copy and its row sums, which are outputs.
 std::string fan(int nodes) {
   std::string text = "graph @f(%x : f32[32, 64]) {\n", outputs;
   for (int n = 0; n + 2 <= nodes; n += 2) {
@@ -68,8 +68,8 @@ struct Measured {
   }
 };
 
-// Twice the nodes would cost twice as much per node if it were quadratic. On a busy machine the best of a few rounds
-// can be far from what it is, so there are more of them as long as the answer is no.
+// If the cost were quadratic, twice the nodes would cost twice as much per node. On a busy machine the best of a few
+// rounds can be far from the truth, so more rounds run as long as the answer is no.
 void check_growth(const char* name, std::string (*make)(int)) {
   declare_ops();
   Measured sizes[] = {{make(500), 500}, {make(1000), 1000}, {make(2000), 2000}};

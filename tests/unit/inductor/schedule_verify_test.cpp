@@ -8,7 +8,7 @@
 namespace framejit::inductor {
 namespace {
 
-// Two kernels: t = exp(x), then y = t * t beside a sum of x.
+// Two kernels: t = exp(x), then y = t * t together with a sum of x.
 constexpr const char* kLoops = R"(loops @f symbols 1 {
   input x: f32[s0, 8]
   temp t: f32[s0, 8]

@@ -1,4 +1,4 @@
-// Long ranges of light bodies, which are walked as several streams: every element once, whatever is left over.
+// Long ranges of light bodies, which are walked as several streams: every element once, whatever the remainder.
 #include <gtest/gtest.h>
 
 #include "tests/unit/inductor/plan_runner.h"

@@ -1,5 +1,5 @@
-// What a target knows of a machine: which class's costs count, what is said of it, and that decisions follow a target
-// that was made up.
+// What a target knows about a machine: which class's costs are used, its description, and that decisions follow a
+// made-up target.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Loads across the lanes (kernels in tiles) and lanes across outer points, for every vector level, against the
+// Loads across the lanes (kernels in tiles) and lanes across outer points, for every vector level, compared with the
 // interpreter.
 #include <gtest/gtest.h>
 
@@ -87,7 +87,7 @@ TEST(OuterLanes, ScratchOfSeveralElementsAndOtherReductions) {
   })", {.tolerance = 2e-2});
 }
 
-// Functions with a branch of their own (wide_math.cpp) inside of every form of loop: with lanes that take it and lanes
+// Functions with their own branch (wide_math.cpp) inside every form of loop, with lanes that take the branch and lanes
 // that do not.
 TEST(FarLanes, AreFilledInEveryFormOfKernel) {
   const char* const kFar =

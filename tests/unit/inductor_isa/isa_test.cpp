@@ -1,4 +1,4 @@
-// What kernels become on CPUs that this one need not be: their assembly is read, not run.
+// Kernels for CPUs other than this one: their assembly is read, not run.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -46,7 +46,7 @@ const char* const kGraphs[][2] = {
 
 struct Code {
   std::string all;                 // instructions, no directives
-  std::vector<std::string> loops;  // those that hold no other loop
+  std::vector<std::string> loops;  // those that contain no other loop
 };
 
 Code code_of(const std::string& assembly) {
@@ -96,12 +96,12 @@ std::map<std::string, Code> compiled(const CodeTarget& target) {
 
 bool has(const std::string& text, const char* pattern) { return std::regex_search(text, std::regex(pattern)); }
 
-// What the text of a level must show; the first thing that it does not, or nothing.
+// What the text of a level must contain; the check returns the first violation, or nothing.
 struct Wanted {
   const char* in_a_loop;       // wide registers
-  const char* nowhere;         // those of other levels; null: none
-  const char* masked;          // of tails; null: LLVM has its own way
-  const char* calls = "fj_far_";  // that there may be
+  const char* nowhere;         // wide registers of other levels; null: none
+  const char* masked;          // of tails; null: LLVM does it its own way
+  const char* calls = "fj_far_";  // allowed calls
 };
 
 std::string missing(const std::string& name, const Code& code, const Wanted& wanted) {
@@ -133,7 +133,7 @@ TEST(Isa, Avx512UsesWideRegistersAndMasks) {
     EXPECT_EQ(missing(x86(VectorLevel::kAvx512, cpu), kAvx512), "") << cpu;
 }
 
-// Without a division, a second branch and the steps that make a power of two of an exponent.
+// Without a division, without a second branch, and without the steps that make a power of two from an exponent.
 TEST(Isa, Avx512FunctionsTakeTablesAndScales) {
   auto wide = compiled(x86(VectorLevel::kAvx512)), narrow = compiled(x86(VectorLevel::kAvx2));
   EXPECT_TRUE(has(wide["gelu"].all, R"(\tvpermps)"));
@@ -146,7 +146,7 @@ TEST(Isa, Avx512FunctionsTakeTablesAndScales) {
 TEST(Isa, Avx2StaysWithinItsRegisters) { EXPECT_EQ(missing(x86(VectorLevel::kAvx2), kAvx2), ""); }
 TEST(Isa, GenericStaysWithinItsRegisters) { EXPECT_EQ(missing(x86(VectorLevel::k128), kGeneric), ""); }
 
-// The tests above fail for code of a narrower level, for half of the width, and where masks are loops over lanes.
+// The tests above fail for code of a narrower level, for half of the width, and if masks are loops over lanes.
 TEST(Isa, TheChecksSeeNarrowCode) {
   CodeTarget halved = x86(VectorLevel::kAvx512);
   halved.options.target.registers.lanes = 8;
@@ -180,7 +180,7 @@ TEST(Isa, HalfPrecisionIsConvertedAndComputedInFloat32) {
   }
 }
 
-// An intrinsic of AVX512-IFMA for a CPU that has none. In a process of its own, which it ends.
+// An intrinsic of AVX512-IFMA for a CPU that lacks it. In a separate process, which it ends.
 void select_the_impossible() {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();

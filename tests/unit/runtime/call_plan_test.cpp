@@ -10,7 +10,7 @@
 namespace framejit::runtime {
 namespace {
 
-// Buffers are vectors of float; what happens is written down.
+// Buffers are vectors of float; every event is recorded.
 class FakeHost : public PlanHost {
  public:
   explicit FakeHost(const CallPlan& plan) : plan_(plan) {}
@@ -53,7 +53,7 @@ class FakeHost : public PlanHost {
   std::array<std::vector<char>, kArenaBlocks> arena_;
 };
 
-// out[i] = in[i] * scale + sizes[0]; 3 when a value is negative.
+// out[i] = in[i] * scale + sizes[0]; returns 3 if a value is negative.
 int64_t scale_kernel(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin, int64_t end) {
   const float* in = static_cast<const float*>(buffers[0]);
   float* out = static_cast<float*>(buffers[1]);
@@ -99,7 +99,7 @@ CallPlan two_kernels() {
   return plan;
 }
 
-// out[i] = where the part that i is in begins.
+// out[i] = the beginning of the part that contains i.
 int64_t part_kernel(void* const* buffers, const int64_t*, const FjScalar*, int64_t begin, int64_t end) {
   std::fill(static_cast<float*>(buffers[1]) + begin, static_cast<float*>(buffers[1]) + end, static_cast<float>(begin));
   return 0;
@@ -156,7 +156,7 @@ TEST(CallPlan, KernelsRunInOrderOverTheArena) {
   EXPECT_EQ(host.log.substr(0, 21), "take 0 20\nallocate 2\n");
 }
 
-// in -> block 1 -> block 2 -> block 1, taken anew -> out
+// in -> block 1 -> block 2 -> block 1, taken again -> out
 CallPlan blocks_that_come_and_go() {
   CallPlan plan;
   plan.name = "f";

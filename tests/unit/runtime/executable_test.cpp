@@ -1,4 +1,4 @@
-// Executables as data: ids of contents, text and back, rules, and what binding makes of several plans and devices.
+// Executables as data: ids of contents, text and back, rules, and binding with several plans and devices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ testing::HandKernels kernels() {
           std::make_shared<HandKernel>("refused", refused)};
 }
 
-// What derive makes of input 1 (w3 = 3 w) is added on device 1:0 to what the CPU makes of input 0; the sum is saved for
+// The derived value of input 1 (w3 = 3 w) is added on device 1:0 to the CPU's result for input 0; the sum is saved for
 // a backward.
 const char* const kThreePlans = R"(executable @f {
 code c0 = "00000000000000000000000000000000" for "hand" named "triple"
@@ -260,7 +260,7 @@ TEST(Executable, RulesAreChecked) {
   }
 }
 
-// --- random executables: text and back; texts that are cut or changed end in an error, never in a crash
+// --- random executables: text and back; truncated or changed texts give an error, never a crash
 // ---------------------------
 class RandomExecutable {
  public:

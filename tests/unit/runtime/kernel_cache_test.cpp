@@ -1,5 +1,5 @@
-// The kernel cache: what is stored is found, by this and by other processes; what is damaged is not; folders of others
-// are refused.
+// The kernel cache: stored kernels are found, by this and by other processes; damaged ones are not; folders of other
+// users are refused.
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
@@ -59,7 +59,7 @@ KernelCode code_of(int number, size_t bytes = 1000) {
   return code;
 }
 
-// Whether the cache has the kernel; what it has must be right.
+// Whether the cache has the kernel; if so, it must be right.
 bool finds(KernelCache& cache, const KernelCode& code) {
   const auto found = cache.find(code.id, code.target, code.text);
   if (!found) return false;

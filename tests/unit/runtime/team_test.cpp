@@ -1,4 +1,4 @@
-// Ranges shared by a team: every element once, whoever comes, and nobody is waited for who took nothing.
+// Ranges shared by a team: every element once, whichever threads come, and nobody waits for a thread that took nothing.
 #include "runtime/team.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ struct Held {
 TEST(Team, NobodyWaitsForAWorkerThatTookNothing) {
   Team& team = Team::shared();
   Held held;
-  // Both threads of this job are held: so all workers that a job of two threads may have are busy elsewhere.
+  // Both threads of this job are held, so all workers that a job of two threads may have are busy.
   std::thread other([&] {
     team.run(2, 0, 2, 1, [](void* state, int64_t, int64_t) {
       Held& h = *static_cast<Held*>(state);

@@ -1,4 +1,4 @@
-// The write watch over threads and processes: forks in both directions, several owners at once, a system that refuses.
+// The write watch with threads and processes: forks in both directions, several owners at once, a system that refuses.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -22,7 +22,7 @@ using testing::Memory;
 using testing::WriteWatchTest;
 using Refusal = WriteWatch::Refusal;
 
-// Runs it in a child; it returns what was wrong first, or null.
+// Runs it in a child; it returns the first thing that was wrong, or null.
 void in_child(const std::function<const char*()>& body, const std::function<pid_t()>& fork_it = fork) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -127,7 +127,7 @@ TEST_F(WriteWatchTest, ChildrenOfChildren) {
   });
 }
 
-// Each owner sees its own writes and no others, whatever the rest of them watch, arm and end around it.
+// Each owner sees its own writes and no others, whatever the other owners watch, arm and end meanwhile.
 TEST_F(WriteWatchTest, ManyOwnersAtOnce) {
   constexpr size_t kOwners = 4, kPages = 16, kRounds = 150;
   const Memory memory(kOwners * kPages * kPage);
@@ -167,7 +167,7 @@ TEST_F(WriteWatchTest, ManyOwnersAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-// What is written while somebody else arms the same pages.
+// Writes while another owner arms the same pages.
 TEST_F(WriteWatchTest, WritesWhileOthersArm) {
   const Memory memory(size_t{16} << 20);
   memory.fill(1);
@@ -188,7 +188,7 @@ TEST_F(WriteWatchTest, WritesWhileOthersArm) {
   EXPECT_EQ(missed, 0);
 }
 
-// The system call and the device behind it, refused as a container refuses them.
+// The system call and the corresponding device, refused as a container refuses them.
 const char* refuse(bool the_device_too) {
   constexpr unsigned kNewUserfault = 0xAA00;
   sock_filter program[] = {

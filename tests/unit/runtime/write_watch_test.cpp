@@ -1,5 +1,5 @@
-// The write watch: every kind of write is seen, no kind of memory is trusted that others can write, and whatever
-// becomes of watched memory counts as written.
+// The write watch: every kind of write is seen, memory that others can write is never trusted, and anything else that
+// happens to watched memory counts as a write.
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -191,7 +191,7 @@ TEST_F(WriteWatchTest, FilesOfWhichNoCopiesCanBeMade) {
   EXPECT_FALSE(written(handle)) << "copies already";
 }
 
-// A page of the file comes back in place of the copy, protected as the copy was.
+// A page of the file replaces the copy, and is protected as the copy was.
 TEST_F(WriteWatchTest, FilesThatComeBack) {
   const File file(2048 * kPage, 'f');
   const Memory memory(2048 * kPage, MAP_PRIVATE, file.fd());
@@ -302,7 +302,7 @@ TEST_F(WriteWatchTest, MemoryThatIsMappedAnewCanBeWatchedAgain) {
   EXPECT_TRUE(written(old));
 }
 
-// What is left of a protection must not hide writes when the memory is watched in its new place.
+// Remains of a protection must not hide writes when the memory is watched at its new place.
 TEST_F(WriteWatchTest, MemoryThatHasMovedIsWatchedAsAnyOther) {
   const Memory memory(8 * kPage), place(8 * kPage);
   memory.fill(1);
@@ -327,7 +327,7 @@ TEST_F(WriteWatchTest, FreedAndReusedBlocks) {
   const auto handle = watch(address, bytes);
   EXPECT_FALSE(written(handle));
   keep[1].reset();
-  keep[1] = std::make_unique<char[]>(bytes);  // in the old one's place, or not; zeroed
+  keep[1] = std::make_unique<char[]>(bytes);  // at the old one's place, or not; zeroed
   if (keep[1].get() == address) { EXPECT_TRUE(written(handle)); }
 }
 
@@ -495,7 +495,7 @@ TEST_F(WriteWatchTest, HugePages) {
   EXPECT_TRUE(written(handle)) << "a whole one dropped";
 }
 
-// The system may join small pages to huge ones, or merge equal ones, at any time.
+// The system may merge small pages into huge ones, or merge equal ones, at any time.
 TEST_F(WriteWatchTest, PagesThatTheSystemReplaces) {
   constexpr auto kHuge = static_cast<size_t>(kHugePage);
   const Memory memory(2 * kHuge, MAP_PRIVATE | MAP_ANONYMOUS, -1, PROT_READ | PROT_WRITE, kHuge);

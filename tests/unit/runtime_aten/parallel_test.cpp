@@ -65,7 +65,8 @@ TEST(Parallel, InsideOfAParallelRegionItIsSerial) {
       std::mutex mutex;
       std::vector<Shared> shares;
     } inner;
-    // A region as at::parallel_for's, whose template would be serial here: this file is compiled without OpenMP.
+    // A region like that of at::parallel_for, whose template would be serial here, because this file is compiled
+    // without OpenMP.
     parallel_for(0, 128, 1, [](void* state, int64_t, int64_t) {
       const Shared shared = share(1000, 10);
       Inner& all = *static_cast<Inner*>(state);

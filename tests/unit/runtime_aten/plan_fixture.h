@@ -1,4 +1,4 @@
-// tests/unit/runtime_aten/plan_fixture.h — call plans written by hand, in a few words.
+// tests/unit/runtime_aten/plan_fixture.h — handwritten call plans, in a few words.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,7 +27,7 @@ inline int64_t add_one(void* const* buffers, const int64_t*, const FjScalar*, in
   return 0;
 }
 inline int64_t failing(void* const*, const int64_t*, const FjScalar*, int64_t, int64_t) { return 1; }
-inline constexpr uint32_t kAddOne = 0, kFailing = 1;  // in the table of kernels of a plan that is built here
+inline constexpr uint32_t kAddOne = 0, kFailing = 1;  // in the table of kernels of a plan built here
 
 class PlanBuilder {
  public:
@@ -56,7 +56,7 @@ class PlanBuilder {
     plan_->buffers.push_back(b);
     return static_cast<BufferId>(plan_->buffers.size() - 1);
   }
-  BufferId result() {  // of an extern call: it has the shape that the operator gives it
+  BufferId result() {  // of an extern call: its shape is the one that the operator returns
     plan_->buffers.emplace_back().is_packed = true;
     return static_cast<BufferId>(plan_->buffers.size() - 1);
   }

@@ -1,5 +1,5 @@
-// tests/unit/runtime_aten/plan_runner_test.cpp — plans over torch tensors against eager ops; what they cost above the
-// work itself.
+// tests/unit/runtime_aten/plan_runner_test.cpp — plans over torch tensors, compared with eager ops; and their cost
+// besides the work itself.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/allclose.h>
@@ -161,7 +161,7 @@ TEST(PlanRunner, ReturnedViewsAreViewsToTorch) {
   const int64_t version = all._version();
   out[1].add_(1);
   EXPECT_EQ(all._version(), version + 1);
-  // Taken at another place of the same tensor, the view moves along.
+  // If the argument is another part of the same tensor, the view moves along.
   const at::Tensor other = all.select(0, 4);
   EXPECT_TRUE(at::equal(run(b.runner(), {other})[1], other.slice(1, 2, 4)));
 }
