@@ -1,4 +1,4 @@
-# framejit: what a contributor types. 'make help' lists it; 'make demo' and 'make test' need nothing before them.
+# framejit: commands for contributors. 'make help' lists them; 'make demo' and 'make test' need no other step first.
 #
 #   PYTHON=python3.11   the interpreter to build for; a version (3.12) also finds pyenv's
 #   JOBS=2              compile jobs
@@ -16,12 +16,12 @@ RUN := $(VENV)/bin/python
 BUILD := build/$(VERSION)
 STAMP := $(BUILD)/.setup
 SEED ?= 0
-# ccache keeps its files in the build folder where there is no home to write to.
+# Without a home to write to, ccache keeps its files in the build folder.
 ifeq ($(shell mkdir -p "$${CCACHE_DIR:-$${XDG_CACHE_HOME:-$$HOME/.cache}}/ccache" 2>/dev/null && echo yes),)
 export CCACHE_DIR := $(CURDIR)/build/ccache
 endif
 
-# What the tests consist of, the longest parts first.
+# The parts of the tests, the longest first.
 OTHER_PYTHONS := $(addprefix without-torch-,$(filter-out $(VERSION),3.11 3.12 3.13))
 OWN_PARTS := $(addprefix tests/e2e/,test_op_sweep.py training test_threads.py test_models.py test_levels.py test_own_kernels.py recorder hook)
 DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
@@ -35,7 +35,7 @@ help:  ## this list
 
 setup: $(STAMP)  ## the virtual environment, and Debian and Python packages by name
 
-# Setup makes it: where it is gone the stamp counts as old.
+# Setup makes it; if it is missing, the stamp counts as old.
 $(RUN): ;
 
 $(STAMP): requirements.txt $(TOOLS)/setup $(TOOLS)/find_python $(RUN)
@@ -50,19 +50,19 @@ build: $(BUILD)/build.ninja  ## compile; afterwards 'import framejit' works in t
 	@$(TOOLS)/link_package "$(RUN)" "$(CURDIR)/$(BUILD)/package"
 
 FILE ?= benchmarks/data/sentences.txt
-demo: build  ## sentence similarities of a text file, plain and compiled: FILE=..., '-' for standard input; COMPARE=1 adds torch.compile
+demo: build  ## sentence similarities of a text file, plain and compiled: FILE=..., or '-' for standard input; COMPARE=1 adds torch.compile
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/demo.py $(if $(COMPARE),--compare) "$(FILE)"
 
 PAIRS ?= benchmarks/data/pairs.txt
-demo-train: build  ## the demo's model learns pairs of sentences, plain and compiled: PAIRS=..., a pair a line with a tab between; COMPARE=1 adds torch.compile
+demo-train: build  ## trains the model of the demo on pairs of sentences, plain and compiled: PAIRS=..., one pair a line, separated by a tab; COMPARE=1 adds torch.compile
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/demo_train.py $(if $(COMPARE),--compare) "$(PAIRS)"
 
-# Parts run side by side, JOBS at a time, and each shows what it has said when it ends; descriptor 9 tells at once that it begins. When one
-# has failed, no other is begun.
+# Parts run side by side, JOBS at a time. Each shows its output when it ends; descriptor 9 says at once that it begins.
+# After one has failed, no other begins.
 SIDE_BY_SIDE = $(MAKE) -j $(JOBS) --output-sync=target
 begin = { echo "$@ ..." >&9; } 2>/dev/null || true
 
-test: lint build  ## everything: lint, C++ unit and golden tests, pytest, the other CPythons
+test: lint build  ## everything: lint, C++ unit and golden tests, pytest, and parts on the other CPythons
 	@+$(SIDE_BY_SIDE) $(OTHER_PYTHONS) test-cpp $(PYTHON_PARTS) 9>&2
 
 test-cpp: build
@@ -74,8 +74,8 @@ test-cpp: build
 test-python: build
 	@+$(SIDE_BY_SIDE) $(PYTHON_PARTS) 9>&2
 
-# A process for each part: the hook's tests put handlers of their own into theirs. Files that are no part of their own are dealt out.
-# Threads that wait let go of their core, which other parts need.
+# One process for each part: the hook's tests install their own handlers in theirs. The other files are distributed.
+# Waiting threads release their cores, which other parts need.
 PYTEST = OMP_WAIT_POLICY=passive FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q
 $(OWN_PARTS): build
 	@$(begin)
@@ -85,7 +85,7 @@ $(DEALT_PARTS): dealt-%: build
 	@$(begin)
 	@$(PYTEST) $$(find tests -name 'test_*.py' | grep -v $(OWN_PARTS:%=-e '^%') | sort | awk 'NR % $(words $(DEALT_PARTS)) == $*')
 
-# Leaks are not looked for: LLVM and Python keep what they allocate once. Tests ask for more memory than there is.
+# Leak checks are off: LLVM and Python keep what they allocate once. Tests allocate more memory than there is.
 SANITIZED := base_test runtime_test graph_test golden_test inductor_test
 sanitize: $(STAMP)  ## the C++ tests that need neither torch nor Python, under AddressSanitizer and UndefinedBehaviorSanitizer; those of the runtime under ThreadSanitizer (minutes to build)
 	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/sanitize -DPython_EXECUTABLE=$(CURDIR)/$(RUN) -DFRAMEJIT_WITH_TORCH=OFF -DFRAMEJIT_SANITIZE=ON
@@ -95,14 +95,15 @@ sanitize: $(STAMP)  ## the C++ tests that need neither torch nor Python, under A
 	@$(TOOLS)/quietly "build" nice ninja -C build/sanitize-threads -j $(JOBS) runtime_test
 	@FRAMEJIT_STRICT=1 TSAN_OPTIONS=allocator_may_return_null=1 build/sanitize-threads/tests/runtime_test --gtest_brief=1
 
-levels: build  ## models, own kernels, special values, scans and sums in full with the vector registers of other CPUs (test runs some of it)
+levels: build  ## all tests of models, own kernels, special values, scans and sums, with the vector registers of other CPUs (test runs some)
 	@LEVELS=all FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 $(RUN) -m pytest -q tests/e2e/test_levels.py
 
-# GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it. Its torch may be another than the reference.
+# GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it. Its torch may differ from the
+# reference.
 GPU_PYTHON ?= python3
 ATEN_TESTS := runtime_aten_test graph_aten_test guards_aten_test
 GTEST_HEADER := $(firstword $(wildcard $(addsuffix /include/gtest/gtest.h,$(GTEST_ROOT) /usr /usr/local)))
-test-gpu:  ## on a machine with a GPU: unit tests of the aten folders with its torch; kernels of CUDA tensors against eager, and their times; GPU_PYTHON=python3
+test-gpu:  ## on a machine with a GPU: unit tests of the aten folders with its torch; kernels for CUDA tensors compared with eager, and their times; GPU_PYTHON=python3
 	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/gpu -DPython_EXECUTABLE="$$(command -v $(GPU_PYTHON))" -DFRAMEJIT_WITH_LLVM=OFF -DFRAMEJIT_WITH_TESTS=$(if $(GTEST_HEADER),ON,OFF)
 	@$(TOOLS)/quietly "build" ninja -C build/gpu _framejit
 	@if grep -q '^build graph_aten_test:' build/gpu/build.ninja; then \
@@ -121,7 +122,7 @@ $(OTHER_PYTHONS): without-torch-%: $(STAMP)
 	@$(begin)
 	@$(TOOLS)/test_without_torch $* $(JOBS)
 
-bench: build  ## every figure of README, row by row, beside eager and torch.compile (hours); goes on where it was stopped; NAME="calls cold" runs some anew, AGAIN=1 all; SHARE=1/4 a part, MERGE=FOLDER adds rows of another machine
+bench: build  ## every figure of README, row by row, next to eager and torch.compile (hours); continues where it was stopped; NAME="calls cold" reruns some, AGAIN=1 all; SHARE=1/4 runs a part, MERGE=FOLDER adds rows of another machine
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/run.py $(if $(MERGE),--merge $(MERGE),$(NAME) $(if $(AGAIN),--again) $(if $(SHARE),--share $(SHARE)) $(if $(COMMIT),--commit $(COMMIT)))
 
 SWEEP ?= benchmarks/results/op_sweep.txt
@@ -131,7 +132,7 @@ TRACE_ALL = HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) tests/e2e/ho
 trace-all: build  ## CPython's own tests with every frame traced: what differs, the share that segments stood for; FILES="test_list ..."
 	@$(TRACE_ALL) $(FILES)
 
-sweep: build  ## every op of torch's op_db, compiled and compared; goes on where it was stopped (build/.../sweep)
+sweep: build  ## every op of torch's op_db, compiled and compared; continues where it was stopped (build/.../sweep)
 	@mkdir -p $(BUILD)/sweep; failed=0; \
 	$(SWEEPS)/framejit.jsonl --at-least 90 || failed=1; \
 	$(SWEEPS)/partly.jsonl --dtype float32 --samples 40 --partly tests/e2e/op_partly.txt || failed=1; \
@@ -148,7 +149,7 @@ $(WILD)/.setup: requirements.txt tests/wild/requirements.txt $(STAMP)
 	@$(TOOLS)/quietly "installing what is run" $(WILD)/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps -r tests/wild/requirements.txt
 	@touch $@
 
-wild: build $(WILD)/.setup  ## programs of packages that nobody here wrote, plain and compiled (hours); goes on where it was stopped: SEED=0 PACKAGE="einops timm"
+wild: build $(WILD)/.setup  ## programs of third-party packages, plain and compiled (hours); continues where it was stopped: SEED=0 PACKAGE="einops timm"
 	@HF_HUB_OFFLINE=1 PYTHONPATH=$(CURDIR)/$(BUILD)/package $(WILD)/venv/bin/python -W ignore tests/wild/run_wild.py --journal $(WILD)/journal.jsonl \
 	  --summary benchmarks/results/wild.txt --seed $(SEED) --count $(WILD_COUNT) --jobs $(JOBS) $(if $(PACKAGE),--package $(PACKAGE))
 
@@ -177,7 +178,7 @@ golden-update: build  ## rewrite the expected parts of the golden tests
 	@UPDATE_GOLDEN=1 $(BUILD)/tests/golden_test --gtest_brief=1
 	@UPDATE_GOLDEN=1 $(RUN) -m pytest -q tests/e2e/test_op_table.py tests/e2e/test_reasons.py::test_the_page_of_reasons tests/e2e/test_readme.py::test_the_page_of_settings tests/e2e/test_readme.py::test_the_list_of_channels tests/e2e/test_readme.py::test_one_program tests/e2e/test_op_sweep.py::test_no_op_falls_back_a_class
 
-wheel: $(STAMP)  ## a wheel in dist/, tried in a virtual environment of its own
+wheel: $(STAMP)  ## a wheel in dist/, tried in a new virtual environment
 	@$(TOOLS)/quietly "wheel" env CXX="$${CXX:-c++}" $(RUN) -m pip wheel --no-deps --no-build-isolation -w dist .
 	@$(TOOLS)/check_wheel $(RUN) dist
 

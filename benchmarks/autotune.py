@@ -1,10 +1,10 @@
-"""Default against mode="max-autotune", in turn, with what was chosen: models of models.py, and small programs whose
-plans are kernels.
+"""Default and mode="max-autotune" in turn, with the choices made: models of models.py, and small programs whose plans
+are kernels.
 
     python benchmarks/autotune.py [--only ResNet-50,columns] [--rounds 30]
 
 The ratio is the default's time over max-autotune's, a median over rounds; the programs differ only in the plan.
-FRAMEJIT_AUTOTUNE_MS is as the environment says (docs/settings.md).
+FRAMEJIT_AUTOTUNE_MS comes from the environment (docs/settings.md).
 """
 import argparse
 import time

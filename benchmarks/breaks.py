@@ -3,9 +3,9 @@ compiled.
 
     python benchmarks/breaks.py [--no-torch-compile] [--rounds 30]
 
-The broken-out call is a function that is kept out of compiled code and does nothing. `with` is the function with that
-call, at the given depth; `without` is the same function without it. What the call itself costs, a Python call, is in
-the difference.
+The call at the break is a function that is kept out of compiled code and does nothing. `with` is the function with
+that call, at the given depth; `without` is the same function without it. The difference includes the cost of the
+Python call itself.
 """
 import argparse
 
@@ -19,7 +19,7 @@ DEPTHS = (0, 1, 2, 4)
 
 
 def nested(depth, broken_out):
-    """x + 1, then `depth` calls down `broken_out()`, then x * 2 on the way back at the innermost level."""
+    """x + 1, then `depth` calls down to `broken_out()`, then x * 2 on the way back at the innermost level."""
     if depth == 0:
         def innermost(x):
             x = x + 1

@@ -3,9 +3,9 @@ torch.
 
     python benchmarks/capture.py [--layers 12] [--rounds 20] [--torch-compile]
 
-Time is CPU time of the calling thread, so that a busy machine does not show; the compiled call's own run is taken off.
-Small hidden sizes: capture does not see them. --torch-compile adds torch.compile up to its functional ATen graph
-(backend aot_eager), warm: the best of three compiles in one process.
+Time is CPU time of the calling thread, so that a busy machine does not matter; the time of running the compiled call is
+subtracted. Hidden sizes are small: they do not matter for capture. --torch-compile adds torch.compile up to its
+functional ATen graph (backend aot_eager), warm: the best of three compiles in one process.
 """
 import argparse
 import json

@@ -1,9 +1,10 @@
-"""First call to return, imports done, a new process for each figure: "new program" (caches of torch.compile emptied).
+"""Time until the first call returns, after imports, a new process for each figure: "new program" (caches of
+torch.compile emptied).
 
     python benchmarks/cold.py [--model NAME ...] [--torch-compile]
 
-"beyond warm s" is what the first call takes beyond the least of some later ones in the same process. "cache filled" is
-a process that finds the kernels which another one has left in FRAMEJIT_CACHE_DIR.
+"beyond warm s" is how much longer the first call takes than the fastest of some later ones in the same process. "cache
+filled" is a process that finds the kernels that another one has left in FRAMEJIT_CACHE_DIR.
 """
 import argparse
 import tempfile

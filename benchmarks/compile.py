@@ -3,11 +3,11 @@ torch.compile emptied.
 
     python benchmarks/compile.py [--case BERT-base,ResNet-50,chain] [--torch-compile]
 
-"chain" is 1,000 pointwise ops and 100 row sums of one function. The first call is timed less a second one; "ms an op"
-is that over the calls of torch functions that give tensors ("ops": those that the program makes, counted in an eager
-call, whoever compiles it), "us an ATen op" what a stage takes over the ops of the graph that is lowered. Kernels:
-framejit's are code generation alone, on two threads; torch.compile's are the seconds in which it runs the C++ compiler,
-over the files that it compiled.
+"chain" is 1,000 pointwise ops and 100 row sums of one function. The time is that of the first call minus that of a
+second one. "ms an op" divides it by the calls of torch functions that return tensors ("ops": those that the program
+makes, counted in an eager call, whichever compiler is used). "us an ATen op" divides the time of a stage by the ops of
+the lowered graph. Kernels: framejit's time is code generation only, on two threads; torch.compile's is the time in
+which it runs the C++ compiler, divided by the files that it compiled.
 """
 import argparse
 import re

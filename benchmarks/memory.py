@@ -2,14 +2,14 @@
 
     python benchmarks/memory.py [--torch-compile] [--only BERT-base,mlp] [--cases f32,bf16,training]
 
-Counted are the bytes that a call has allocated and not yet freed, at the moment when they are most: torch's own memory
-events (of torch.profiler) in the order in which they came, with the part of framejit's arena that the call borrows as
-one more allocation. Not counted: what was there before the call (parameters, inputs), what libraries allocate without
-torch, and what allocators keep for later calls. The results of a call are alive at its end. A process for each row; the
-first calls, which compile, are not counted.
-bf16 is autocast on the CPU, entered by the call, so that eager casts its weights anew and keeps them until the call
-ends.
-A training step is forward, backward and an optimizer's step; framejit runs it plainly today (docs/captured.md).
+It counts the bytes that a call has allocated and not yet freed, at their peak: torch's own memory events (of
+torch.profiler) in order, and the part of framejit's arena that the call borrows as one more allocation. It does not
+count memory from before the call (parameters, inputs), what libraries allocate without torch, and what allocators keep
+for later calls. The results of a call are alive at its end. One process per row; the first calls, which compile, do not
+count.
+bf16 is autocast on the CPU, entered within the call, so that eager casts its weights in each call and keeps the casts
+until it ends.
+A training step is forward, backward and an optimizer's step; framejit runs it plainly for now (docs/captured.md).
 """
 import argparse
 import json

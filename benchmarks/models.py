@@ -3,12 +3,12 @@ torch.compile, as it is and with its option freezing.
 
     python benchmarks/models.py [--torch-compile] [--only BERT-base,GPT-2] [--dtypes f32,bf16] [--rounds 30]
 
-A process for each row. bf16 is autocast on the CPU, entered by each call (inside of one long context eager keeps the
-weights it has cast). Before each call that counts stands one that does not: eager gives hundreds of MB back to the
-system, which the next one would have to ask for. The row also gives the first call of each compiler (not paired;
-cold.py measures that in a process of its own), the largest difference from eager relative to the largest value, the
-resident memory that compiling added, and the megabytes that framejit derived from weights before the clock started.
-Ratios are medians over rounds.
+One process per row. bf16 is autocast on the CPU, entered in each call (inside one long context, eager would keep the
+cast weights). Before each call that counts comes one that does not: eager gives hundreds of MB back to the system,
+which the next call would have to request. The row also gives the first call of each compiler (not paired; cold.py
+measures it in a separate process), the largest difference from eager relative to the largest value, the resident memory
+that compiling added, and the megabytes that framejit derived from weights before timing started. Ratios are medians
+over rounds.
 """
 import argparse
 import json
@@ -25,9 +25,9 @@ from pairs import measure, median, ratio
 from rows import line, summary, told
 
 DTYPES = ["f32", "bf16"]
-COMPILERS = ("torch.compile", "freezing")  # to compare with
-WARM = 8  # calls before the clock starts: framejit derives from weights after the third
-DIFFERS = {"f32": 1e-4, "bf16": 3e-2}  # the most that is a figure
+COMPILERS = ("torch.compile", "freezing")  # for comparison
+WARM = 8  # calls before timing starts: framejit derives from weights after the third
+DIFFERS = {"f32": 1e-4, "bf16": 3e-2}  # a larger difference makes the row invalid
 
 
 def ids(length, vocabulary=1000):
@@ -102,8 +102,8 @@ def resident_megabytes():
 
 
 def compiled_by(compiler, model):
-    """Settled by its first call. Freezing is asked for in both ways: as an option, so that it is another backend than
-    torch.compile alone, and as a setting, since the capture of parameters reads that."""
+    """Settled by its first call. Freezing is requested in two ways: as an option, so that it is another backend than
+    torch.compile alone, and as a setting, because the capture of parameters reads that."""
     import framejit
     if compiler == "framejit":
         return framejit.compile(model)

@@ -1,9 +1,9 @@
-"""A process of somebody else keeps one core busy: eager and framejit in turn, on two threads, without it and beside it.
+"""Another process keeps one core busy: eager and framejit in turn, on two threads, without it and next to it.
 
     python benchmarks/neighbour.py [--threads 2] [--only "30 steps of 4096"]
 
-Threads that must meet at the end of each op wait for the one whose core is taken, for as long as the system lets the
-neighbour run. A figure is the median over rounds of a few calls each. Exits with an error where a row beside the
+Threads that must meet at the end of each op wait for the one whose core is taken, as long as the system lets the
+neighbour run. A figure is the median over rounds of a few calls each. Exits with an error if a row next to the
 neighbour is below LEAST of eager.
 """
 import argparse

@@ -1,7 +1,7 @@
 """Paired timing: the candidates run in turn inside one process, so that a noisy neighbour hits all of them.
 
-A figure is the median over rounds; a ratio is the median of the per-round ratios. Rounds during which other processes
-used more than a tenth of the machine are dropped (and counted).
+A figure is the median over rounds; a ratio is the median of the per-round ratios. Rounds in which other processes used
+more than a tenth of the machine are dropped (and counted).
 """
 import os
 import statistics
@@ -18,8 +18,8 @@ def _busy_elsewhere():
 
 
 def assert_hits(call, hits, breaks):
-    """One call of a settled compiled callable: so many graphs are run, so many breaks stepped over, nothing is compiled
-    or run plainly."""
+    """Asserts that one call of a settled compiled callable runs this many graphs, crosses this many breaks, and
+    compiles or runs plainly nothing."""
     import framejit
     before = framejit.stats()
     call()
@@ -32,8 +32,8 @@ def assert_hits(call, hits, breaks):
 def measure(candidates, rounds=30, repeat=None, target=0.02, warm=False):
     """candidates: {name: zero-argument callable}. Returns {name: [seconds per call, one per kept round]} and the
     dropped count.
-    warm: each turn begins with a call that does not count: the memory that the one before has freed, and the system has
-    taken back, is found again."""
+    warm: each turn begins with a call that does not count, which gets back the memory that the previous candidate had
+    freed."""
     if repeat is None:
         repeat = {}
         for name, call in candidates.items():

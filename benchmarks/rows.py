@@ -1,12 +1,12 @@
-"""A row of a benchmark as a line of text, read back, and what several rows come to.
+"""A row of a benchmark as a line of text, and how to read it back; and the summary of several rows.
 
-A line is a name of one or more parts and then figures, two spaces between all of them:
+A line is a name of one or more parts, and then figures, with two spaces between all of them:
 
     BERT-base  f32  eager ms 150  framejit ms 67.8  over eager 2.22
 
-The last word of a figure is its number, the others say what it is. "over X" is X's time over framejit's (above 1
-framejit is faster), "of X" framejit's bytes over X's (below 1 framejit takes fewer). What a benchmark prints below an
-empty line is no row.
+The last word of a figure is its number, the others say what it is. "over X" is X's time over framejit's (above 1,
+framejit is faster), "of X" is framejit's bytes over X's (below 1, framejit uses less). Lines that a benchmark prints
+after an empty line are not rows.
 """
 import re
 import statistics
@@ -33,7 +33,7 @@ def show(*name, **figures):
 
 
 def parse(text):
-    """(the parts of the name, {figure: number}); None where the line is no row."""
+    """(the parts of the name, {figure: number}); None if the line is not a row."""
     first, *fields = re.split(r" {2,}", text.strip())
     matches = [FIGURE.fullmatch(field) for field in fields]
     figures = {match[1]: float(match[2]) for match in matches if match}
@@ -47,7 +47,7 @@ def rows_of(output):
     return [text for text in lines if parse(text)]
 
 
-# Of these the last part of a name says which rows are taken together.
+# For these, the last part of a name says which rows belong together.
 GROUPED = ("models", "memory", "neighbour", "training")
 
 

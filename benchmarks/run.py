@@ -1,18 +1,18 @@
-"""Runs benchmarks row by row, keeps each row at once, and makes of them benchmarks/results/ and README's table.
+"""Runs benchmarks row by row, saves each row at once, and makes benchmarks/results/ and README's tables from the rows.
 
     python benchmarks/run.py [NAME ...] [--[no-]again] [--share 1/4] [--commit ID]
     python benchmarks/run.py --merge [FOLDER ...]
     python benchmarks/run.py --readme
 
-A row is what is paired in one run (one model in one dtype, one kernel), and a process of its own. Its file is
-build/bench/CLASS/NAME/ROW.json, with the commit, the machine and the date. A row that is there of the same commit,
-torch and Python is not run again; with a NAME, or with --again, it is. --share runs one part of the rows, so that parts
-can be run side by side, each on its own cores (taskset); --merge follows them. --commit names what is measured where
-there is no git. The machine should do nothing else meanwhile.
+A row is one paired run (one model in one dtype, one kernel), in a separate process. Its file is
+build/bench/CLASS/NAME/ROW.json, with the commit, the machine and the date. A row that exists for the same commit, torch
+and Python is not run again, unless its NAME or --again is given. --share runs one part of the rows, so that parts can
+run side by side, each on its own cores (taskset); then run --merge. --commit names the measured commit if there is no
+git. The machine should do nothing else meanwhile.
 
---merge takes the rows of build/bench, and of folders that hold rows of other machines (their build/bench, copied). Each
-run ends with it. A row during which others used more than a tenth of its cores takes the place of no quiet one.
---readme writes README's tables alone.
+--merge takes the rows of build/bench, and of folders with rows of other machines (copies of their build/bench). Each
+run ends with it. If others used more than a tenth of the cores during a row, it replaces no quiet row. --readme only
+writes README's tables.
 """
 import argparse
 import datetime
@@ -38,7 +38,7 @@ def kernel_names(kernels):
     return [name for name, *_ in kernels.cases((2, 2), torch.float32)]
 
 
-# By benchmark: arguments of all rows, and from its module the arguments of each row.
+# By benchmark: arguments for all rows, and a function that gets its module and returns the arguments of each row.
 WHOLE = [], lambda module: {"all": []}
 BENCHMARKS = {
     "calls": WHOLE,
@@ -81,7 +81,7 @@ def machine():
 
 
 def commit():
-    """The last commit of what is measured, and a hash of what differs from it."""
+    """The last commit of what is measured, and a hash of the differences from it."""
     measured = ["--", ".", ":!README.md", ":!docs", ":!benchmarks/results"]
     git = [subprocess.run(["git", *command, *measured], cwd=ROOT, capture_output=True, text=True)
            for command in (["log", "-1", "--format=%h"], ["diff", "HEAD"])]
@@ -96,7 +96,7 @@ def file_of(kept, benchmark, row):
 
 
 def is_there(path, wanted):
-    """A row that ended well, of the same commit and machine."""
+    """Whether the row exists, ended well, and has the same commit and machine."""
     if not path.is_file():
         return False
     row, same = json.loads(path.read_text()), ("commit", "python", "torch", "processor", "cores")
@@ -104,7 +104,8 @@ def is_there(path, wanted):
 
 
 def busy_seconds():
-    """Processor seconds of everybody on the cores that rows may use, since boot; what a host took away counts too."""
+    """Processor seconds of all processes on the cores that rows may use, since boot; time that a host took away counts
+    too."""
     cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     with open("/proc/stat") as lines:
         found = [line.split() for line in lines if line.split()[0] in cores]
@@ -113,7 +114,7 @@ def busy_seconds():
 
 
 def run(arguments, path, row):
-    """Runs one row and keeps it. What it says where it fails is shown; a row with figures is kept all the same."""
+    """Runs one row and keeps it. If it fails, its output is shown; if it has figures, it is kept all the same."""
     print(f"$ python {' '.join(arguments)}", flush=True)
     row = row | {"load": round(os.getloadavg()[0], 1), "date": datetime.datetime.now().isoformat("T", "minutes")}
     environment = {key: value for key, value in os.environ.items() if key not in ("FRAMEJIT_STRICT", "FRAMEJIT_LOGS")}
@@ -128,7 +129,7 @@ def run(arguments, path, row):
     row |= {"lines": rows_of(output), "exit": child.returncode, "others": round(max(share, 0), 3)}
     if row["lines"]:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")  # a run that is stopped leaves whole files
+        part = path.with_suffix(".part")  # a stopped run leaves only whole files
         part.write_text(json.dumps(row, indent=1) + "\n")
         part.replace(path)
     return not child.returncode and bool(row["lines"])

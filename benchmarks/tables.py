@@ -1,7 +1,7 @@
-"""benchmarks/results/CLASS.txt, one file for each class of processors, and README's table, which is made of them.
+"""benchmarks/results/CLASS.txt, one file for each class of processors, and README's tables, which are made from them.
 
-A section of a file has the rows of one benchmark, newest last. Above them stand the command that prints them again and
-where they were measured; below, the mean of each ratio, its least row, and all rows below 1.0.
+A section of a file has the rows of one benchmark, newest last. Above them are the command that prints them again and
+the machine; below them, the mean of each ratio, its least row, and all rows below 1.0.
 """
 import dataclasses
 import json
@@ -12,20 +12,20 @@ from pathlib import Path
 from rows import beyond, parse, ratio, summary, told
 
 RESULTS = Path(__file__).resolve().parent / "results"
-# Classes of inductor/target/machine_classes.def, as people call them.
+# Names of the classes of inductor/target/machine_classes.def for readers.
 CLASSES = {"zen_avx512": "AMD with AVX-512", "intel_amx": "Intel with AMX", "intel_avx512": "Intel with AVX-512",
            "avx2": "AVX2", "sse": "registers of 128 bits"}
 BENCHMARKS = ("models", "training", "kernels", "memory", "updates", "neighbour", "cold", "capture", "compile", "growth",
               "calls", "guards", "breaks", "watch", "costs")
 QUIET = 0.1  # of the cores, at most, is used by others
 BUSY, MISSED = "a busy machine", "its own bound is missed"
-UNKNOWN = {"amd": "AMD, its class not recorded"}  # rows of before classes were kept
+UNKNOWN = {"amd": "AMD, its class not recorded"}  # rows from before classes were recorded
 MARKS = "<!-- results: benchmarks/run.py --readme -->\n", "<!-- end of results -->\n"
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where rows were measured. Its text is the line above them."""
+    """The origin of rows. Its text is the line above them."""
     command: str
     commit: str
     date: str
@@ -92,7 +92,8 @@ def kept_rows(folders):
 
 
 def rows_in(files):
-    """The rows of one benchmark on one class: those that it has, in its order, each of the newest file that has it."""
+    """The rows of one benchmark on one class: those that it has now, in its order, each from the newest file that has
+    it."""
     order = files[-1]["rows"]
     newest = {file["row"]: file for file in files if file["row"] in order}
     rows = []
@@ -111,8 +112,8 @@ def replaces(row, before):
 
 
 def merged(old, files):
-    """The old rows of a class, and the rows of the files, in their place where they are as good. Where a benchmark ran
-    as a whole, nothing is left that it does not print any more."""
+    """The old rows of a class, replaced by the rows of the files if those are as good. If a benchmark ran completely,
+    rows that it does not print any more are dropped."""
     kept = list(old)
     for benchmark, of_benchmark in files.items():
         rows, is_whole = rows_in(of_benchmark)
@@ -157,14 +158,14 @@ def merge(folders, results):
 
 
 def not_of_a_class(rows, classes):
-    """What stays of the rows of an unknown class: benchmarks of which no known class has all of them."""
+    """The rows of an unknown class that stay: those of benchmarks that no known class has completely."""
     def names(rows, benchmark):
         return {row.name for row in rows if row.benchmark == benchmark}
     return [row for row in rows
             if not any(names(rows, row.benchmark) <= names(known, row.benchmark) for known in classes)]
 
 
-# README's first table: what a line says, and whose ratios it has: benchmark, group, ratio.
+# README's first table: the text of a line, and its ratios: benchmark, group, ratio.
 RATIOS = (
     ("eager, models in float32", "models", "f32", "over eager"),
     ("torch.compile, models in float32", "models", "f32", "over torch.compile"),
@@ -177,7 +178,7 @@ RATIOS = (
     ("eager, steps of optimizers", "updates", "", "over eager"),
     ("eager, both beside a busy process", "neighbour", "beside a neighbour", "over eager"),
 )
-# The second: what a line says, the benchmark, the name of the row and its figure; {} is the compiler.
+# The second: the text of a line, the benchmark, the name of the row and its figure; {} is the compiler.
 COMPILERS = ("framejit", "torch.compile", "eager")
 COSTS = (
     ("first call of a small function, s", "cold", ("small", "{}"), "first s"),
@@ -212,7 +213,7 @@ def ratios_of(rows):
 
 
 def table_of_ratios(classes):
-    """The table, and an item for each list of rows below 1.0."""
+    """The table, and one list item per list of rows below 1.0."""
     found = {name: ratios_of(classes[name]) for name in CLASSES if name in classes}
     lines, below = [], []
     for label, *key in RATIOS:
@@ -229,7 +230,7 @@ def table_of_ratios(classes):
 
 
 def table_of_costs(classes):
-    """Each line is of one class: of that where the most compilers were measured, and of those the newest."""
+    """Each line is for one class: the one with the most compilers measured, and of those the newest."""
     lines = []
     for label, benchmark, wanted, key in COSTS:
         found = []
@@ -260,7 +261,7 @@ def readme_part(classes):
 
 
 def with_results(text, classes):
-    """README's text with the figures of the files in place of those that it has."""
+    """README's text with its figures replaced by those of the files."""
     before, rest = text.split(MARKS[0])
     return before + MARKS[0] + readme_part(classes) + MARKS[1] + rest.split(MARKS[1])[1]
 

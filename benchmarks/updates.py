@@ -1,10 +1,10 @@
-"""An optimizer's step, written out over many tensors: eager and framejit in turn, in one process.
+"""The step of an optimizer, written out over many tensors: eager and framejit in turn, in one process.
 
     python benchmarks/updates.py [--tensors 480] [--size 64x64] [--threads 1,2]
 
-Each tensor gets its new value in place, and its state (momentum; both averages of Adam) with it. Eager runs the same
+Each tensor gets its new value in place, and so does its state (momentum; both averages of Adam). Eager runs the same
 program: one op after the other on each tensor ("loop"), or torch's ops on lists of tensors ("foreach"). Exits with an
-error where a row is below LEAST of eager: values that go through copies are at a third of it.
+error if a row is below LEAST of eager: if values went through copies, it would be at a third of eager.
 """
 import argparse
 

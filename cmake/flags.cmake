@@ -1,4 +1,4 @@
-# Compiler settings of every target: C++20, -O2, sections that the linker can drop; ccache and mold where they are found.
+# Compiler settings of every target: C++20, -O2, sections that the linker can drop; ccache and mold if they are found.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
@@ -18,7 +18,7 @@ if(FRAMEJIT_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
-# The kernel cache tells builds apart by it (runtime/base/build_id.h).
+# The kernel cache distinguishes builds by it (runtime/base/build_id.h).
 add_link_options(-Wl,--build-id=sha1)
 
 # Settings shared by libraries, the extension and the tests.
@@ -36,7 +36,7 @@ function(framejit_settings target)
   endif()
 endfunction()
 
-# Targets that are part of the package lie beside each other and find each other there.
+# Targets of the package lie next to each other and find each other there.
 function(framejit_package_target target)
   set_target_properties(${target} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${FRAMEJIT_PACKAGE_DIR}"

@@ -1,4 +1,4 @@
-# What a wheel holds: the package folder, and the start-up file beside it.
+# The contents of a wheel: the package folder, and the start-up file next to it.
 foreach(part framejit_core framejit_inductor framejit_hook _framejit)
   if(TARGET ${part})
     install(TARGETS ${part} LIBRARY DESTINATION framejit COMPONENT framejit)

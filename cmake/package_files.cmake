@@ -1,4 +1,5 @@
-# The importable package of the build tree: links to the Python files beside the built libraries, and what was built for whom.
+# The importable package of the build tree: links to the Python files next to the built libraries, and the versions that
+# they were built for.
 file(GLOB python_files CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/python/framejit/*.py" "${CMAKE_SOURCE_DIR}/python/framejit/*.pyi"
      "${CMAKE_SOURCE_DIR}/python/framejit/py.typed")
 file(MAKE_DIRECTORY "${FRAMEJIT_PACKAGE_DIR}")
@@ -13,7 +14,8 @@ foreach(file IN LISTS startup_files)
   file(CREATE_LINK "${file}" "${package_parent}/${name}" SYMBOLIC)
 endforeach()
 
-# What an installer makes of pyproject.toml, for those who look for the package's entry points: torch does, for backends.
+# The metadata that an installer makes from pyproject.toml, for code that looks for the package's entry points: torch
+# does, for backends.
 set(package_info "${package_parent}/framejit-${PROJECT_VERSION}.dist-info")
 file(STRINGS "${CMAKE_SOURCE_DIR}/pyproject.toml" entry_points REGEX "^\\[project\\.entry-points\\.|= \"framejit\\.[a-z_]+:[a-z_]+\"$")
 string(REGEX REPLACE "\\[project\\.entry-points\\.([a-z_]+)\\]" "[\\1]" entry_points "${entry_points}")

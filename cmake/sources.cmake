@@ -1,4 +1,5 @@
-# framejit_sources(OUT FOLDERS a b [EXCLUDE regex]): the .cpp files below the folders; empty where a folder is missing or empty.
+# framejit_sources(OUT FOLDERS a b [EXCLUDE regex]): the .cpp files below the folders; empty if a folder is missing or
+# empty.
 function(framejit_sources out)
   cmake_parse_arguments(arg "" "EXCLUDE" "FOLDERS" ${ARGN})
   set(found)
@@ -12,7 +13,7 @@ function(framejit_sources out)
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-# Adds the table of torch's typed shape functions, generated from the headers of the torch that is built against.
+# Adds the table of torch's typed shape functions, generated from the headers of the torch that the build uses.
 function(framejit_generated_meta_table sources)
   set(script "${CMAKE_SOURCE_DIR}/graph/aten/gen_meta_table.py")
   if(EXISTS "${script}")
