@@ -19,7 +19,7 @@ BENCHMARKS = ("models", "training", "kernels", "memory", "updates", "neighbour",
               "calls", "guards", "breaks", "watch", "costs")
 QUIET = 0.1  # of the cores, at most, is used by others
 BUSY, MISSED = "a busy machine", "its own bound is missed"
-UNKNOWN = {"amd": "AMD, its class not recorded"}  # rows from before classes were recorded
+UNKNOWN = {"amd": "AMD, class not recorded"}  # rows from before classes were recorded
 MARKS = "<!-- results: benchmarks/run.py --readme -->\n", "<!-- end of results -->\n"
 
 
@@ -176,7 +176,7 @@ RATIOS = (
     ("eager, pointwise and row kernels", "kernels", "", "over eager"),
     ("torch.compile, pointwise and row kernels", "kernels", "", "over torch.compile"),
     ("eager, steps of optimizers", "updates", "", "over eager"),
-    ("eager, both beside a busy process", "neighbour", "beside a neighbour", "over eager"),
+    ("eager, both next to a busy process", "neighbour", "beside a neighbour", "over eager"),
 )
 # The second: the text of a line, the benchmark, the name of the row and its figure; {} is the compiler.
 COMPILERS = ("framejit", "torch.compile", "eager")
@@ -184,16 +184,16 @@ COSTS = (
     ("first call of a small function, s", "cold", ("small", "{}"), "first s"),
     ("first call of BERT-base, s", "cold", ("BERT-base", "{}"), "first s"),
     ("the same beyond a warm call, s", "cold", ("BERT-base", "{}"), "beyond warm s"),
-    ("the same, its kernels found in a cache, s", "cold", ("BERT-base", "{}, cache filled"), "beyond warm s"),
+    ("the same, with kernels found in a cache, s", "cold", ("BERT-base", "{}, cache filled"), "beyond warm s"),
     ("capture of BERT-base, ms", "capture", ("{}", "capture of BERT with 12 layers"), "ms"),
-    ("compile of ResNet-50, for each call of torch, ms", "compile", ("ResNet-50", "{}"), "ms an op"),
-    ("compile of ResNet-50, for each kernel, ms", "compile", ("ResNet-50", "{}"), "ms a kernel"),
+    ("compile of ResNet-50, per call of torch, ms", "compile", ("ResNet-50", "{}"), "ms an op"),
+    ("compile of ResNet-50, per kernel, ms", "compile", ("ResNet-50", "{}"), "ms a kernel"),
     ("a call of one op on a hit, us", "calls", ("one op",), "{} us"),
     ("guards of BERT-base, us", "guards", ("BERT-base (12 layers)",), "{} us"),
     ("guards of 1000 parameters, us", "guards", ("1000 guarded parameters",), "{} us"),
     ("guards of 1000 ints, us", "guards", ("1000 guarded ints",), "{} us"),
     ("a graph break on a hit, us", "breaks", ("{}", "break 0 levels down"), "the break us"),
-    ("each inlined level more, us", "breaks", ("{}", "each level"), "the break us"),
+    ("each further inlined level, us", "breaks", ("{}", "each level"), "the break us"),
 )
 
 
@@ -226,7 +226,7 @@ def table_of_ratios(classes):
                 is_first = False
             worse = ", ".join(f"{row} {ratio(value)}" for value, row in beyond(key[-1], rows))
             below += [item(f"{label}, {title(name)}: {worse}")] if worse else []
-    return table(("its time over framejit's", "processors", "rows", "mean", "least"), lines), below
+    return table(("time divided by framejit's", "processors", "rows", "mean", "least"), lines), below
 
 
 def table_of_costs(classes):
@@ -256,7 +256,7 @@ def readme_part(classes):
         measured.append(item(f"{title(name)}: {', '.join(of_rows['processor'])}; {of_rows['date'][0]} to "
                              f"{of_rows['date'][-1]}; `benchmarks/results/{name}.txt`"))
     return "\n".join([*ratios, "", "All rows below 1.0:", "", *(below or ["- none"]), "", *table_of_costs(classes), "",
-                      "Where each was measured; commits, commands and all rows are in the files:", "",
+                      "Where the rows were measured; the files have commits, commands and all rows:", "",
                       *measured]) + "\n"
 
 

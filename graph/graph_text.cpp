@@ -230,7 +230,7 @@ class Parser {
       }
     }
     FJ_TRY_VOID(at_.expect("}"));
-    if (!at_.at_end()) return at_.error("text behind the graph");
+    if (!at_.at_end()) return at_.error("text after the graph");
     return std::move(graph_);
   }
 
@@ -538,7 +538,7 @@ class Parser {
     FJ_TRY_VOID(at_.expect("="));
     FJ_TRY(const ValueId value, known_value());
     const auto found = std::find(graph_.inputs.begin(), graph_.inputs.end(), input);
-    if (found == graph_.inputs.end()) return at_.error("update of a value that is no input");
+    if (found == graph_.inputs.end()) return at_.error("update of a value that is not an input");
     graph_.updates.emplace_back(static_cast<uint32_t>(found - graph_.inputs.begin()), value);
     return {};
   }

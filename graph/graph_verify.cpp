@@ -79,11 +79,11 @@ class Verifier {
       const bool of_output = alias.kind == OutputKind::kViewOfOutput;
       const size_t limit = of_output ? i : graph_.inputs.size();
       if (alias.kind != OutputKind::kFresh && alias.of >= limit)
-        return fail("output " + std::to_string(i) + " aliases what is not there");
+        return fail("output " + std::to_string(i) + " aliases something that does not exist");
     }
     for (const auto& [input, value] : graph_.updates) {
       if (input >= graph_.inputs.size() || value == kNoValue || !is_defined(value))
-        return fail("an update names what is not there");
+        return fail("an update names something that does not exist");
       const TensorMeta &to = graph_.meta(graph_.inputs[input]), &from = graph_.meta(value);
       if (to.dtype != from.dtype || to.sizes.size() != from.sizes.size())
         return fail("update of input " + std::to_string(input) + " changes its type");

@@ -16,7 +16,7 @@ namespace framejit::graph {
 
 class NoInt64 : public std::range_error {
  public:
-  NoInt64() : std::range_error("a size that is no 64-bit integer") {}
+  NoInt64() : std::range_error("a size that does not fit 64 bits") {}
 };
 
 // Symbols of sizes lie within these bounds. 0 and 1 specialise. No memory holds more than the upper bound, so most

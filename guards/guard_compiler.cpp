@@ -217,7 +217,7 @@ Result<void> GuardCompiler::emit_fetch(SourceId id) {
   const Node& node = nodes_[id];
   for (uint32_t index : guards_of(node)) step.may_be_absent |= is_absence(set_.guards_[index]);
   if (step.may_be_absent && (node.guard_count > 1 || node.first_child != kNoSource))
-    return Error{Reason::bad_guard, "guards on what is absent"};
+    return Error{Reason::bad_guard, "guards on something absent"};
   body_.computes |= source.kind == SourceKind::weak_reference;
   body_.steps.push_back(step);
   return {};

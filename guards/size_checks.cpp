@@ -96,7 +96,7 @@ std::string text_of_failure(const graph::SizeFact& fact, const std::vector<int64
     if (side->is_constant()) continue;
     const std::optional<int64_t> value = graph::value_of(*side, symbols);
     values += (values.empty() ? " but " : " and ") + side->text() + " is " +
-              (value ? std::to_string(*value) : "no 64-bit integer");
+              (value ? std::to_string(*value) : "not a 64-bit integer");
   }
   return text_of(fact) + values;
 }

@@ -37,11 +37,11 @@ bool draws_numbers(const graph::Node& node) {
 
 // Why a graph must not run more often than the program says; "" if it may.
 std::string why_not(const graph::Graph& functional, const TargetInfo& target) {
-  if (!target.facts.steps_end_in_order) return "its device runs on while the call returns";
+  if (!target.facts.steps_end_in_order) return "its device keeps running after the call returns";
   for (const graph::Node& node : functional.nodes) {
     if (node.op->has(graph::kMutates)) return node.op->name + " writes an argument";
     if (draws_numbers(node)) return node.op->name + " draws random numbers";
-    if (node.op->name.find("::") != std::string::npos) return node.op->name + " may do more than compute";
+    if (node.op->name.find("::") != std::string::npos) return node.op->name + " may have other effects";
   }
   return "";
 }

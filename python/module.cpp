@@ -56,7 +56,8 @@ PyObject* configure(PyObject*, PyObject*) {
   auto logs = log::configure(c.logs, c.logs_out, c.logs_format, c.dump_dir);
   if (!logs.ok()) return raise_value_error(logs.error());
   if (auto hook = frame_hook::initialise_hook(); !hook.ok()) {
-    PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "framejit runs nothing compiled: %s", hook.error().message.c_str());
+    PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "framejit compiles nothing and runs everything plainly: %s",
+                     hook.error().message.c_str());
     if (PyErr_Occurred()) return nullptr;
   }
   if (const auto opened = open_kernel_cache(c.cache_dir, c.cache_mb); !opened.ok())

@@ -71,7 +71,7 @@ Result<void> run_steps(const BoundPlan& bound, const int64_t* symbols, PlanHost&
   host.sizes.resize(plan.size_program.size());
   for (size_t i = 0; i < plan.size_program.size(); ++i)
     if (!evaluate(plan.size_program[i], symbols, host.sizes.data(), host.sizes[i]))
-      return Error{Reason::size_out_of_range, "a size that is no 64-bit integer"};
+      return Error{Reason::size_out_of_range, "a size that does not fit 64 bits"};
   if (!plan.arena.empty())
     if (const int64_t bytes = host.size(plan.arena[0].bytes); bytes > 0) host.take(0, bytes);
   for (size_t i = 0; i < plan.steps.size(); ++i) {

@@ -251,7 +251,7 @@ void Drive::log_loss(Site& site) {
   stats().left_alone += 1;
   if (!log::enabled(log::Kind::LeftAlone)) return;
   log::emit(log::Kind::LeftAlone, place(frame_),
-            {{"reason", "one compiled entry after the other went before " + std::to_string(kHitsThatPay) +
+            {{"reason", "one compiled entry after the other died before " + std::to_string(kHitsThatPay) +
                             " calls had used it: " + guards::kObjectIsGone}});
 }
 

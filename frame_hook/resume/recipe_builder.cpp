@@ -309,7 +309,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   std::vector<SlotId> operands;
   if (value->exhausted) return build_exhausted(value->type);
   if (!in_progress_.insert(value).second)
-    graph_break(Reason::escaped_traced, "an iterator that is part of what it iterates over");
+    graph_break(Reason::escaped_traced, "an iterator that is part of its own container");
   using Over = IteratorValue::Over;
   // If it were made over the changed container, it would not notice the change.
   if (changed_while_iterated(value))

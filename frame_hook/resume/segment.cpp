@@ -105,7 +105,7 @@ RunStatus replay_failed() {
 
 const char* Segment::why_dead() const {
   if (guards->dead()) return guards::kObjectIsGone;
-  return call && call->is_wrong ? "a shape function has erred" : nullptr;
+  return call && call->is_wrong ? "a shape function was wrong" : nullptr;
 }
 
 RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {

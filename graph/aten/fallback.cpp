@@ -465,7 +465,7 @@ void Recorder::refuse_memory(const OpCall& call) {
   for (int8_t i : written_arguments(call))
     each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
       if (kept_storages_.contains(storage_number(traced_storage_of(tensor))))
-        fail({Reason::unsupported_op, call.def().name + " that writes to memory which an array has too"});
+        fail({Reason::unsupported_op, call.def().name + " that writes to memory shared with an array"});
     });
   for (int8_t i : written_arguments(call))
     if (const TensorMeta* written = meta_at(static_cast<size_t>(i));

@@ -84,7 +84,7 @@ void Recorder::specialise_symbols(const OpCall& call) {
 
 ShapeOrigin Recorder::shape_by_torch(OpCall& call) {
   if (runtime::has_erred(call.def().name))
-    fail({Reason::unsupported_op, call.def().name + ", whose shape function errs,"});
+    fail({Reason::unsupported_op, call.def().name + ", whose shape function is wrong,"});
   if (const auto origin = MetaCall(*this, call).run_with_symbols()) return *origin;
   specialise_symbols(call);
   return MetaCall(*this, call).run();

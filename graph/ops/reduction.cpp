@@ -18,7 +18,7 @@ constexpr size_t kAbsent = 99;
 // An extremum of nothing, or a mean of integers, is an error; torch has the text.
 bool reduces_nothing(const TensorMeta& self, const std::vector<bool>& reduced, ShapeEnv& env) {
   for (size_t i = 0; i < self.ndim(); ++i)
-    if (reduced[i] && !env.decide(0, Relation::kLt, self.sizes[i], "what is compared has elements")) return true;
+    if (reduced[i] && !env.decide(0, Relation::kLt, self.sizes[i], "the compared tensor has elements")) return true;
   return false;
 }
 bool has_fraction(const RuleArgs& args, size_t dtype) {

@@ -30,7 +30,7 @@ __attribute__((visibility("protected"), used, noinline)) void __jit_debug_regist
   asm volatile("" ::: "memory");
 }
 llvm::orc::shared::CWrapperFunctionBuffer llvm_orc_registerJITLoaderGDBAllocAction(const char*, size_t) {
-  return llvm::orc::shared::WrapperFunctionBuffer::createOutOfBandError("framejit tells gdb of its code itself")
+  return llvm::orc::shared::WrapperFunctionBuffer::createOutOfBandError("framejit registers its code with gdb itself")
       .release();
 }
 }

@@ -30,7 +30,7 @@ thread_local const std::string* t_work = nullptr;
 
 // LLVM exits or aborts after it.
 void say_last_words(void*, const char* reason, bool) {
-  const std::string text = "framejit: LLVM gives up on " + (t_work == nullptr ? "what it compiles" : *t_work) +
+  const std::string text = "framejit: LLVM cannot compile " + (t_work == nullptr ? "what it compiles" : *t_work) +
                            ", which ends this process: " + reason +
                            "\nframejit: FRAMEJIT_CPU_FEATURES=generic (or avx2) takes other instructions; "
                            "backend=\"eager\" compiles no kernels. Please report it.\n";

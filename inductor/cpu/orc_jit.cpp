@@ -402,7 +402,7 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
   FJ_TRY_VOID(has_room());
   if (!is_available(level))
     return Error{Reason::no_target,
-        "this CPU does not have the vector registers asked for; FRAMEJIT_CPU_FEATURES=auto takes those that it has"};
+        "this CPU lacks the requested vector registers; FRAMEJIT_CPU_FEATURES=auto uses the ones that it has"};
   const bool is_host = level == VectorLevel::kHost;
   if (is_host) level = host_level();
   FJ_TRY(auto target, make_target(level, is_host));

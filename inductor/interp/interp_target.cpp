@@ -74,7 +74,7 @@ class InterpTarget : public KernelTarget {
                                      runtime::DeviceId) override {
     const auto* kernel = dynamic_cast<const InterpretedKernel*>(code.get());
     if (kernel == nullptr)
-      return Error{Reason::no_target, "the interpreter runs kernels of this process alone, not " + code->id.text()};
+      return Error{Reason::no_target, "the interpreter runs only kernels of this process, not " + code->id.text()};
     FjScalar self;
     self.i = reinterpret_cast<int64_t>(kernel);
     return runtime::LoadedKernel{run_interpreted, {self}, code};

@@ -155,7 +155,7 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
     return bad(nest, i, "the other value of a masked load has another dtype");
   if ((is_carried(inst) || is_ordered(inst)) && !nest.is_reduction()) return bad(nest, i, "reduces over nothing");
   if (inst.op == LoopOp::kStore && !is_ordered(inst) && uses.size() > 1)
-    return bad(nest, i, "stores where the data tells, without an order");
+    return bad(nest, i, "stores at an index from data, without an order");
   if (inst.mode == StoreMode::kJoin && is_position(inst.reduce)) return bad(nest, i, "positions are not joined");
   if (inst.op == LoopOp::kReduce && after[inst.operands[0]]) return bad(nest, i, "reduces the result of a reduction");
   if (inst.op == LoopOp::kScalar) FJ_TRY_VOID(verify_scalar(nest, i));

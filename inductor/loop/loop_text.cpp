@@ -117,7 +117,7 @@ class Parser {
     program_.symbol_count = static_cast<uint32_t>(count);
     FJ_TRY_VOID(cursor_.expect("{"));
     while (!cursor_.accept("}")) FJ_TRY_VOID(item());
-    if (!cursor_.at_end()) return cursor_.error("text behind the program");
+    if (!cursor_.at_end()) return cursor_.error("text after the program");
     FJ_TRY_VOID(verify(program_));
     return std::move(program_);
   }

@@ -70,7 +70,7 @@ std::vector<std::string> lowered_ops() {
 
 int64_t wrap_dim(int64_t dim, size_t ndim) {
   const auto n = static_cast<int64_t>(std::max<size_t>(ndim, 1));
-  FJ_CHECK(dim >= -n && dim < n, "a dimension that there is not was lowered");
+  FJ_CHECK(dim >= -n && dim < n, "the lowering was given a dimension that does not exist");
   return dim < 0 ? dim + n : dim;
 }
 

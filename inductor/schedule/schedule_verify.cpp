@@ -23,10 +23,10 @@ class Verifier {
                                  std::get<ExternCall>(schedule_.steps[step_]).writes));
     }
     if (schedule_.commit != SIZE_MAX && schedule_.commit > schedule_.steps.size())
-      return Error{Reason::not_verified, "the commit point is no step"};
+      return Error{Reason::not_verified, "the commit point is not a step"};
     for (const NewValue& value : schedule_.new_values)
       if (value.value >= buffers.size() || value.input >= buffers.size())
-        return Error{Reason::not_verified, "a new value is no buffer"};
+        return Error{Reason::not_verified, "a new value is not a buffer"};
     for (size_t b = 0; b < buffers.size(); ++b)
       if (buffers[b].is_output && !is_made_[b])
         return Error{Reason::not_verified, "output " + buffers[b].name + " is never made"};
@@ -39,8 +39,8 @@ class Verifier {
   }
 
   Result<void> check_group(const Group& group) {
-    if (group.nests.empty()) return fail("a kernel of no nest");
-    if (group.is_product && group.nests.size() != 1) return fail("a product beside other nests");
+    if (group.nests.empty()) return fail("a kernel without nests");
+    if (group.is_product && group.nests.size() != 1) return fail("a product together with other nests");
     const Nest& first = group.nests[0];
     for (const Nest& nest : group.nests) {
       if (!group.is_product && !names_.insert(nest.name).second) return fail("two nests are named " + nest.name);

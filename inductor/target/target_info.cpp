@@ -65,8 +65,8 @@ constexpr CostNumbers multiple_of(int64_t n) { return {n, n}; }
 struct Table {
 #define CELLS(name, numbers, ...)                                                \
   static constexpr Cells name = {__VA_ARGS__};                                   \
-  static_assert(are_resolved(name), "a column is like another that is like it"); \
-  static_assert(are_among(name, numbers), "a number that the row may not have");
+  static_assert(are_resolved(name), "two columns refer to each other"); \
+  static_assert(are_among(name, numbers), "a number that is not allowed in the row");
 #define COST(name, unit, numbers, a, b, c, d, e, f, what) CELLS(name, numbers, a, b, c, d, e, f)
 #define CPU_COST(name, unit, numbers, a, b, c, d, e, what) CELLS(name, numbers, a, b, c, d, e, AS_ZEN)
 #define GPU_COST(name, unit, numbers, a, what) CELLS(name, numbers, AS_GPU, AS_GPU, AS_GPU, AS_GPU, AS_GPU, a)
@@ -206,7 +206,7 @@ TargetInfo gpu_target() {
 TargetInfo reference_target(VectorLevel level) {
   Machine machine{"x86_64", "AuthenticAMD", {"avx512bf16"}, {48 << 10, 1 << 20, 32 << 20, 64}, 2};
   TargetInfo target = cpu_target(machine, level);
-  target.description = "the reference target, which is no machine's; " + costs_text(target.machine_class);
+  target.description = "the reference target, which describes no real machine; " + costs_text(target.machine_class);
   return target;
 }
 

@@ -28,7 +28,7 @@ bool is_users(std::string_view op) {
 }
 
 ShapeFunctionErred::ShapeFunctionErred(const std::string& op)
-    : std::runtime_error("a result of " + op + " is not as its shape function says") {
+    : std::runtime_error("a result of " + op + " differs from what its shape function says") {
   const std::lock_guard lock(erring().mutex);
   erring().ops.insert(op);
 }

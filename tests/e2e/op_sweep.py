@@ -248,10 +248,10 @@ def read_classes(path):
 
 def write_classes(path, table):
     with open(path, "w") as f:
-        f.write("# What the default backend makes of the first sample of each op of torch's op_db: nothing but our "
-                "own kernels, views that need no step,\n"
-                "# kernels beside PyTorch's own ops (mixed), those alone (extern), a graph break. Ops may move up, "
-                "never down (make golden-update).\n")
+        f.write("# How the default backend runs the first sample of each op of torch's op_db: only our own kernels, "
+                "views that need no step,\n"
+                "# kernels and PyTorch's own ops (mixed), only the latter (extern), or a graph break. Ops may move "
+                "up, never down (make golden-update).\n")
         for kind in reversed(RANKS):
             ops = sorted(op for op, k in table.items() if k == kind)
             f.write(f"{kind} {len(ops)}: {' '.join(ops)}\n")
@@ -271,8 +271,8 @@ def write_partly(path, rows):
             counts[row["op"]][0] += row["class"] != "extern"
             counts[row["op"]][1] += 1
     with open(path, "w") as f:
-        f.write("# How many of an op's samples (op_db, float32) have kernels or views of our own, where others are "
-                "PyTorch's own op alone (make sweep).\n")
+        f.write("# How many of an op's samples (op_db, float32) have kernels or views of our own, if others are only "
+                "PyTorch's own op (make sweep).\n")
         f.write("".join(f"{op}: {own} of {all_}\n" for op, (own, all_) in sorted(counts.items()) if 0 < own < all_))
 
 

@@ -76,7 +76,7 @@ def make_table():
     for op in core_ops():
         groups[treatment_of(op)].append(op)
     kinds, in_place = own_overloads()
-    text = ["# What becomes of the core ATen ops", "",
+    text = ["# How the core ATen ops are compiled", "",
             "Written by `tests/e2e/test_op_table.py` from the rows of the decompositions and lowerings (`make "
             "golden-update`). A row may leave some arguments or dtypes to PyTorch (the last section counts them); ops "
             "outside the core set are treated the same way.", ""]

@@ -49,7 +49,7 @@ def test_only_cores_that_the_process_may_use_count():
 
 def test_the_interpreter_is_no_machine():
     [line] = said(BACKEND="interp").splitlines()
-    assert line.endswith("target cpu: the reference target, which is no machine's; costs of zen_avx512"), line
+    assert line.endswith("target cpu: the reference target, which describes no real machine; costs of zen_avx512"), line
 
 
 @pytest.mark.parametrize("backend, adds", [("framejit", "add.Tensor"), ("interp", "addmm")])

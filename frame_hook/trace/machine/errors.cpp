@@ -33,14 +33,14 @@ void Errors::cut_context(Value* handled, Value* raised) {
       at = context;
       continue;
     }
-    if (at->object) graph_break(Reason::exception_raised, "a context of an exception that is there");
+    if (at->object) graph_break(Reason::exception_raised, "the context of an existing exception");
     return write_attribute(as<InstanceValue>(at), "__context__", heap.none());
   }
 }
 
 // The exception being handled becomes the context, as in _PyErr_SetObject.
 void Errors::raise(Value* exception) {
-  FJ_CHECK(exception->kind == ValueKind::instance, "an exception that is no instance");
+  FJ_CHECK(exception->kind == ValueKind::instance, "an exception that is not an instance");
   if (exception->object) graph_break(Reason::exception_raised, exception->type->tp_name);
   bool known = true;
   Value* context = stack_.handled_exception(&known);

@@ -47,7 +47,7 @@ Flow OpcodeHandlers::push_exc_info(Tracer& t, SymbolicFrame& f, const Instructio
   bool known = true;
   Value* previous = f.handled.empty() && f.generator ? nullptr : t.stack.handled_exception(&known);
   if (!known && !t.facts.relies_on_nothing_handled())
-    graph_break(Reason::exception_state, "a handler that is entered while an exception is handled");
+    graph_break(Reason::exception_state, "entering a handler while an exception is being handled");
   Value* exception = f.pop();
   f.push(previous ? previous : t.heap.none());
   f.push(exception);

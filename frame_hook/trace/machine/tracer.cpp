@@ -101,7 +101,7 @@ void Tracer::reset(const guards::FrameAccess& frame) {
 }
 
 void Tracer::stop_before(uint64_t step, Reason reason, std::string detail, std::string where) {
-  FJ_CHECK(step < stop_at_step_, "a second trace of a frame took other steps");
+  FJ_CHECK(step < stop_at_step_, "a second trace of a frame took different steps");
   stop_at_step_ = step;
   stop_reason_ = reason;
   stop_detail_ = std::move(detail);
@@ -359,7 +359,7 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
   auto visit = [&](Value* v) {
     if (v->kind == ValueKind::identity) before(as<IdentityValue>(v)->made_at, "id()");
     if (v->kind == ValueKind::array && as<ArrayValue>(v)->root->is_shared)
-      before(as<ArrayValue>(v)->root->shared_at, "an array that has its memory in common with a tensor");
+      before(as<ArrayValue>(v)->root->shared_at, "an array that shares memory with a tensor");
     if (const auto raised = raised_at_.find(v); raised != raised_at_.end())
       before(raised->second.step, "the traceback of an exception");
     if (v->kind != ValueKind::generator) return;

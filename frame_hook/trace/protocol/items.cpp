@@ -82,7 +82,7 @@ void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
   const std::vector<Value*> items = to ? items_to_assign(t, to, s.step) : std::vector<Value*>();
   const int64_t n = static_cast<int64_t>(list->items.size());
   if (s.step != 1 && before != list->items.size())
-    graph_break(Reason::changed_container, "an extended slice of a list that what is assigned to it changes");
+    graph_break(Reason::changed_container, "an extended slice of a list that the assigned value changes");
   if (s.step == 1) {
     s.start = std::min(s.start, n);
     s.stop = std::clamp(s.stop, s.start, n);

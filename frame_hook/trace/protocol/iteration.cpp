@@ -61,7 +61,7 @@ bool lost_keys(const IteratorValue* it) {
 // After one key was removed and another added, the next item depends on their places in the table.
 void refuse_lost_keys(const IteratorValue* it) {
   if (lost_keys(it))
-    graph_break(Reason::changed_container, "an iterator over a dict or set whose keys were exchanged");
+    graph_break(Reason::changed_container, "an iterator over a dict or set in which keys were replaced");
 }
 
 }  // namespace

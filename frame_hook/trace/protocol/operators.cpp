@@ -109,7 +109,7 @@ Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
   if (n == 1 && t.facts.type_of(sequence) == &PyTuple_Type) return sequence;
   std::vector<Value*> once = t.unpack(payload_of(sequence)), items;
   if (n > kLongest || static_cast<int64_t>(once.size()) * n > kLongest)
-    graph_break(Reason::too_large, "a sequence of so many items");
+    graph_break(Reason::too_large, "a sequence with this many items");
   for (int64_t i = 0; i < n; ++i) items.insert(items.end(), once.begin(), once.end());
   if (in_place && list_of(sequence)) {
     t.will_mutate(list_of(sequence));

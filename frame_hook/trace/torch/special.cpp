@@ -312,7 +312,7 @@ Value* inference_mode_exit(Tracer& t, const Arguments& args) {
   ModeGuard& guard = mode_guard(t, args.positional.at(0));
   if (!guard.before) graph_break(Reason::inference_mode, "inference mode that is left twice");
   if (!t.frontend().same_modes(guard.inside, t.frontend().save_modes()))
-    graph_break(Reason::inference_mode, "a mode that was changed inside of inference mode and not back");
+    graph_break(Reason::inference_mode, "a mode that was changed inside inference mode and not restored");
   t.frontend().restore_modes(guard.before);
   guard.before = guard.inside = nullptr;
   return t.heap.none();

@@ -170,7 +170,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
   }
   if (acted(t, before))
     graph_break(Reason::unknown_callable,
-                name_of(callable) + " which this call is the first of with its arguments");
+                name_of(callable) + ", called with these arguments for the first time,");
   if (key.is_new) return result;
   const bool calls_others = t.protocol().calls_at_exit.size() != calls;  // a hit would not
   if (t.heap.is_constant(result) && !calls_others) {

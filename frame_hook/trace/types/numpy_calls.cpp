@@ -202,7 +202,7 @@ void share(Tracer& t, ArrayValue* array, Value* tensor) {
 
 void refuse_shared(ArrayValue* array) {
   if (array->root->is_shared)
-    graph_break(Reason::numpy_array, "a write to an array that has its memory in common with a tensor");
+    graph_break(Reason::numpy_array, "a write to an array that shares memory with a tensor");
 }
 
 }  // namespace

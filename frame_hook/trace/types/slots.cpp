@@ -45,7 +45,7 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
                        "'" + std::string(text) + "' is an invalid keyword argument for " + owner->tp_name + "()");
   }
   if (self->kind != ValueKind::instance) graph_break(Reason::unsupported_operand, "__init__() of " + describe(self));
-  if (self->object) graph_break(Reason::exception_state, "__init__() of an exception that is there");
+  if (self->object) graph_break(Reason::exception_state, "__init__() of an existing exception");
   // A subclass of OSError with its own __new__ took its arguments there.
   const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);
   if (is_class(PyExc_OSError) && (self->type->tp_init == os_error->tp_init || self->type->tp_new != os_error->tp_new))

@@ -44,7 +44,7 @@ Value* Tracer::referent_of(Value* reference) {
       known && known->source != guards::kNoSource ? still_leads_to(known) : writes_ == 0 && !dropped_real_;
   if (!lives)
     graph_break(Reason::made_in_trace,
-                "a weak reference to an object that the traced code may have let go of");
+                "a weak reference to an object that the traced code may have dropped");
   return heap.wrap(object, source);
 }
 
@@ -64,7 +64,7 @@ Value* weak_reference(Tracer& t, const Arguments& args) {
   if (args.positional.size() == 2 && !t.same_object(args.positional[1], t.heap.none()))
     graph_break(Reason::outside_effect, "a weak reference with a callback");
   if (!referent->object || (referent->kind != ValueKind::object && referent->source == guards::kNoSource))
-    graph_break(Reason::made_in_trace, "a weak reference to what the trace made");
+    graph_break(Reason::made_in_trace, "a weak reference to an object that the trace made");
   t.facts.type_of(referent);
   const PyRef made = PyRef::steal(PyWeakref_NewRef(referent->object.get(), nullptr));
   if (!made) t.errors.raise_pending();

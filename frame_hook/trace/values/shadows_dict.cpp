@@ -267,7 +267,7 @@ void refuse_keys_that_compare(Tracer& t, DictValue* v) {
   std::unordered_set<Py_hash_t> hashes;
   for (DictEntry& e : v->entries)
     if (!hashes.insert(hash_of(t, e)).second)
-      graph_break(Reason::unsupported_key, "a key of the hash of another, with an equality written in Python,");
+      graph_break(Reason::unsupported_key, "a key with the hash of another, and an equality written in Python,");
 }
 
 void load_owner(Heap& heap, DictValue* v) {

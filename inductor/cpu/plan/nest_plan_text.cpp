@@ -14,8 +14,8 @@ const char* text_of(Access access) {
     case Access::kNone: break;
     case Access::kOne: return "one element";
     case Access::kContiguous: return "lanes side by side";
-    case Access::kOfLane: return "scratch of each lane";
-    case Access::kScattered: return "an address for each lane";
+    case Access::kOfLane: return "scratch per lane";
+    case Access::kScattered: return "an address per lane";
     case Access::kTile: return "transposed from a tile";
   }
   return "";
@@ -40,7 +40,7 @@ const char* text_of(Bf16Rounding bf16) {
 std::string blocks_text(const SumBlocks& blocks) {
   if (blocks.depth == 0) return "";
   return ", sums in blocks of " + number(blocks.steps) + " turns" +
-         (blocks.depth == 2 ? ", each " + number(kFanOut) + " into a middle total, with care" : "");
+         (blocks.depth == 2 ? ", each " + number(kFanOut) + " into a middle total, compensated" : "");
 }
 
 class NestText {
@@ -88,7 +88,7 @@ class NestText {
 
   void lanes_lines(const LoopPlan& loop) {
     const LanesPlan& lanes = plan_.lanes;
-    line("loop " + dim(loop.dim) + ": lanes" + (lanes.is_part ? ", of the part that is called for" : "") +
+    line("loop " + dim(loop.dim) + ": lanes" + (lanes.is_part ? ", of the requested part" : "") +
          blocks_text(loop.blocks));
     line("  body: " + std::string(plan_.is_light ? "light" : "heavy") +
          ", registers of each value: " + number(lanes.unroll));
@@ -138,7 +138,7 @@ class NestText {
       text += std::string(", positions of ") + (plan_.has_short_positions ? "32" : "64") + " bits" +
               (plan_.positions_count_up ? " that count up" : "");
     if (plan_.is_compensated && inst.op == LoopOp::kReduce && inst.reduce == ReduceOp::kSum && is_float(inst.dtype))
-      text += ", with what rounding takes";
+      text += ", with the rounding errors";
     if (of.twin != kNoInst) text += ", as one with %" + number(of.twin);
     return text;
   }
@@ -147,7 +147,7 @@ class NestText {
     const std::string name = "%" + number(static_cast<int64_t>(i)) + " ";
     if (is_address(nest_.body[i])) line(name + access_text(i));
     if (is_carried(nest_.body[i])) line(name + carried_text(i));
-    if (plan_.insts[i].is_border) line(name + "mask: on which side of a border lanes are");
+    if (plan_.insts[i].is_border) line(name + "mask: which side of a border the lanes are on");
   }
 
   const KernelPlan& whole_;

@@ -63,7 +63,7 @@ results = [compiled(torch.ones(2)).tolist() for _ in range(3)]
 print(results, len(seen), framejit.stats()["graphs"], framejit.stats()["hits"])
 """)
     assert lines[-1] == f"{[[2.0, 2.0]] * 3} 3 0 0"
-    assert errors.count("framejit runs nothing compiled") == 1 and "RuntimeWarning" in errors and cause in errors
+    assert errors.count("framejit compiles nothing") == 1 and "RuntimeWarning" in errors and cause in errors
 
 
 FAULTS = {"function": "the function of a frame", "code": "the code of a frame", "globals": "the globals of a frame",

@@ -166,7 +166,7 @@ TEST_F(GuardTest, SizeFactsOverBoundSymbols) {
   set(1, "3");
   EXPECT_EQ(why(), "s0 % s1 == 2 but s0 % s1 is 1 where s0 = L['a'], s1 = L['b']");
   set(1, "0");
-  EXPECT_EQ(why(), "s0 % s1 == 2 but s0 % s1 is no 64-bit integer where s0 = L['a'], s1 = L['b']");
+  EXPECT_EQ(why(), "s0 % s1 == 2 but s0 % s1 is not a 64-bit integer where s0 = L['a'], s1 = L['b']");
 }
 
 TEST_F(GuardTest, SizesThatFit) {

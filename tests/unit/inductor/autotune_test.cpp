@@ -210,7 +210,7 @@ TEST(Autotune, WhatDoesMoreThanComputeIsNotTimed) {
   };
   EXPECT_EQ(line_of("rand_like %x"), "graph f not timed: rand_like draws random numbers");
   EXPECT_EQ(line_of("autotune_test_write %x"), "graph f not timed: autotune_test_write writes an argument");
-  EXPECT_EQ(line_of("mine::op %x"), "graph f not timed: mine::op may do more than compute");
+  EXPECT_EQ(line_of("mine::op %x"), "graph f not timed: mine::op may have other effects");
   EXPECT_EQ(line_of("autotune_test_attention %x, 0.1"),
             "graph f not timed: autotune_test_attention draws random numbers");
   EXPECT_EQ(line_of("autotune_test_attention %x, 0.0").substr(0, 13), "unroll: half ");

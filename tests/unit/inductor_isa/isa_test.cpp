@@ -207,7 +207,7 @@ void select_the_impossible() {
 TEST(IsaDeathTest, WhatCannotBeSelectedIsNamedBeforeTheEnd) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(select_the_impossible(),
-               "LLVM gives up on fj_kernel_7_odd, .*Cannot select(.|\n)*FRAMEJIT_CPU_FEATURES=generic");
+               "LLVM cannot compile fj_kernel_7_odd, .*Cannot select(.|\n)*FRAMEJIT_CPU_FEATURES=generic");
 }
 
 }  // namespace
