@@ -23,7 +23,7 @@ struct TensorMeta {
   SymSizes strides;  // in elements, one per size
   SymExpr offset;    // storage offset in elements
   bool requires_grad = false;
-  bool is_packed = false;  // lies as the library that made it wants it: strides and offset say nothing
+  bool is_packed = false;  // in the layout of the library that made it; strides and offset mean nothing
 
   size_t ndim() const { return sizes.size(); }
   SymExpr numel() const;

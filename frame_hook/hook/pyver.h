@@ -9,7 +9,7 @@
 //   code function globals builtins locals        fields of a frame; locals: co_nlocalsplus slots, the value stack
 //   follows
 //   locals_mapping                               f_locals of class bodies and exec, else null
-//   next_index set_next                          where a frame that is not running goes on
+//   next_index set_next                          where a frame that is not running continues
 //   current_index set_current                    the instruction that is executing: lines, f_lasti, tracebacks
 //   stack_base stack_top set_stack_top           the value stack; the top is written before anything that may look at
 //   the frame is_generator_frame is_incomplete             owned by a generator; before its RESUME (gets no traceback
@@ -18,7 +18,7 @@
 //   stack_is_low                                 the interpreter's own C recursion limit is near
 //   end_frame                                    clears an unlinked frame and pops it, or leaves that to the caller as
 //                                                the version wants
-//   suspend_generator                            a native yield: unlinked generator frame, next instruction behind the
+//   suspend_generator                            a native yield: unlinked generator frame, next instruction after the
 //                                                yield
 //   is_observed                                  tracing, profiling or monitoring is on: step aside
 //   breaker_is_set poll                          signals, GIL drop, async exceptions, GC

@@ -238,10 +238,10 @@ def list_mode_options(mode: Optional[str] = None, dynamic: Optional[bool] = None
 def stats() -> dict[str, Any]:
     """Totals since import or reset.
 
-    graphs, ops, kernels     what was compiled; compile_seconds, trace_seconds, traced_instructions, inlined_calls: at
-    what cost
-    hits                     calls, or parts of calls between breaks, that found their compiled graph (the call that
-                             compiles is none)
+    graphs, ops, kernels     what was compiled; its cost: compile_seconds, trace_seconds, traced_instructions,
+                             inlined_calls
+    hits                     calls, or parts of calls between breaks, that found their compiled graph; the call that
+                             compiles does not count
     plain_hits               those that found an entry without a graph: code that does no tensor work
     plain_hit_reasons        the same by what ends that code: the reason of a graph break, or "no_tensor_work"
     graph_breaks, recompiles, break_reasons    when code was compiled
@@ -268,10 +268,10 @@ def cache(folder: str | os.PathLike[str] | None, *, max_mb: int = 256) -> None:
     """Keeps the machine code of compiled kernels in `folder`, for this process and later ones; None: in none, which is
     the default.
 
-    The folder is made if it is not there. It must belong to this user and be writable by nobody else. It holds at most
-    `max_mb` megabytes; the least recently used kernels are dropped. Any number of processes may share it. A kernel is
-    found again by what it computes, the CPU or GPU, and the build of framejit; a damaged file costs a compile. The same
-    as FRAMEJIT_CACHE_DIR and FRAMEJIT_CACHE_MB. ValueError says why a folder is refused.
+    The folder is made if it does not exist. It must belong to this user and be writable by nobody else. It holds at
+    most `max_mb` megabytes; the least recently used kernels are dropped. Any number of processes may share it. A kernel
+    is found again by what it computes, the CPU or GPU, and the build of framejit; a damaged file costs a compile. The
+    same as FRAMEJIT_CACHE_DIR and FRAMEJIT_CACHE_MB. ValueError says why a folder is refused.
     """
     if not _is_int(max_mb):
         raise TypeError(f"max_mb must be an int, not {max_mb!r}")

@@ -240,7 +240,7 @@ SECTIONS = {
     "break_": "Graph breaks: capture stops there, plain Python goes on, and capture starts again after it",
     "limit": "Limits of framejit",
     "fallback": "Calls that ran in plain Python, although nothing in the program asked for it",
-    "refusal": "What this build or machine does not take",
+    "refusal": "What this build or machine does not support",
     "defect": "Defects of framejit",
 }
 
@@ -251,7 +251,7 @@ def make_page():
     text = ["# Why something is not compiled", "",
             "Written by `tests/e2e/test_reasons.py` from `runtime/base/reasons.def` (`make golden-update`). "
             "`framejit.stats()` counts breaks and fallbacks by these names. `FRAMEJIT_LOGS=graph_breaks` says where "
-            "each happened, and puts what it met in place of the dots. The second line of each says what to do."]
+            "each happened, with the actual name in place of the dots. The second line of each says what to do."]
     found = [(kind, name, *(ast.literal_eval(f"({part})") for part in parts))
              for kind, name, *parts in re.findall(row, table, re.M)]
     assert len(found) == len(re.findall(r"^REASON\(", table, re.M)) and {kind for kind, *_ in found} == set(SECTIONS)

@@ -1,6 +1,6 @@
 // tests/golden/loop_cases.cpp — folders loops, schedule, plan and hip: cases that start from a graph's text.
 //
-// Stages of graphs, in front: "pipeline" runs all graph passes, as production does; "widen" computes products of
+// Stages of graphs (first): "pipeline" runs all graph passes, as production does; "widen" computes products of
 // bfloat16 in float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least,
 // "last" channels_last for all convolutions; "fold", "join", "pack_linear", "pack_convolutions" and "hoist" take inputs
 // whose names begin with w for weights ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints
@@ -9,8 +9,8 @@
 // registers of 512 and of 256 bits; "refused" the pairs that stayed apart; "hip" every kernel as HIP source. A case
 // with one of these is executed as well: interpreted, and by machine code of every vector level that this CPU has
 // ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels wherever
-// they can be. "row=number" replaces a row of inductor/target/costs.def in the target, which is no machine's
-// (reference_target()); "small_caches" gives it a 256th of its caches, so that small programs are beyond them.
+// they can be. "row=number" replaces a row of inductor/target/costs.def in the target, which is not a real machine
+// (reference_target()); "small_caches" gives it a 256th of its caches, so that small programs exceed them.
 #include <gtest/gtest.h>
 
 #include <map>

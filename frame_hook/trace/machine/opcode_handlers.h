@@ -1,9 +1,9 @@
 // frame_hook/trace/machine/opcode_handlers.h — one handler per neutral opcode that can be traced, by family in
 // handlers_*.cpp.
 //
-// A handler pops its operands before anything may leave the trace, so that a frame outside of a break stands as
-// CPython's does while the callee runs. What throws (break, exception of the traced program) leaves the frame's
-// position at the instruction.
+// A handler pops its operands before anything may leave the trace: at a break, the outer frames then look as CPython's
+// do while the callee runs. If a handler throws (a break, an exception of the traced program), the frame's position
+// stays at the instruction.
 #pragma once
 
 #include "frame_hook/trace/machine/tracer.h"
@@ -11,7 +11,7 @@
 namespace framejit::frame_hook {
 
 enum class Flow : uint8_t {
-  next,   // on to the next instruction
+  next,   // continue with the next instruction
   jump,   // the handler has set frame.position
   leave,  // the frame returned or yielded frame.result
 };

@@ -239,7 +239,7 @@ bool is_size(Value* v);                                            // a torch.Si
 Value* like(Tracer& t, Value* model,
             std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
 struct SliceBounds { int64_t start, stop, step, count; };
-std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length);  // nothing: key is no slice
+std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length);  // nothing: key is not a slice
 std::string repr_text(Tracer& t, Value* v);
 
 }  // namespace framejit::frame_hook

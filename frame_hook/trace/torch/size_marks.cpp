@@ -51,7 +51,7 @@ void add_range(SizeMarks& marks, PyObject* dim, PyObject* least, PyObject* most)
   if (PyRef b = bound(most)) mark.most = std::move(b);
 }
 
-// torch keeps bounds beside its set of dims, as objects with attributes.
+// torch keeps bounds as objects with attributes, separate from its set of dims.
 void add_torch_ranges(SizeMarks& marks, PyObject* attributes) {
   for (PyObject* range : marks_of(attributes, "_dynamo_dynamic_range")) {
     const PyRef dim = PyRef::steal(PyObject_GetAttrString(range, "dim")),

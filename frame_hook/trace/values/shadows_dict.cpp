@@ -74,7 +74,7 @@ bool is_exact_int(Value* v) {
 
 }  // namespace
 
-// What hash() makes of the number that a __hash__ returned.
+// The hash that hash() derives from the number that a __hash__ returned.
 Py_hash_t returned_hash(Tracer& t, Value* result) {
   Value* number = without_symbols(t, result);
   if (number->kind != ValueKind::object || !PyLong_Check(number->object.get()))
