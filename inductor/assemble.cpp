@@ -368,7 +368,7 @@ class Assembler {
     return known;
   }
 
-  // All allocations after which nothing may fail go before that point.
+  // Nothing may fail from the commit point on, so later steps get their memory before it.
   void prepare_commit() {
     for (const BlockSpan& span : arena_.spans)
       if (span.first_step >= commit_) take_block(span);

@@ -2,7 +2,7 @@
 //
 // Kernels refuse dtypes that shape rules know nothing about (bool minus bool, quotients written to an int). An op whose
 // shape follows from broadcasting alone (kPointwise) is run on tensors of one element, once per process for each kind
-// of arguments. Other ops are run once on the shapes at hand (MetaCall::execute) when such a kind is first met.
+// of arguments. Other ops are run once on the shapes of the call (MetaCall::execute) when such a kind is first met.
 #pragma once
 
 #include <span>

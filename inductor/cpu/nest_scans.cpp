@@ -7,7 +7,7 @@ namespace framejit::inductor {
 
 using llvm::Value;
 
-// One step of a running result, and its value here. Of twins, the position steps too, where the first of them is.
+// One step of a running result, and its value here. Twins, an extremum and its position, step together at the first.
 void Scans::scan(InstId i, Accumulators& set) {
   const InstId twin = plan_.insts[i].twin;
   if (twin == kNoInst) return step(i, set);

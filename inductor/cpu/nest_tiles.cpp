@@ -1,7 +1,7 @@
 // inductor/cpu/nest_tiles.cpp — loads that are strided along the lanes, read in the other direction.
 //
 // A kernel in tiles takes several points (plan/tiles.cpp) of its last outer dimension at once, inside the loop over the
-// lanes, of which there are enough to fill a cache line. Such a load is contiguous along the outer dimension. So blocks
+// lanes: enough points to fill a cache line. Such a load is contiguous along the outer dimension. So blocks
 // that are as wide as a register in both directions are loaded by rows, transposed in registers, and stored on the
 // stack, the lanes of one outer point side by side. Half precision is widened first, so that all types except 64-bit
 // types and bytes use the same shuffles.

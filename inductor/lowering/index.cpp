@@ -61,8 +61,8 @@ bool lower_gather(LowerContext& ctx) {
   return true;
 }
 
-// index.Tensor(self, indices): integer index tensors, broadcast together. If they are adjacent, their dimensions stand
-// where the first of them stands, otherwise in front.
+// index.Tensor(self, indices): integer index tensors, broadcast together. If they are adjacent, their dimensions take
+// the place of the first of them; otherwise they come first.
 bool lower_index(LowerContext& ctx) {
   const auto self = ctx.tensor(0);
   const auto* list = ctx.arg(1) == nullptr ? nullptr : ctx.arg(1)->get<std::vector<ValueId>>();

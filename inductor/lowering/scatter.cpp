@@ -256,7 +256,7 @@ bool lower_index_fill(LowerContext& ctx) {
 }
 
 // index_put(self, indices, values, accumulate): integer indices, broadcast together. If they are adjacent, their
-// dimensions stand in `values` where the first of them stands, otherwise in front.
+// dimensions in `values` take the place of the first of them; otherwise they come first.
 struct PutArgs {
   std::vector<ValueId> indices;  // per dimension of self; kNoValue for those taken whole
   SymSizes together;             // sizes of the indices, broadcast
