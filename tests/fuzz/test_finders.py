@@ -192,7 +192,7 @@ PLANTS = {
 
 def rows():
     """Title -> its two lines, for each section of docs/finders.md."""
-    sections = re.findall(r"^## (.+)\n- Found by: (.+(?:\n  .+)*)\n- What refuses it: (.+(?:\n  .+)*)$",
+    sections = re.findall(r"^## (.+)\n- Found by: (.+(?:\n  .+)*)\n- Checks: (.+(?:\n  .+)*)$",
                           (ROOT / "docs/finders.md").read_text(), re.M)
     return {title: lines for title, *lines in sections}
 
