@@ -4,8 +4,8 @@
 
 FILE has a pair a line, two sentences with a tab between them. The model is the demo's (demo.py), with its own weights
 and dropout; its loss is the cross-entropy of choosing the right partner for each first sentence among all second ones.
-Each way of running starts from the same weights and the same state of the generator. --compare adds torch.compile, in a
-process of its own.
+Each way of running starts from the same weights and the same state of the generator. --compare adds torch.compile, in
+its own process.
 """
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler, which counts the memory, says when it begins
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler, which counts the memory, prints a line when it
+                                                # begins
 
 from demo import batch, clipped, load_model, read_lines, seconds_of, sentence_vectors  # noqa: E402
 
@@ -46,7 +47,7 @@ def loss_of(model, inputs):
 
 
 class Training:
-    """A copy of the model that learns, by steps of its own."""
+    """A copy of the model that is trained step by step."""
 
     def __init__(self, inputs: dict[str, Any], compile_: Callable[[Any], Any]):
         import torch

@@ -4,14 +4,14 @@
                                   [--rounds 10] [--optimizer]
 
 A process for each row. Models have their published sizes, random weights, dropout as published, and AdamW; each
-compiler has a copy of its own. bf16 is autocast, entered by each step. The batch is halved until a step of eager takes
-less than SLOWEST seconds; the row says what it is. --optimizer: both compilers are given the optimizer's step too.
-Rows of parts: one op and ten ops (what a call costs), the cross-entropy of a large vocabulary, and AdamW over the
-tensors of BERT-base beside torch's three forms and the time in which its bytes can be copied.
+compiler has its own copy. bf16 is autocast, which each step enters. The batch is halved until a step of eager takes
+less than SLOWEST seconds; the row names it. --optimizer: both compilers also compile the optimizer's step. Rows of
+parts: one op and ten ops (what a call costs), the cross-entropy of a large vocabulary, and AdamW over the tensors of
+BERT-base, next to torch's three forms and the time that copying its bytes takes.
 
-"first s" is the first step, "beyond warm s" what it takes more than the least of the later ones. MB is the peak of one
-step (memory.py), with what the step leaves. Ratios are medians over rounds. A row in which framejit ran a backward
-plainly, or compiled within the clock, is an error.
+"first s" is the first step, "beyond warm s" is how much longer it takes than the fastest later one. MB is the peak of
+one step (memory.py), including what the step leaves. Ratios are medians over rounds. A row in which framejit ran a
+backward plainly, or compiled during the measurement, is an error.
 """
 import argparse
 import json
@@ -29,8 +29,8 @@ from pairs import measure, median, ratio
 from rows import line, summary, told
 
 SLOWEST = 10.0  # seconds of a step of eager
-WARM = 4        # steps before the clock starts
-DIFFERS = {"f32": 1e-3, "bf16": 3e-2}  # the most that losses may, after WARM steps, relative
+WARM = 4        # steps before the measurement
+DIFFERS = {"f32": 1e-3, "bf16": 3e-2}  # the largest relative difference of losses after WARM steps
 TOKENS, VOCABULARY, ROWS_OF_LOGITS = 128, 50_000, 1024
 BF16 = ("BERT-base", "GPT-2", "ViT-B/16", "ResNet-50", "Llama-style")
 
@@ -156,7 +156,8 @@ def settled(stats):
 
 
 def timed(calls, out, rounds, target=0.001):
-    """Measures, and adds times and ratios to `out`. framejit compiles nothing meanwhile, and its backward runs."""
+    """Measures, and adds times and ratios to `out`. framejit compiles nothing meanwhile, and its backward runs
+    compiled."""
     import framejit
     before = framejit.stats()
     kept, out["dropped"] = measure(calls, rounds=rounds, target=target, warm=True)
@@ -205,7 +206,7 @@ def ten_ops(x):
 
 
 def call_row(fn, options):
-    """Forward and backward of a small tensor: what calls cost."""
+    """Forward and backward of a small tensor: the cost of a call."""
     torch.set_num_threads(1)
     weight, calls = torch.ones(8), {}
     for key, compile_ in compilers(options.torch_compile).items():

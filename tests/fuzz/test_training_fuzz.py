@@ -39,8 +39,7 @@ def test_programs_go_backward():
 
 
 class Opaque(torch.autograd.Function):
-    """f on detached copies, with a graph of its own: what happens to the inputs is not seen, every input has a
-    gradient."""
+    """f on detached copies, with its own graph: changes of the inputs are not seen, and every input has a gradient."""
 
     @staticmethod
     def forward(ctx, f, zeros, *inputs):
@@ -79,7 +78,7 @@ def none_becomes_zeros(f):
 
 @contextlib.contextmanager
 def other_numbers():
-    """The generator gives others, and is afterwards as it was."""
+    """The generator returns other numbers, and its state afterwards is as before."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(123)
         yield
@@ -133,7 +132,7 @@ class IgnoresNoGrad(ast.NodeTransformer):
 
 
 class WritesWithoutAutograd(ast.NodeTransformer):
-    """An in-place op that leaves the derivative as it was."""
+    """An in-place op that does not change the derivative."""
 
     def visit_Expr(self, node):
         text = ast.unparse(node)
@@ -142,7 +141,7 @@ class WritesWithoutAutograd(ast.NodeTransformer):
         return ast.parse(text.replace(".mul_(", ".detach().mul_(")).body[0]
 
 
-# With what the fuzzer must say.
+# With the words that the fuzzer must print.
 PLANTS = {"no version is checked": (no_version_is_checked, r"instead of \('(backward|grad).*modified by an inplace"),
           "None becomes zeros": (none_becomes_zeros, r"instead of \('(gradient of \w|taken)', None\)"),
           "a mask is drawn twice": (a_mask_is_drawn_twice, r"^(gradient|taken|hook).*off by"),
@@ -154,7 +153,8 @@ PLANTS = {"no version is checked": (no_version_is_checked, r"instead of \('(back
 
 
 def seeds_until_found(compiled, told="", limit=150):
-    """How many seeds it takes to find what `compiled` does wrong, and to say so; None if it is not found."""
+    """How many seeds the fuzzer needs to find the defect of `compiled` and to describe it; None if it does not find
+    it."""
     real = framejit.compile
     framejit.compile = lambda f, **options: compiled(f)
     try:

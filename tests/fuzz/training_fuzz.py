@@ -4,10 +4,10 @@ errors, written inputs and the state of the generator.
 
     python tests/fuzz/training_fuzz.py [--seed N] [--count N] [--backend NAME]
 
-A line is kept when eager accepts it and the values stay finite. What happens after the forward is drawn too: which
+A line is kept if eager accepts it and the values stay finite. What happens after the forward is random too: which
 outputs go backward, one after the other or together, which inputs are leaves, what is written in between. Most programs
-compute in float64, where every order of evaluation gives nearly the same; float32 is compared by way of float64. A
-failure prints the seed and the program, shrunk by dropping lines and drawn events.
+compute in float64, where every order of evaluation gives nearly the same result; float32 is compared by means of
+float64. A failure prints the seed and the program, shrunk by dropping lines and drawn events.
 """
 import argparse
 import functools
@@ -119,7 +119,7 @@ class Program:
         self.live = {n for n in self.names if scope[n].requires_grad}
 
     def draw_events(self):
-        """(what, which) in the order in which they happen after the forward."""
+        """(what, which), in the order in which they happen after the forward."""
         rng, outputs, events = self.rng, list(range(len(self.results))), []
         for _ in range(rng.randint(0, 2)):
             events.append((rng.choice(["hook on output", "scaling hook on output"]), rng.choice(outputs)))
@@ -168,10 +168,10 @@ def goes_backward(tensors):
 
 
 class Steps:
-    """What two steps of a program leave: numbers to compare as floats, and facts to compare as they are."""
+    """The results of two steps of a program: numbers to compare as floats, and facts to compare exactly."""
 
     def __init__(self, program, f, dtype=None, moved=None):
-        """moved: a seed by which each number that comes in, inputs and weights of outputs, moves by an ulp or not."""
+        """moved: a seed that decides for each input number and each weight of an output whether it moves by an ulp."""
         import torch
         self.program, self.numbers, self.facts = program, [], []
         self.hooked = []  # what hooks are given: of one tensor in order, of several in any
@@ -261,7 +261,7 @@ class Steps:
 
 def difference(got, want, exact, near):
     """What differs between two Steps, in words, or None. exact() makes them in float64; near() makes some whose inputs
-    are an ulp away: where terms cancel, twice as far as eager moves then is near enough."""
+    are an ulp away: if terms cancel, a difference of at most twice eager's own move is accepted."""
     import torch
     for a, b in zip(got.facts, want.facts):
         if a != b:
@@ -290,7 +290,7 @@ def reach_of(i, want, near):
 
 
 def run(program, seed, backend):
-    """None when compiled and eager agree, else what differs."""
+    """None if compiled and eager agree, otherwise what differs."""
     import torch
     import framejit
     scope = {"torch": torch}
@@ -323,8 +323,8 @@ def shrink(program, seed, backend):
 
 
 def fuzz(first, count, backend):
-    """Runs `count` programs; answers with the failures as text, and how many were whole: no break, a graph, and a
-    backward plan where a gradient was asked for."""
+    """Runs `count` programs. Returns the failures as text, and how many programs were whole: no break, a graph, and a
+    backward plan if a gradient was required."""
     import framejit
     failures, whole = [], 0
     for seed in range(first, first + count):

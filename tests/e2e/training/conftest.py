@@ -1,4 +1,4 @@
-"""For every training test: nothing compiled before, gradients on."""
+"""For every training test: nothing was compiled before, and gradients are on."""
 import pytest
 import torch
 

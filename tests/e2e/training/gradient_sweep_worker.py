@@ -25,7 +25,7 @@ def asking(value):
 
 
 def caller(sample):
-    """call_of() of op_sweep_worker.py that goes backward too: the result is [what the op returns, the gradients]."""
+    """call_of() of op_sweep_worker.py, with a backward: the result is [what the op returns, the gradients]."""
     import torch
     asked = asking([sample.input, *sample.args, sample.kwargs])
 
@@ -50,7 +50,7 @@ def caller(sample):
 
 
 def run_one(op, sample, backend):
-    """The row of one sample, as op_sweep_worker.run_one says it; None where eager has no gradient."""
+    """The row of one sample, in the form of op_sweep_worker.run_one; None if eager has no gradient."""
     import framejit
     fn, call = op.op, caller(sample)
     args, kwargs = worker.map_tensors(lambda t: t.detach(), [[sample.input, *sample.args], sample.kwargs])
@@ -76,7 +76,7 @@ def run_one(op, sample, backend):
 
 
 def verdict(stats, outcome):
-    """As op_sweep_worker.verdict(); `whole` needs that both backwards ran as plans."""
+    """As op_sweep_worker.verdict(); `whole` also requires that both backwards ran as plans."""
     if not LANDED:
         return {"status": "whole" if outcome == "returned" else "raises"}
     seen = worker.verdict(stats, outcome)
@@ -86,7 +86,7 @@ def verdict(stats, outcome):
 
 
 def work(options, torch):
-    """Rows on standard output, as op_sweep_worker.work() prints them."""
+    """Prints rows to standard output, as op_sweep_worker.work() does."""
     dtype, wanted = getattr(torch, options.worker), set(sys.stdin.read().split("\n"))
     for op in worker.op_database():
         label = worker.label_of(op)

@@ -220,7 +220,7 @@ class GraphNet(WithLoss):
 
 
 class Recommender(WithLoss):
-    """As DLRM: bags of ids and numbers, and what each two of them have in common."""
+    """As DLRM: bags of ids and numbers, and the products of each pair of them."""
 
     def __init__(self, dropout):
         super().__init__()

@@ -1,4 +1,5 @@
-"""What a user does with the backward of compiled code: ways to call it, errors, threads, double backward, anomalies."""
+"""What a user does with the backward of compiled code: ways to call it, errors, threads, double backward, anomaly
+mode."""
 import copy
 import gc
 import re
@@ -92,7 +93,7 @@ def test_a_second_backward_is_the_error_of_eager():
 
 
 def test_a_second_backward_through_one_of_two_outputs():
-    """What both outputs need is freed by the first backward, in eager and here."""
+    """The first backward frees what both outputs need, as in eager."""
     def make():
         x = leaf(4, 3)
 
@@ -127,7 +128,7 @@ def test_two_losses_one_after_the_other():
 
 
 def test_two_losses_that_share_what_is_not_saved():
-    """A sum saves nothing, so that both backwards go through it."""
+    """A sum saves nothing, so both backwards succeed."""
     def make():
         x = leaf(4, 3)
 
@@ -200,7 +201,7 @@ def test_backward_from_another_thread():
 
 
 def test_two_models_at_once():
-    """Forward and backward of each in a thread of its own, the code shared."""
+    """Forward and backward of each in its own thread, with shared code."""
     runs = [framejit.compile(mlp()) for _ in range(4)]
     plain = [copy.deepcopy(run) for run in runs]
     x, errors = torch.randn(5, 3), []
@@ -250,7 +251,7 @@ def test_a_reset_between_forward_and_backward():
         framejit.reset()
         gc.collect()
         torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], want)
-    compiled(x)  # for the count of graphs: reset() has dropped those of before
+    compiled(x)  # for the count of graphs: reset() has dropped the earlier ones
 
 
 def test_outputs_that_are_dropped_free_what_was_saved():
@@ -298,7 +299,8 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_saved_tensor_that_is_changed(name):
-    """The error is eager's, and so is its absence; what eager does not save is not relied on."""
+    """An error occurs if eager raises one, and only then. Compiled code needs nothing unchanged that eager does not
+    save."""
     change, target, *shapes = CHANGES[name]
     check_step(changed_after(change, target, *shapes), backward=None)
 

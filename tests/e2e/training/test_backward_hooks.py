@@ -1,4 +1,4 @@
-"""Hooks, saved tensors, checkpoints and functions with a backward of their own, around compiled code and inside."""
+"""Hooks, saved tensors, checkpoints and functions with their own backward, around compiled code and inside it."""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ def seen_by(log, name):
 
 
 def test_hooks_on_outputs_and_inputs():
-    """Between compiled code and the rest: each is called once, in order, with eager's gradient."""
+    """Between compiled code and the rest: each hook is called once, in order, with eager's gradient."""
     def make():
         model, a = mlp(), leaf(5, 3)
 
@@ -36,7 +36,7 @@ def test_hooks_on_outputs_and_inputs():
 
 
 def test_hooks_on_leaves():
-    """They are called in eager's order, and may change the gradient."""
+    """Hooks are called in eager's order, and may change the gradient."""
     def make():
         model, x, log = mlp(), leaf(5, 3), []
         for name, p in model.named_parameters():
@@ -71,7 +71,7 @@ def test_hooks_that_come_and_go():
 
 
 def test_hooks_on_activations():
-    """Registered inside of compiled code."""
+    """Registered inside compiled code."""
     def make():
         model, x, log = mlp(), leaf(5, 3), []
 
@@ -193,7 +193,7 @@ def test_retain_grad():
 
 
 def test_saved_tensors_hooks_around():
-    """Each value that is kept is packed and unpacked once; what the hooks return is what is used."""
+    """Each saved value is packed and unpacked once, and what the hooks return is used."""
     def make():
         model, x = mlp(), leaf(5, 3)
 
@@ -264,7 +264,7 @@ class Scaled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, g):
-        return 2 * g * ctx.saved_tensors[0] * ctx.k + 1, None  # one more than it should be: whose rule is used is seen
+        return 2 * g * ctx.saved_tensors[0] * ctx.k + 1, None  # one too much, which shows whose rule is used
 
 
 class StraightThrough(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""The demo of training: its numbers are there and can be true, compiled and plain learn the same."""
+"""The demo of training: its numbers exist and are plausible; compiled and plain learn the same."""
 import importlib.util
 import re
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from steps import LANDED
 
 DEMO = Path(__file__).parents[3] / "benchmarks" / "demo_train.py"
-pytestmark = pytest.mark.nothing_captured  # here: the demo is a process of its own
+pytestmark = pytest.mark.nothing_captured  # here: the demo is another process
 
 TEXT = """Where is the cat?\tThe cat sleeps on the mat.
 When does the tide come in?\tHigh water is at noon.
@@ -24,7 +24,7 @@ def demo(*arguments):
 
 
 def numbers(pattern, text):
-    """What the groups of a pattern that matches once caught."""
+    """The groups of a pattern that must match once."""
     [found] = re.findall(pattern, text, re.M)
     return [float(number) for number in (found if isinstance(found, tuple) else (found,))]
 

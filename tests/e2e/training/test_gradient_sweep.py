@@ -28,7 +28,7 @@ def test_first_samples(dtype):
 
 
 class Wrong(torch.autograd.Function):
-    """Its input as it is, and a gradient that is changed on its way back."""
+    """Its input unchanged, and a gradient that is changed on the way back."""
 
     @staticmethod
     def forward(ctx, x, change):

@@ -43,7 +43,7 @@ def regression():
 
 
 def make_loop(make_optimizer):
-    """The model compiled and the rest plain, as most people write it."""
+    """The model is compiled and the rest is plain, as most people write it."""
     def make():
         model, x, y = regression()
         optimizer = make_optimizer(model.parameters())
@@ -236,7 +236,7 @@ def test_an_average_of_the_weights():
 
 
 def test_weights_that_are_loaded_between_steps():
-    """load_state_dict(assign=True) puts other parameters in the module's place."""
+    """load_state_dict(assign=True) replaces the parameters of the module."""
     def make():
         model, x, y = regression()
         other = {name: torch.randn_like(p) * 0.1 for name, p in model.state_dict().items()}
@@ -255,7 +255,7 @@ def test_weights_that_are_loaded_between_steps():
 
 
 def test_two_optimizers_and_two_models():
-    """As in a GAN: each step trains one while the other is held."""
+    """As in a GAN: while one is trained, the other is frozen."""
     def make():
         maker = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
         judge = nn.Sequential(nn.Linear(3, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
@@ -396,7 +396,7 @@ def test_memory_of_models_that_are_made_and_dropped():
 
 
 def test_a_loop_learns():
-    """Sanity of all of it together: the loss falls, and to where eager's falls."""
+    """Everything together: the loss falls as far as eager's."""
     torch.manual_seed(0)
     x = torch.randn(256, 6)
     y = (x[:, :1] * x[:, 1:2]).tanh()

@@ -1,5 +1,5 @@
-"""Models that people train, in small: gradients and state equal to eager's, one forward and one backward; the loss of
-20 steps as near to float64 as eager's."""
+"""Small versions of models that people train: gradients and state equal to eager's, one forward and one backward; the
+loss of 20 steps as near to float64 as eager's."""
 import os
 
 import pytest
@@ -20,7 +20,7 @@ CURVE = 20
 
 
 def training(name, dropout, learning_rate=None):
-    """Forward and backward of a model in training mode, and steps of AdamW where there is a learning rate."""
+    """Forward and backward of a model in training mode, and steps of AdamW if there is a learning rate."""
     def make():
         model, inputs = MODELS[name](dropout)
         optimizer = learning_rate and torch.optim.AdamW(model.parameters(), learning_rate)
@@ -58,7 +58,7 @@ def test_loss_curves(name):
     ours, our_state = curve_of(make, framejit.compile)
     plain, ours = torch.stack(plain).double(), torch.stack(ours).double()
     assert float(exact.std()) > 0.01 * float(exact.abs().mean()), "nothing is learned"
-    # Chance can bring eager nearer than its roundings are: an ulp for each step that was made.
+    # By chance eager may be nearer than its roundings allow: add an ulp for each step.
     eps = torch.finfo(torch.float32).eps
     allowed = 2 * (plain - exact).abs().max() + CURVE * eps * exact.abs().max()
     assert float((ours - exact).abs().max()) <= float(allowed), (ours, plain, exact)
@@ -136,7 +136,7 @@ def test_a_model_that_is_evaluated_between_steps(name):
 
 @pytest.mark.parametrize("name", ["BERT", "Llama"])
 def test_gradient_checkpointing(name):
-    """As transformers switches it on: layers are recomputed in the backward."""
+    """As transformers enables it: layers are recomputed in the backward."""
     def make():
         program = training(name, 0.1)()
         program.target.gradient_checkpointing_enable(dict(use_reentrant=False))
@@ -146,7 +146,7 @@ def test_gradient_checkpointing(name):
 
 @pytest.mark.parametrize("name", ["BERT", "ViT"])
 def test_a_frozen_body(name):
-    """Only the head learns: everything else keeps None."""
+    """Only the head learns: all other gradients stay None."""
     def make():
         program = training(name, 0.1)()
         body = next(m for _, m in program.target.named_children())

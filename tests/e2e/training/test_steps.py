@@ -1,4 +1,4 @@
-"""check_step() itself: each thing that it compares is seen when it differs, and roundings are no differences."""
+"""check_step() itself: it sees a difference in each thing that it compares, and accepts roundings."""
 import pytest
 import torch
 from torch import nn
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.nothing_captured
 
 
 class Wrong(torch.autograd.Function):
-    """Its input as it is, and a gradient that is changed on its way back."""
+    """Its input unchanged, and a gradient that is changed on the way back."""
 
     @staticmethod
     def forward(ctx, x, change):
@@ -105,7 +105,7 @@ def test_the_step_is_told(name, step, monkeypatch):
 
 
 def test_roundings_are_no_differences(monkeypatch):
-    """Sums in another order, and a gradient that is zero but for what eager rounds."""
+    """Sums in another order, and a gradient that is zero except for eager's roundings."""
     def other_order(model, x):
         model.seen += 1
         order = torch.tensor([2, 0, 1])
