@@ -282,9 +282,8 @@ Value* Heap::wrap_callable(PyObject* object, SourceId source) {
 }
 
 // An instance of a subclass of a builtin container keeps the container's part as its payload, reached through the same
-// source.
-// The payload of an int, str, ... subclass is a copy of exact type; it is valid as long as the instance holds the same
-// value, or, for a member of an enumeration, as long as it is the same object.
+// source. The payload of an int, str, ... subclass is a copy of exact type. It is guarded at once: the instance holds
+// the same value, or, for a member of an enumeration, is the same object.
 Value* Heap::wrap_instance(PyObject* object, SourceId source) {
   auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
   Value* payload = nullptr;

@@ -1,8 +1,9 @@
 // frame_hook/trace/values/heap.h — the values of a trace: those that it makes, and one for each real object that it
 // meets.
 //
-// wrap() looks at the exact type of a real object and adds no guard for it. Equal pointers are equal identity: one real
-// mutable object has one Value. Nothing here runs code of the program.
+// wrap() looks at the exact type of a real object and adds no guard for it (except for members of enumerations and for
+// subclasses of int, str, ...). Equal pointers are equal identity: one real mutable object has one Value. Nothing here
+// runs code of the program.
 #pragma once
 
 #include "frame_hook/trace/values/dynamic_sources.h"

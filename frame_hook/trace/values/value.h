@@ -199,7 +199,7 @@ struct ArrayValue : Value {
   PyRef array;
   ArrayValue* root = nullptr;
   bool is_shared =
-      false;  // of a root: a tensor has the same memory, so the array is neither written any more nor leaves the trace
+      false;  // of a root: shares its memory with a tensor, so it is no longer written and never leaves the trace
   uint64_t shared_at = 0;        // the step to stop before if it would
 };
 struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };

@@ -92,7 +92,7 @@ void add_output(Outputs& out, const View& v) {
 
 bool is_emulated(const std::string& op) { return op == "mm" || op == "bmm" || op == "addmm" || op == "opaque_copy"; }
 
-// mm(a, b), bmm(a, b), addmm(c, a, b), clone-like "sort"-free copies: op(a).
+// mm(a, b), bmm(a, b), addmm(c, a, b), opaque_copy(a).
 void emulate(const std::string& op, const std::vector<View>& in, const View& out) {
   const size_t first = op == "addmm" ? 1 : 0;
   ASSERT_TRUE(is_emulated(op)) << op << ": the test host does not know this op";
