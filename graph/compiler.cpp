@@ -2,7 +2,6 @@
 #include "graph/compiler.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "graph/joint.h"
 #include "graph/passes/partition.h"
@@ -173,8 +172,8 @@ Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_backwa
 Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_by_ops(const TrainingGraphs& graphs) {
   FJ_TRY(Graph functional, run_pipeline(*graphs.recorded, false));
   functional.updates.clear();
-  const std::vector<ValueId> all = std::exchange(functional.outputs, {});
-  for (uint32_t output : graphs.gradient_outputs) functional.outputs.push_back(all[output]);
+  const auto first = static_cast<ptrdiff_t>(graphs.forward_outputs);
+  functional.outputs.erase(functional.outputs.begin(), functional.outputs.begin() + first);
   functional.output_aliases.assign(functional.outputs.size(), OutputAlias{});
   FJ_TRY(functional, dce(std::move(functional)));
   FJ_TRY(runtime::Executable executable, op_by_op().compile(functional));

@@ -299,7 +299,11 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
   const std::vector<size_t> written = written_inputs();
-  outputs_ = outputs_of(tensors, traced_inputs_, written);
+  {
+    const graph::RecordScope scope(*recorder_);  // to ask a view for its history may replay what made it
+    const graph::ForwardScope views_by_op;
+    outputs_ = outputs_of(tensors, traced_inputs_, written);
+  }
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i)) outputs_.add_written(traced_inputs_[i]);
   const auto has_history = [](const OutputFacts& facts) { return facts.history || facts.new_history; };
@@ -329,8 +333,7 @@ Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size
   FJ_TRY_VOID(check_overlap(written));
   graph::JointGraph& made = joint->value();
   graph::CapturedGraph captured{std::move(made.graph), graph::where_it_begins(recorder_->graph())};
-  const auto has_gradient = [](int32_t output) { return output >= 0; };
-  if (std::any_of(made.layout.gradient_output.begin(), made.layout.gradient_output.end(), has_gradient))
+  if (!made.layout.gradients.empty())
     captured.joint = std::make_shared<const graph::JointLayout>(std::move(made.layout));
   log_captured(captured);
   return captured;

@@ -20,18 +20,21 @@ class LazyBackward final : public runtime::BackwardPlans {
       : graphs_(compiled.training), backend_(compiled.backend), constants_(values.constants), opaques_(values.opaques) {
     for (const graph::Saved& saved : graphs_->saved)
       layout_.saved.push_back({static_cast<runtime::BackwardLayout::Saved::Of>(saved.of), saved.index});
-    layout_.roots = graphs_->tangents;
+    layout_.roots = graphs_->roots;
+    for (uint32_t root : layout_.roots) layout_.versions.push_back(output_versions[root]);
     for (uint32_t root : layout_.roots) {
       const graph::OutputAlias& alias = graphs_->forward.output_aliases[root];
       layout_.written.push_back(alias.kind == graph::OutputKind::kInput ? static_cast<int64_t>(alias.of) : -1);
     }
-    layout_.gradients = graphs_->gradients;
+    for (const graph::GradientOf& gradient : graphs_->gradients)
+      layout_.gradients.push_back({gradient.of == graph::GradientOf::kRoot, gradient.index});
+    layout_.groups = graphs_->groups;
+    layout_.reaches = graphs_->reaches;
     layout_.kept_inputs = graphs_->kept_inputs;
     layout_.kept_outputs = graphs_->kept_outputs;
     layout_.conflicts = graphs_->conflicts;
     layout_.readers = graphs_->readers;
     layout_.names = graphs_->root_names;
-    for (uint32_t root : layout_.roots) layout_.versions.push_back(output_versions[root]);
     layout_.draws = graphs_->draws;
     layout_.input_names = graphs_->forward.input_names;
     layout_.symbol_count = graphs_->forward.shapes.symbol_count();

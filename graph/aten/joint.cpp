@@ -4,12 +4,14 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
-#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "runtime/aten/torch_version.h"
-#include "graph/node_values.h"
 #include "graph/shape_rule.h"
 
 namespace framejit::graph {
@@ -73,41 +75,6 @@ bool JointRecording::has_new_history(size_t input) const {
   return node != nullptr && dynamic_cast<const InputNode*>(node.get()) == nullptr;
 }
 
-// What a formula reads of the forward is what eager's node has saved: the recording shows it op by op.
-void JointRecording::find_kept(JointGraph& joint) const {
-  const Graph& graph = joint.graph;
-  JointLayout& layout = joint.layout;
-  const size_t tangents = layout.tangents.size();
-  std::vector<std::vector<bool>> depends(graph.values.size());  // on which tangents; empty: it is the forward's
-  for (size_t t = 0; t < tangents; ++t) {
-    depends[index_of(graph.inputs[layout.forward_inputs + t])].resize(tangents);
-    depends[index_of(graph.inputs[layout.forward_inputs + t])][t] = true;
-  }
-  std::vector<bool> kept(graph.values.size());
-  layout.conflicts.resize(tangents * tangents);
-  for (size_t i = layout.forward_nodes; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    std::vector<bool> on(tangents);
-    bool keeps = false;
-    for_each_value(node, [&](ValueId v) {
-      if (v == kNoValue) return;
-      const std::vector<bool>& theirs = depends[index_of(v)];
-      const int32_t producer = graph.values[index_of(v)].node;
-      if (theirs.empty() && producer < static_cast<int32_t>(layout.forward_nodes))
-        keeps = kept[graph.values[index_of(v)].storage] = true;
-      for (size_t t = 0; t < theirs.size(); ++t) on[t] = on[t] || theirs[t];
-    });
-    for (ValueId v : node.results)
-      if (v != kNoValue) depends[index_of(v)] = on;
-    for (size_t t = 0; keeps && t < tangents; ++t)
-      for (size_t u = 0; u < tangents; ++u)
-        if (on[t] && on[u]) layout.conflicts[t * tangents + u] = true;
-  }
-  const auto is_kept = [&](ValueId v) { return v != kNoValue && kept[graph.values[index_of(v)].storage]; };
-  for (size_t i = 0; i < layout.forward_inputs; ++i) layout.keeps_input.push_back(is_kept(graph.inputs[i]));
-  for (size_t i = 0; i < layout.forward_outputs; ++i) layout.keeps_output.push_back(is_kept(graph.outputs[i]));
-}
-
 at::Tensor JointRecording::add_tangent(const at::Tensor& output, size_t index) {
   const OpDef* empty_like = find_op("empty_like");
   std::vector<TensorMeta> metas;
@@ -118,34 +85,71 @@ at::Tensor JointRecording::add_tangent(const at::Tensor& output, size_t index) {
   return recorder_->add_input(std::move(metas[0]), "tangent of output " + std::to_string(index));
 }
 
-std::vector<at::Tensor> JointRecording::run_backward(const std::vector<at::Tensor>& roots,
-                                                     const std::vector<at::Tensor>& tangents,
-                                                     std::vector<uint32_t>& order) const {
-  std::vector<at::Tensor> wanted;
-  for (uint32_t i = 0; i < leaves_.size(); ++i) {
-    if (!leaves_[i].defined()) continue;
-    wanted.push_back(leaves_[i]);
-    leaves_[i].register_hook([&order, i](const at::Tensor&) { order.push_back(i); });
-  }
-  std::vector<at::Tensor> found(wanted.size());
-  if (!roots.empty() && !wanted.empty()) {
-    RecordScope scope(*recorder_);
-    ForwardScope views_by_op;  // a backward may write to views of what it made
-    OnThisThread alone;
-    // Eager's backward runs outside of the autocast region, as a rule.
-    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    recorder_->set_line({});
-    try {
-      found = torch::autograd::grad(roots, wanted, tangents, /*retain_graph=*/false, /*create_graph=*/false,
-                                    /*allow_unused=*/true);
-    } catch (...) {
-      scope.drop();
-      throw;
+// Edges that lead from other roots to a root end in a leaf of its own, so that what comes through them is a gradient by
+// itself.
+void JointRecording::part_roots(std::vector<Root>& roots) const {
+  std::map<std::pair<const torch::autograd::Node*, uint32_t>, Root*> ends;
+  for (Root& root : roots) ends[{root.output.grad_fn().get(), root.output.output_nr()}] = &root;
+  std::set<const torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> open;
+  for (const Root& root : roots) open.push_back(root.output.grad_fn().get());
+  const auto part = [&](torch::autograd::Node& node) {
+    // The edges are ours: nobody else knows of these nodes, and their numbers of depth stay upper bounds.
+    for (torch::autograd::Edge& edge : const_cast<torch::autograd::edge_list&>(node.next_edges())) {
+      if (!edge.is_valid()) continue;
+      const auto end = ends.find({edge.function.get(), edge.input_nr});
+      if (end == ends.end()) {
+        open.push_back(edge.function.get());
+        continue;
+      }
+      at::Tensor& leaf = end->second->part;
+      if (!leaf.defined()) leaf = copy_of_value(end->second->output).set_requires_grad(true);
+      edge = torch::autograd::impl::gradient_edge(leaf);
     }
+  };
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (!seen.insert(node).second) continue;
+    part(*node);
+    if (auto* slices = dynamic_cast<torch::autograd::CopySlices*>(node)) part(*slices->fn);
   }
-  std::vector<at::Tensor> gradients(recorder_->input_count());
-  for (size_t i = 0, next = 0; i < leaves_.size(); ++i)
-    if (leaves_[i].defined()) gradients[i] = found[next++];
+}
+
+std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& roots,
+                                                     std::vector<GradientOf>& of) const {
+  std::vector<at::Tensor> outputs, tangents, wanted;
+  std::vector<GradientOf> wanted_of;
+  for (uint32_t i = 0; i < leaves_.size(); ++i)
+    if (leaves_[i].defined()) wanted.push_back(leaves_[i]), wanted_of.push_back({GradientOf::kInput, i});
+  for (uint32_t r = 0; r < roots.size(); ++r) {
+    outputs.push_back(roots[r].output);
+    tangents.push_back(roots[r].tangent);
+    if (roots[r].part.defined()) wanted.push_back(roots[r].part), wanted_of.push_back({GradientOf::kRoot, r});
+  }
+  if (outputs.empty() || wanted.empty()) return {};
+  std::vector<size_t> order;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    wanted[i].register_hook([&order, i](const at::Tensor&) { order.push_back(i); });
+  std::vector<at::Tensor> found, gradients;
+  RecordScope scope(*recorder_);
+  ForwardScope views_by_op;  // a backward may write to views of what it made
+  OnThisThread alone;
+  // Eager's backward runs outside of the autocast region, as a rule.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  recorder_->set_line({});
+  try {
+    found = torch::autograd::grad(outputs, wanted, tangents, /*retain_graph=*/false, /*create_graph=*/false,
+                                  /*allow_unused=*/true);
+  } catch (...) {
+    scope.drop();
+    throw;
+  }
+  for (size_t i : order) {
+    if (!found[i].defined()) continue;
+    of.push_back(wanted_of[i]);
+    gradients.push_back(found[i]);
+  }
   return gradients;
 }
 
@@ -158,27 +162,23 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
   layout.forward_inputs = recorder_->input_count();
   layout.forward_outputs = outputs.size();
   layout.forward_nodes = recorder_->graph().nodes.size();
-  std::vector<at::Tensor> roots, tangents, results;
+  std::vector<Root> roots;
+  std::vector<at::Tensor> results;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (as_traced(outputs[i]) == nullptr)
       return Error{Reason::recording_failed, "an output is not a tensor of this capture"};
     if (is_root.empty() ? outputs[i].requires_grad() : is_root[i]) {
-      roots.push_back(outputs[i]);
-      tangents.push_back(add_tangent(outputs[i], i));
-      layout.tangents.push_back(static_cast<uint32_t>(i));
+      roots.push_back({outputs[i], add_tangent(outputs[i], i), {}});
+      layout.roots.push_back(static_cast<uint32_t>(i));
       layout.root_names.push_back(outputs[i].grad_fn()->name());
     }
     results.push_back(copy_of_value(outputs[i]));
   }
-  std::vector<at::Tensor> gradients = run_backward(roots, tangents, layout.delivery);
-  gradients.resize(layout.forward_inputs);
-  for (const at::Tensor& gradient : gradients) {
-    layout.gradient_output.push_back(gradient.defined() ? static_cast<int32_t>(results.size()) : -1);
-    if (gradient.defined()) results.push_back(gradient);
-  }
+  if (roots.size() > 1) part_roots(roots);
+  for (at::Tensor& gradient : run_backward(roots, layout.gradients)) results.push_back(std::move(gradient));
   FJ_TRY_VOID(recorder_->finish(results));
   joint.graph = recorder_->graph();
-  find_kept(joint);
+  describe_joint(joint.graph, layout);
   return joint;
 }
 

@@ -40,10 +40,13 @@ class JointRecording {
   Result<JointGraph> finish(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root = {});
 
  private:
-  std::vector<at::Tensor> run_backward(const std::vector<at::Tensor>& roots,
-                                       const std::vector<at::Tensor>& tangents, std::vector<uint32_t>& order) const;
+  struct Root {
+    at::Tensor output, tangent, part;  // part: a leaf that stands for the output where other roots are made of it
+  };
+  // Gradients in the engine's order, and what each is for.
+  std::vector<at::Tensor> run_backward(const std::vector<Root>& roots, std::vector<GradientOf>& of) const;
   at::Tensor add_tangent(const at::Tensor& output, size_t index);
-  void find_kept(JointGraph& joint) const;
+  void part_roots(std::vector<Root>& roots) const;
 
   std::shared_ptr<Recorder> recorder_;
   std::vector<at::Tensor> leaves_;  // per input: what the engine is asked for; undefined: needs no gradient

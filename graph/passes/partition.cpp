@@ -61,21 +61,18 @@ class Partition {
     choose();
     TrainingGraphs made;
     made.forward_outputs = layout_.forward_outputs;
-    made.tangents = layout_.tangents;
+    made.roots = layout_.roots;
+    made.groups = layout_.groups;
+    made.gradients = layout_.gradients;
     made.conflicts = layout_.conflicts;
     made.root_names = layout_.root_names;
-    made.gradients = layout_.delivery;
-    for (uint32_t i = 0; layout_.delivery.empty() && i < layout_.gradient_output.size(); ++i)
-      if (layout_.gradient_output[i] >= 0) made.gradients.push_back(i);
-    for (uint32_t i : made.gradients)
-      made.gradient_outputs.push_back(static_cast<uint32_t>(layout_.gradient_output[i]));
     for (uint32_t i = 0; i < layout_.keeps_input.size(); ++i)
       if (is_kept_input(i)) made.kept_inputs.push_back(i);
     for (uint32_t i = 0; i < layout_.keeps_output.size(); ++i)
       if (layout_.keeps_output[i]) made.kept_outputs.push_back(i);
     FJ_TRY_VOID(make_forward(made));
     FJ_TRY_VOID(make_backward(made));
-    made.readers = readers(made.backward, made.saved.size());
+    made.readers = readers(made.backward, made.saved.size(), made.reaches);
     return made;
   }
 
@@ -348,8 +345,9 @@ class Partition {
     return nodes_for(gradients, given, false);
   }
 
-  // Per saved value, per tangent.
-  static std::vector<std::vector<bool>> readers(const Graph& backward, size_t saved) {
+  // Per saved value, per tangent. reaches: per tangent, per gradient.
+  static std::vector<std::vector<bool>> readers(const Graph& backward, size_t saved,
+                                                std::vector<std::vector<bool>>& reaches) {
     const size_t tangents = backward.inputs.size() - saved;
     using Set = std::vector<bool>;
     std::vector<Set> on(backward.values.size(), Set(tangents)), of(backward.values.size(), Set(saved));
@@ -373,6 +371,10 @@ class Partition {
       for (size_t i = 0; i < saved; ++i)
         if (node_of[i]) add(found[i], node_on);
     }
+    reaches.assign(tangents, Set(backward.outputs.size()));
+    for (size_t g = 0; g < backward.outputs.size(); ++g)
+      for (size_t t = 0; t < tangents; ++t)
+        reaches[t][g] = backward.outputs[g] != kNoValue && on[index_of(backward.outputs[g])][t];
     return found;
   }
 
@@ -386,8 +388,8 @@ class Partition {
     for (size_t i = 0; i < nodes.size(); ++i)
       if (nodes[i]) cut.copy(joint_.nodes[i]);
     std::vector<ValueId> outputs;
-    for (uint32_t i : made.gradients)
-      outputs.push_back(cut.get(joint_.outputs[static_cast<size_t>(layout_.gradient_output[i])]));
+    for (size_t i = layout_.forward_outputs; i < joint_.outputs.size(); ++i)
+      outputs.push_back(cut.get(joint_.outputs[i]));
     std::vector<OutputAlias> aliases(outputs.size());
     made.backward = cut.out().finish(std::move(outputs), std::move(aliases));
     return {};

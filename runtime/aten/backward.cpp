@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros_ops.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
@@ -102,83 +103,70 @@ class Deliver final : public torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override { return std::move(gradients); }
 };
 
+// The history of one output among several.
+class OneOutput final : public torch::autograd::Node {
+ public:
+  void set_name(std::string name) { name_ = std::move(name); }
+  std::string name() const override { return name_; }
+  variable_list apply(variable_list&& gradients) override { return std::move(gradients); }
+
+ private:
+  std::string name_;
+};
+
 bool is_watched(const torch::autograd::Edge& edge) {
   torch::autograd::Node& node = *edge.function;
   return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty() ||
          !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
 }
 
-class CompiledBackward final : public torch::autograd::Node {
+// What the nodes of one call share.
+class SavedForBackward {
  public:
-  // Eager's name, where there is one output: errors about it and its text name the node.
-  std::string name() const override {
-    return plans_ && plans_->layout().names.size() == 1 ? plans_->layout().names[0] : "CompiledBackward";
-  }
-
-  void record(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
-              const std::vector<at::Tensor>& values, at::Tensor generator) {
-    plans_ = std::move(plans);
-    generator_ = std::move(generator);
-    const BackwardLayout& layout = plans_->layout();
-    is_released_.resize(layout.roots.size());
-    symbols_.assign(symbols, symbols + layout.symbol_count);
-    for (const BackwardLayout::Saved& saved : layout.saved)
-      if (saved.of == BackwardLayout::Saved::kValue) saved_values_.emplace_back(values[saved.index], false);
-    for (size_t i = 0, next = 0; i < layout.input_names.size(); ++i) {
-      const bool is_kept = next < layout.kept_inputs.size() && layout.kept_inputs[next] == i;
-      if (is_kept) kept_inputs_.emplace_back(*inputs[layout.kept_inputs[next++]], false);
+  SavedForBackward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
+                   const std::vector<at::Tensor>& values, at::Tensor generator)
+      : plans_(std::move(plans)),
+        generator_(std::move(generator)),
+        symbols_(symbols, symbols + layout().symbol_count),
+        is_released_(layout().roots.size()),
+        last_task_(layout().roots.size(), -1) {
+    for (const BackwardLayout::Saved& saved : layout().saved)
+      if (saved.of == BackwardLayout::Saved::kValue) values_.emplace_back(values[saved.index], false);
+    for (size_t i = 0, next = 0; i < layout().input_names.size(); ++i) {
+      const bool is_kept = next < layout().kept_inputs.size() && layout().kept_inputs[next] == i;
+      if (is_kept) inputs_.emplace_back(*inputs[layout().kept_inputs[next++]], false);
       else others_.emplace_back(*inputs[i]);
     }
-    std::vector<torch::autograd::Edge> edges;
-    for (uint32_t i : layout.gradients) edges.push_back(torch::autograd::impl::gradient_edge(*inputs[i]));
-    if (std::any_of(edges.begin(), edges.end(), is_watched)) chain(edges, inputs);
-    for (torch::autograd::Edge& edge : edges) add_next_edge(std::move(edge));
   }
 
-  // Of outputs that have their history: as outputs of this node they are no cycle of references.
+  const BackwardLayout& layout() const { return plans_->layout(); }
+  void add_root(const at::Tensor& output) {
+    roots_.emplace_back(output);
+    dtypes_.push_back(output.scalar_type());
+    devices_.push_back(output.device());
+  }
+  // Of outputs that have their history: saved as outputs they are no cycle of references.
   void keep_outputs(const at::Tensor* outputs) {
-    for (uint32_t i : plans_->layout().kept_outputs) {
-      const auto root = std::find(plans_->layout().roots.begin(), plans_->layout().roots.end(), i);
-      kept_outputs_.emplace_back(outputs[i], root != plans_->layout().roots.end());
-    }
+    for (uint32_t i : layout().kept_outputs) outputs_.emplace_back(outputs[i], root_of(i) >= 0);
   }
-  void add_root(const at::Tensor& output) { roots_.emplace_back(output); }
-
-  void will_release_variables() override { is_last_ = true; }
-
-  // Of the roots whose gradients came in last. What others of them read stays.
-  void release_variables() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const BackwardLayout& layout = plans_->layout();
-    if (last_given_.empty()) last_given_.assign(layout.roots.size(), true);  // never run: its time is over
-    for (size_t r = 0; r < layout.roots.size(); ++r) is_released_[r] = is_released_[r] || last_given_[r];
-    last_given_.clear();
-    for (size_t i = 0, next = 0; i < layout.saved.size(); ++i) {
-      if (layout.saved[i].of != BackwardLayout::Saved::kValue) continue;
-      if (!is_read_later(i)) saved_values_[next].reset_data();
-      ++next;
-    }
-    if (std::find(is_released_.begin(), is_released_.end(), false) != is_released_.end()) return;
-    kept_inputs_.clear();
-    kept_outputs_.clear();
+  // Which root an output is; -1: none.
+  int64_t root_of(uint32_t output) const {
+    const auto at = std::find(layout().roots.begin(), layout().roots.end(), output);
+    return at == layout().roots.end() ? -1 : at - layout().roots.begin();
   }
 
-  variable_list apply(variable_list&& gradients) override {
+  // given: per root; wanted: per gradient. node: whose turn it is.
+  variable_list run(variable_list& gradients, const std::vector<bool>& given, const std::vector<bool>& wanted,
+                    bool is_last, torch::autograd::Node& node) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const BackwardLayout& layout = plans_->layout();
-    std::vector<bool> given, wanted;
-    for (size_t i = 0; i < layout.roots.size(); ++i) given.push_back(gradients[i].defined());
     refuse_second(given);
-    last_given_ = given;
-    for (size_t i = 0; i < layout.gradients.size(); ++i) wanted.push_back(task_should_compute_output(i));
-    variable_list results(layout.gradients.size());
-    const auto is_true = [](bool b) { return b; };
-    if (std::none_of(given.begin(), given.end(), is_true) || std::none_of(wanted.begin(), wanted.end(), is_true))
-      return results;
-    if (at::GradMode::is_enabled()) return apply_under_autograd(std::move(gradients));
-    ValuesBetweenPlans between{nullptr, unpacked()};
-    for (size_t i = 0; i < gradients.size(); ++i)
-      if (given[i]) gradients[i] = laid_out(gradients[i], roots_[i]);
+    for (size_t r = 0; r < given.size(); ++r)
+      if (given[r]) last_task_[r] = torch::autograd::get_current_graph_task_id();
+    variable_list results(layout().gradients.size());
+    if (at::GradMode::is_enabled()) return run_under_autograd(gradients, wanted);
+    ValuesBetweenPlans between{nullptr, unpacked(given, is_last, node)};
+    for (size_t r = 0; r < gradients.size(); ++r)
+      if (given[r]) gradients[r] = laid_out(gradients[r], roots_[r]);
     const std::shared_ptr<const PlanRunner> runner = plans_->plan_for(given, wanted);
     std::vector<const at::Tensor*> inputs;
     for (const at::Tensor& gradient : gradients) inputs.push_back(&gradient);
@@ -188,63 +176,65 @@ class CompiledBackward final : public torch::autograd::Node {
     return results;
   }
 
- private:
-  // Each edge but the first leads through nodes that hand the gradients before it on.
-  void chain(std::vector<torch::autograd::Edge>& edges, const at::Tensor* const* inputs) const {
-    const std::vector<uint32_t>& gradients = plans_->layout().gradients;
-    std::vector<torch::autograd::Edge> rest;  // of the nodes made so far, which are the later ones
-    for (size_t k = edges.size(); k-- > 0;) {
-      auto node = make_autograd_node<Deliver>();
-      node->add_next_edge(edges[k]);
-      for (torch::autograd::Edge& edge : rest) node->add_next_edge(std::move(edge));
-      rest.clear();
-      for (size_t i = k; i < edges.size(); ++i) rest.emplace_back(node, node->add_input_metadata(*inputs[gradients[i]]));
+  // Of these roots. What others read stays.
+  void release(const std::vector<bool>& roots) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t r = 0; r < roots.size(); ++r) is_released_[r] = is_released_[r] || roots[r];
+    for (size_t i = 0, next = 0; i < layout().saved.size(); ++i) {
+      if (layout().saved[i].of != BackwardLayout::Saved::kValue) continue;
+      if (!is_read_later(i, {})) values_[next].reset_data();
+      ++next;
     }
-    edges = std::move(rest);
+    if (std::find(is_released_.begin(), is_released_.end(), false) != is_released_.end()) return;
+    inputs_.clear();
+    outputs_.clear();
   }
 
+ private:
+  // Roots that share a formula but are of several nodes go through it one after the other in one run of the engine.
   void refuse_second(const std::vector<bool>& given) const {
-    const BackwardLayout& layout = plans_->layout();
+    const int task = torch::autograd::get_current_graph_task_id();
     for (size_t r = 0; r < given.size(); ++r)
-      for (size_t s = 0; s < given.size(); ++s)
-        if (given[r] && is_released_[s] && layout.conflicts[r * given.size() + s])
+      for (size_t s = 0; given[r] && s < given.size(); ++s)
+        if (is_released_[s] && last_task_[s] != task && layout().conflicts[r * given.size() + s])
           throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+    for (size_t r = 0; r < given.size(); ++r)
+      if (given[r] && is_released_[r] && reads_anything(r)) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+  }
+  bool reads_anything(size_t root) const {
+    const auto& readers = layout().readers;
+    return std::any_of(readers.begin(), readers.end(), [&](const std::vector<bool>& by) { return by[root]; });
   }
 
-  bool is_read_later(size_t saved) const {
-    const std::vector<bool>& readers = plans_->layout().readers[saved];
+  // By a root that has not gone backward, and is none of `now`.
+  bool is_read_later(size_t saved, const std::vector<bool>& now) const {
+    const std::vector<bool>& readers = layout().readers[saved];
     for (size_t r = 0; r < readers.size(); ++r)
-      if (readers[r] && !is_released_[r]) return true;
+      if (readers[r] && !is_released_[r] && (now.empty() || !now[r])) return true;
     return false;
   }
 
   // What the plan reads. In the last backward the plan's handles are the only ones, so that each value goes after its
   // last use.
-  std::vector<at::Tensor> unpacked() {
-    const BackwardLayout& layout = plans_->layout();
+  std::vector<at::Tensor> unpacked(const std::vector<bool>& given, bool is_last, torch::autograd::Node& node) {
     c10::SmallVector<at::Tensor, 16> inputs, outputs;
-    for (const SavedVariable& kept : kept_inputs_) inputs.push_back(kept.unpack());
-    for (const SavedVariable& kept : kept_outputs_) outputs.push_back(kept.unpack(getptr()));
+    for (const SavedVariable& kept : inputs_) inputs.push_back(kept.unpack());
+    for (const SavedVariable& kept : outputs_) outputs.push_back(kept.unpack(node.getptr()));
     std::vector<at::Tensor> values;
-    size_t next = 0;
-    for (size_t i = 0; i < layout.saved.size(); ++i) {
-      const BackwardLayout::Saved& saved = layout.saved[i];
+    for (size_t i = 0, next = 0; i < layout().saved.size(); ++i) {
+      const BackwardLayout::Saved& saved = layout().saved[i];
       if (saved.of == BackwardLayout::Saved::kValue) {
-        SavedVariable& value = saved_values_[next++];
-        const std::vector<bool>& readers = layout.readers[i];
-        bool is_read = false, is_read_later = false;
-        for (size_t r = 0; r < readers.size(); ++r) {
-          is_read = is_read || (readers[r] && last_given_[r]);
-          is_read_later = is_read_later || (readers[r] && !last_given_[r] && !is_released_[r]);
-        }
+        SavedVariable& value = values_[next++];
+        bool is_read = false;
+        for (size_t r = 0; r < given.size(); ++r) is_read = is_read || (given[r] && layout().readers[i][r]);
         values.push_back(is_read ? value.unpack() : at::Tensor());
-        if (is_read && is_last_ && !is_read_later) value.reset_data();
-      } else {
-        const bool is_input = saved.of == BackwardLayout::Saved::kInput;
-        const std::vector<uint32_t>& kept = is_input ? layout.kept_inputs : layout.kept_outputs;
-        const size_t at = static_cast<size_t>(std::find(kept.begin(), kept.end(), saved.index) - kept.begin());
-        values.push_back(is_input ? inputs[at] : outputs[at]);
+        if (is_read && is_last && !is_read_later(i, given)) value.reset_data();
+        continue;
       }
+      const bool is_input = saved.of == BackwardLayout::Saved::kInput;
+      const std::vector<uint32_t>& kept = is_input ? layout().kept_inputs : layout().kept_outputs;
+      const size_t at = static_cast<size_t>(std::find(kept.begin(), kept.end(), saved.index) - kept.begin());
+      values.push_back(is_input ? inputs[at] : outputs[at]);
     }
     return values;
   }
@@ -256,49 +246,117 @@ class CompiledBackward final : public torch::autograd::Node {
     if (plain.is_neg()) plain = plain.resolve_neg();
     if (layout.fits(plain)) return plain;
     const at::AutoDispatchBelowADInplaceOrView below;
-    const at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(layout.sizes),
-                                                          c10::fromIntArrayRefSlow(layout.strides),
-                                                          plain.scalar_type(), c10::kStrided, plain.device(), false);
-    at::Tensor result = laid;
-    at::_ops::copy_::call(result, plain, false);
-    return result;
+    at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(layout.sizes),
+                                                    c10::fromIntArrayRefSlow(layout.strides), plain.scalar_type(),
+                                                    c10::kStrided, plain.device(), false);
+    at::_ops::copy_::call(laid, plain, false);
+    return laid;
   }
 
   // Forward and backward once more, op by op, so that autograd records how the gradients come about.
-  variable_list apply_under_autograd(variable_list&& gradients) {
-    const BackwardLayout& layout = plans_->layout();
+  variable_list run_under_autograd(const variable_list& gradients, const std::vector<bool>& wanted) {
     std::vector<at::Tensor> inputs;
-    for (size_t i = 0, kept = 0, other = 0; i < layout.input_names.size(); ++i) {
-      const bool is_kept = kept < layout.kept_inputs.size() && layout.kept_inputs[kept] == i;
-      inputs.push_back(is_kept ? kept_inputs_[kept++].unpack() : others_[other++].get(layout.input_names[i]));
+    for (size_t i = 0, kept = 0, other = 0; i < layout().input_names.size(); ++i) {
+      const bool is_kept = kept < layout().kept_inputs.size() && layout().kept_inputs[kept] == i;
+      inputs.push_back(is_kept ? inputs_[kept++].unpack() : others_[other++].get(layout().input_names[i]));
     }
-    for (size_t i = 0; i < gradients.size(); ++i)
-      inputs.push_back(gradients[i].defined() ? gradients[i] : zeros(roots_[i], input_metadata(i)));
+    for (size_t r = 0; r < gradients.size(); ++r)
+      inputs.push_back(gradients[r].defined() ? gradients[r]
+                                              : at::_ops::zeros::call(c10::fromIntArrayRefSlow(roots_[r].sizes),
+                                                                      dtypes_[r], c10::kStrided, devices_[r], false));
     std::vector<const at::Tensor*> pointers;
     for (const at::Tensor& input : inputs) pointers.push_back(&input);
-    variable_list results(layout.gradients.size());
+    variable_list results(layout().gradients.size());
     const SameDraws draws(generator_);
-    const Result<void> done = plans_->differentiable()->run_under_autograd(pointers.data(), symbols_.data(), results.data());
+    const Result<void> done =
+        plans_->differentiable()->run_under_autograd(pointers.data(), symbols_.data(), results.data());
     if (!done.ok()) throw std::runtime_error(done.error().message);
     for (size_t i = 0; i < results.size(); ++i)
-      if (!task_should_compute_output(i)) results[i].reset();
+      if (!wanted[i]) results[i].reset();
     return results;
   }
 
-  static at::Tensor zeros(const RootLayout& layout, const torch::autograd::InputMetadata& metadata) {
-    return at::_ops::zeros::call(c10::fromIntArrayRefSlow(layout.sizes), c10::typeMetaToScalarType(metadata.dtype()),
-                                 c10::kStrided, metadata.device(), false);
+  const std::shared_ptr<BackwardPlans> plans_;
+  const at::Tensor generator_;
+  const std::vector<int64_t> symbols_;
+  std::mutex mutex_;
+  std::vector<SavedVariable> values_, inputs_, outputs_;
+  std::vector<OtherInput> others_;  // inputs that eager would not hold
+  std::vector<RootLayout> roots_;
+  std::vector<at::ScalarType> dtypes_;
+  std::vector<at::Device> devices_;
+  std::vector<bool> is_released_;  // per root
+  std::vector<int> last_task_;     // per root: the run of the engine in which it went backward last
+};
+
+// Of one group of roots.
+class CompiledBackward final : public torch::autograd::Node {
+ public:
+  // Eager's name, where there is one root: errors about it and its text name the node.
+  std::string name() const override { return roots_.size() == 1 ? shared_->layout().names[roots_[0]] : "CompiledBackward"; }
+
+  void set(std::shared_ptr<SavedForBackward> shared, std::vector<uint32_t> roots) {
+    shared_ = std::move(shared);
+    roots_ = std::move(roots);
+    const BackwardLayout& layout = shared_->layout();
+    for (uint32_t g = 0; g < layout.gradients.size(); ++g)
+      if (std::any_of(roots_.begin(), roots_.end(), [&](uint32_t r) { return layout.reaches[r][g]; }))
+        gradients_.push_back(g);
+  }
+  const std::vector<uint32_t>& gradients() const { return gradients_; }  // of the layout, per edge
+
+  void will_release_variables() override { is_last_ = true; }
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (last_given_.empty())
+      for (uint32_t r : roots_) mark(last_given_, r);  // never run: its time is over
+    shared_->release(std::exchange(last_given_, {}));
   }
 
-  std::shared_ptr<BackwardPlans> plans_;
-  at::Tensor generator_;
-  std::vector<int64_t> symbols_;
-  std::vector<OtherInput> others_;  // inputs that eager would not hold
-  std::vector<SavedVariable> saved_values_, kept_inputs_, kept_outputs_;
-  std::vector<RootLayout> roots_;
+  variable_list apply(variable_list&& given_gradients) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const BackwardLayout& layout = shared_->layout();
+    variable_list gradients(layout.roots.size()), results(gradients_.size());
+    std::vector<bool> given(layout.roots.size()), wanted(layout.gradients.size());
+    for (size_t i = 0; i < roots_.size(); ++i) {
+      given[roots_[i]] = given_gradients[i].defined();
+      gradients[roots_[i]] = std::move(given_gradients[i]);
+    }
+    for (size_t i = 0; i < gradients_.size(); ++i) wanted[gradients_[i]] = task_should_compute_output(i);
+    last_given_ = given;
+    const auto is_true = [](bool b) { return b; };
+    if (std::none_of(given.begin(), given.end(), is_true) || std::none_of(wanted.begin(), wanted.end(), is_true))
+      return results;
+    variable_list made = shared_->run(gradients, given, wanted, is_last_, *this);
+    for (size_t i = 0; i < gradients_.size(); ++i) results[i] = std::move(made[gradients_[i]]);
+    return results;
+  }
+
+ private:
+  void mark(std::vector<bool>& roots, uint32_t root) const {
+    roots.resize(shared_->layout().roots.size());
+    roots[root] = true;
+  }
+
+  std::shared_ptr<SavedForBackward> shared_;
+  std::vector<uint32_t> roots_, gradients_;
+  std::vector<bool> last_given_;  // per root of the call
   bool is_last_ = false;
-  std::vector<bool> last_given_, is_released_;  // per root
 };
+
+// An edge to each gradient's target; each but the first leads through nodes that hand the gradients before it on.
+std::vector<torch::autograd::Edge> chained(std::vector<torch::autograd::Edge> edges,
+                                           const std::vector<at::Tensor>& targets) {
+  std::vector<torch::autograd::Edge> rest;  // of the nodes made so far, which are the later ones
+  for (size_t k = edges.size(); k-- > 0;) {
+    auto node = make_autograd_node<Deliver>();
+    node->add_next_edge(edges[k]);
+    for (torch::autograd::Edge& edge : rest) node->add_next_edge(std::move(edge));
+    rest.clear();
+    for (size_t i = k; i < edges.size(); ++i) rest.emplace_back(node, node->add_input_metadata(targets[i]));
+  }
+  return rest;
+}
 
 }  // namespace
 
@@ -309,26 +367,110 @@ at::Tensor generator_state(const BackwardPlans& plans) {
   return generator.get_state();
 }
 
+namespace {
+
+// Makes the nodes of one call. Those that others lead to come first.
+class Recording {
+ public:
+  Recording(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
+            at::Tensor* outputs, const std::vector<at::Tensor>& values, at::Tensor generator)
+      : layout_(plans->layout()),
+        inputs_(inputs),
+        outputs_(outputs),
+        shared_(std::make_shared<SavedForBackward>(std::move(plans), inputs, symbols, values, std::move(generator))),
+        edges_(layout_.roots.size()) {
+    for (const BackwardLayout::Gradient& g : layout_.gradients)
+      old_edges_.push_back(g.is_of_root ? torch::autograd::Edge()
+                                        : torch::autograd::impl::gradient_edge(*inputs[g.index]));
+    is_watched_ = std::any_of(old_edges_.begin(), old_edges_.end(),
+                              [](const torch::autograd::Edge& e) { return e.is_valid() && is_watched(e); });
+  }
+
+  void run() {
+    for (size_t r = 0; r < layout_.roots.size(); ++r) shared_->add_root(settled(r));
+    // Nodes that others lead to come first.
+    std::vector<bool> is_made(layout_.roots.size());
+    for (size_t left = layout_.roots.size(); left > 0;) {
+      const size_t before = left;
+      for (size_t r = 0; r < layout_.roots.size(); ++r)
+        if (!is_made[r] && can_be_made(r, is_made)) left -= make_group(r, is_made);
+      FJ_CHECK(left < before, "roots are made of each other");
+    }
+    for (size_t r = 0; r < layout_.roots.size(); ++r) give_history(r);
+    shared_->keep_outputs(outputs_);
+  }
+
+ private:
+  at::Tensor& settled(size_t root) {
+    at::Tensor& output = outputs_[layout_.roots[root]];
+    if (layout_.written[root] >= 0) return output;
+    if (output.is_view()) output = own_tensor(output, false);
+    if (layout_.versions[root] >= 0) {
+      c10::VariableVersion counter = output.unsafeGetTensorImpl()->version_counter();
+      counter.set_version(layout_.versions[root]);
+    }
+    return output;
+  }
+
+  bool same_node(size_t r, size_t s) const { return is_watched_ ? r == s : layout_.groups[r] == layout_.groups[s]; }
+
+  bool can_be_made(size_t root, const std::vector<bool>& is_made) const {
+    for (size_t r = 0; r < layout_.roots.size(); ++r)
+      for (size_t g = 0; same_node(r, root) && g < layout_.gradients.size(); ++g)
+        if (layout_.gradients[g].is_of_root && layout_.reaches[r][g] && !is_made[layout_.gradients[g].index]) return false;
+    return true;
+  }
+
+  size_t make_group(size_t root, std::vector<bool>& is_made) {
+    std::vector<uint32_t> roots;
+    for (uint32_t r = 0; r < layout_.roots.size(); ++r)
+      if (same_node(r, root)) roots.push_back(r), is_made[r] = true;
+    auto node = make_autograd_node<CompiledBackward>();
+    node->set(shared_, roots);
+    std::vector<torch::autograd::Edge> next;
+    std::vector<at::Tensor> targets;
+    for (uint32_t g : node->gradients()) {
+      const BackwardLayout::Gradient& gradient = layout_.gradients[g];
+      next.push_back(gradient.is_of_root ? edges_[gradient.index] : old_edges_[g]);
+      targets.push_back(gradient.is_of_root ? outputs_[layout_.roots[gradient.index]] : *inputs_[gradient.index]);
+    }
+    if (is_watched_) next = chained(std::move(next), targets);
+    for (torch::autograd::Edge& edge : next) node->add_next_edge(std::move(edge));
+    for (uint32_t r : roots) {
+      const uint32_t slot = node->add_input_metadata(outputs_[layout_.roots[r]]);
+      edges_[r] = roots.size() == 1 ? torch::autograd::Edge(node, slot) : through_own_node(r, {node, slot});
+    }
+    return roots.size();
+  }
+
+  // A node for one output, which hooks of the output belong to: it does not run where nothing comes in.
+  torch::autograd::Edge through_own_node(uint32_t root, torch::autograd::Edge edge) {
+    auto node = make_autograd_node<OneOutput>();
+    node->set_name(layout_.names[root]);
+    node->add_next_edge(std::move(edge));
+    return {node, node->add_input_metadata(outputs_[layout_.roots[root]])};
+  }
+
+  void give_history(size_t root) {
+    at::Tensor& output = outputs_[layout_.roots[root]];
+    if (layout_.written[root] >= 0) torch::autograd::impl::rebase_history(output, edges_[root]);
+    else torch::autograd::impl::set_gradient_edge(output, edges_[root]);
+  }
+
+  const BackwardLayout& layout_;
+  const at::Tensor* const* inputs_;
+  at::Tensor* outputs_;
+  std::shared_ptr<SavedForBackward> shared_;
+  std::vector<torch::autograd::Edge> edges_;      // per root
+  std::vector<torch::autograd::Edge> old_edges_;  // per gradient of an input
+  bool is_watched_ = false;
+};
+
+}  // namespace
+
 void record_backward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
                      at::Tensor* outputs, std::vector<at::Tensor> values, at::Tensor generator) {
-  const BackwardLayout& layout = plans->layout();
-  auto node = make_autograd_node<CompiledBackward>();
-  node->record(std::move(plans), inputs, symbols, values, std::move(generator));
-  for (size_t i = 0; i < layout.roots.size(); ++i) {
-    at::Tensor& output = outputs[layout.roots[i]];
-    node->add_root(output);
-    if (layout.written[i] >= 0) {
-      torch::autograd::impl::rebase_history(output, {node, node->add_input_metadata(output)});
-    } else {
-      if (output.is_view()) output = own_tensor(output, false);
-      if (layout.versions[i] >= 0) {
-        c10::VariableVersion counter = output.unsafeGetTensorImpl()->version_counter();
-        counter.set_version(layout.versions[i]);
-      }
-      torch::autograd::set_history(output, node);
-    }
-  }
-  node->keep_outputs(outputs);
+  Recording(std::move(plans), inputs, symbols, outputs, values, std::move(generator)).run();
 }
 
 bool changes_history_of_view(const BackwardPlans& plans, const at::Tensor* const* inputs) {

@@ -1,8 +1,10 @@
-// runtime/aten/backward.h — the backward of a compiled forward as one node of torch's autograd graph.
+// runtime/aten/backward.h — the backward of a compiled forward as nodes of torch's autograd graph.
 //
-// The node holds what the forward saved for it. Inputs and outputs are held as torch's own nodes hold them, so that a
-// write to one of them between forward and backward is told as in eager, and saved-tensor hooks run. Its plan is asked
-// for when the engine first runs it: one for each set of gradients that are given and wanted.
+// The outputs with a history are its roots. Roots that share formulas belong to one node, which runs one plan for the
+// gradients that have come in; a root that others are made of belongs to a later node, so that it meets its whole
+// gradient, hooks and all, as in eager. The nodes hold what the forward saved. Inputs and outputs are held as torch's own
+// nodes hold them, so that a write to one of them between forward and backward is told as in eager, and saved-tensor
+// hooks run. A plan is asked for when the engine first needs it: one for each set of gradients that are given and wanted.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,14 +25,20 @@ struct BackwardLayout {
     enum Of : uint8_t { kInput, kOutput, kValue } of = kValue;
     uint32_t index = 0;  // of the forward's input or output, or among the values that it saves
   };
+  struct Gradient {
+    bool is_of_root = false;
+    uint32_t index = 0;  // of the forward's input, or among the roots
+  };
   std::vector<Saved> saved;          // in the order of the plans' saved values
   std::vector<uint32_t> roots;       // outputs of the forward whose gradients the backward takes, in their order
   std::vector<int64_t> written;      // per root: the input whose new value it is; -1: none
-  std::vector<uint32_t> gradients;   // inputs of the forward whose gradients it gives, in their order
+  std::vector<uint32_t> groups;      // per root: those of one group belong to one node
+  std::vector<Gradient> gradients;   // that the plans give, in the order in which eager's arrive
+  std::vector<std::vector<bool>> reaches;  // per root, per gradient
   std::vector<uint32_t> kept_inputs, kept_outputs;  // eager would hold these and check their versions
   // Per pair of roots: a backward from the first frees in eager what one from the second needs.
   std::vector<bool> conflicts;
-  std::vector<std::vector<bool>> readers;  // per saved value, per root: whether its backward reads the value
+  std::vector<std::vector<bool>> readers;  // per saved value, per root: whether the root's backward reads the value
   std::vector<std::string> names;    // per root: of eager's node
   std::vector<int64_t> versions;     // per root: what the output's own counter says; -1: it has none
   bool draws = false;                // random numbers, in the forward

@@ -22,7 +22,7 @@ JointLayout layout_of(const Graph& joint) {
   std::vector<bool> depends(joint.values.size());
   for (size_t i = 0; i < joint.inputs.size(); ++i) {
     if (has_prefix(joint.input_names[i], "tangent_")) {
-      layout.tangents.push_back(static_cast<uint32_t>(layout.tangents.size()));
+      layout.roots.push_back(static_cast<uint32_t>(layout.roots.size()));
       depends[index_of(joint.inputs[i])] = true;
     } else {
       ++layout.forward_inputs;
@@ -38,8 +38,9 @@ JointLayout layout_of(const Graph& joint) {
   while (layout.forward_outputs < joint.outputs.size() &&
          !depends[index_of(joint.outputs[layout.forward_outputs])])
     ++layout.forward_outputs;
-  for (size_t i = layout.forward_outputs; i < joint.outputs.size(); ++i)
-    layout.gradient_output.push_back(static_cast<int32_t>(i));
+  for (uint32_t i = 0; layout.forward_outputs + i < joint.outputs.size(); ++i)
+    layout.gradients.push_back({GradientOf::kInput, i});
+  layout.groups.assign(layout.roots.size(), 0);
   layout.keeps_output.assign(layout.forward_outputs, false);
   return layout;
 }

@@ -110,6 +110,13 @@ Value* function_apply(Tracer& t, const Arguments& args) {
   return checked_outputs(t, output, inputs);
 }
 
+// torch.optim asks whether it is compiled and then computes with the step as a tensor of float32, where it has the Python
+// float otherwise. A tensor of float64 computes as that float does.
+Value* optimizer_value(Tracer& t, const Arguments& args) {
+  Value* number = parse(t.errors, args, "_get_value", {"x"}, 1)[0];
+  return number->kind == ValueKind::tensor ? method(t, number, "double", {}) : number;
+}
+
 Value* one_hot(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "one_hot", {"tensor", "num_classes"}, 1);
   Value* indices = a[0];

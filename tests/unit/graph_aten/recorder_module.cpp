@@ -62,7 +62,13 @@ struct RecorderForTests {
         throw std::runtime_error("break " + std::string(name_of(failure->reason)) + ": " + failure->detail);
       throw;
     }
-    return py::make_tuple(done.layout.forward_nodes, done.layout.tangents, done.layout.gradient_output);
+    std::vector<int64_t> gradient_output(done.layout.forward_inputs, -1);
+    for (size_t i = 0; i < done.layout.gradients.size(); ++i) {
+      const GradientOf& gradient = done.layout.gradients[i];
+      if (gradient.of == GradientOf::kInput)
+        gradient_output[gradient.index] = static_cast<int64_t>(done.layout.forward_outputs + i);
+    }
+    return py::make_tuple(done.layout.forward_nodes, done.layout.roots, gradient_output);
   }
 
   void finish(const std::vector<at::Tensor>& outputs) {

@@ -1,0 +1,83 @@
+// graph/joint.cpp — what a recorded joint graph says of eager's formulas.
+#include "graph/joint.h"
+
+#include <algorithm>
+
+#include "graph/node_values.h"
+
+namespace framejit::graph {
+namespace {
+
+using Set = std::vector<bool>;
+
+void add(Set& to, const Set& from) {
+  for (size_t i = 0; i < from.size(); ++i) to[i] = to[i] || from[i];
+}
+
+// Sums of gradients are the engine's, and no formula.
+bool is_sum(const Node& node) { return node.op->name == "add.Tensor" || node.op->name == "add_.Tensor"; }
+
+// Roots that share formulas, and are of one level: none of a level is made of another.
+std::vector<uint32_t> grouped(const std::vector<uint32_t>& levels, const std::vector<Set>& shared) {
+  std::vector<uint32_t> group(levels.size());
+  for (uint32_t r = 0; r < group.size(); ++r) group[r] = r;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t r = 0; r < group.size(); ++r)
+      for (size_t s = 0; s < group.size(); ++s)
+        if (shared[r][s] && levels[r] == levels[s] && group[s] > group[r]) group[s] = group[r], changed = true;
+  }
+  return group;
+}
+
+}  // namespace
+
+void describe_joint(const Graph& recorded, JointLayout& layout) {
+  const size_t roots = layout.roots.size();
+  std::vector<Set> depends(recorded.values.size());  // on which tangents; empty: it is the forward's
+  for (size_t r = 0; r < roots; ++r) {
+    Set& on = depends[index_of(recorded.inputs[layout.forward_inputs + r])];
+    on.resize(roots);
+    on[r] = true;
+  }
+  Set kept(recorded.values.size());
+  std::vector<Set> shared(roots, Set(roots));
+  layout.conflicts.assign(roots * roots, false);
+  for (size_t i = layout.forward_nodes; i < recorded.nodes.size(); ++i) {
+    const Node& node = recorded.nodes[i];
+    Set on(roots);
+    bool keeps = false;
+    for_each_value(node, [&](ValueId v) {
+      if (v == kNoValue) return;
+      const int32_t producer = recorded.values[index_of(v)].node;
+      if (depends[index_of(v)].empty() && producer < static_cast<int32_t>(layout.forward_nodes))
+        keeps = kept[recorded.values[index_of(v)].storage] = true;
+      add(on, depends[index_of(v)]);
+    });
+    for (ValueId v : node.results)
+      if (v != kNoValue) depends[index_of(v)] = on;
+    for (size_t r = 0; r < roots; ++r)
+      for (size_t s = 0; s < roots; ++s) {
+        if (!on[r] || !on[s]) continue;
+        if (keeps) layout.conflicts[r * roots + s] = true;
+        if (!is_sum(node)) shared[r][s] = true;
+      }
+  }
+  // A root is of a later level than those that are made of it.
+  std::vector<uint32_t> levels(roots);
+  for (size_t round = 0; round < roots; ++round)
+    for (size_t g = 0; g < layout.gradients.size(); ++g) {
+      if (layout.gradients[g].of != GradientOf::kRoot) continue;
+      const Set& on = depends[index_of(recorded.outputs[layout.forward_outputs + g])];
+      for (size_t r = 0; r < on.size(); ++r)
+        if (on[r]) levels[layout.gradients[g].index] = std::max(levels[layout.gradients[g].index], levels[r] + 1);
+    }
+  layout.groups = grouped(levels, shared);
+  const auto is_kept = [&](ValueId v) { return v != kNoValue && kept[recorded.values[index_of(v)].storage]; };
+  layout.keeps_input.clear();
+  layout.keeps_output.clear();
+  for (size_t i = 0; i < layout.forward_inputs; ++i) layout.keeps_input.push_back(is_kept(recorded.inputs[i]));
+  for (size_t i = 0; i < layout.forward_outputs; ++i) layout.keeps_output.push_back(is_kept(recorded.outputs[i]));
+}
+
+}  // namespace framejit::graph
