@@ -13,7 +13,6 @@
 
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
-#include "guards/running_compile.h"
 #include "runtime/gpu_driver.h"
 
 namespace framejit::frame_hook {
@@ -97,10 +96,7 @@ class TorchGraphs final : public GraphMachinery {
   }
   bool is_capturing(void* stream) override { return driver()->is_capturing(stream); }
 
-  bool is_busy(c10::Device device, void* stream) override {
-    const auto lane = lanes_.find({device.index(), stream});
-    return lane != lanes_.end() && lane->second && lane->second->is_capturing;
-  }
+  bool is_busy() const override { return is_capturing_; }
 
   Result<void> copy(void* to, const void* from, size_t bytes, void* stream) override {
     if (const int code = driver()->copy(to, from, bytes, stream); code != 0) return refused("copy", code);
@@ -111,7 +107,7 @@ class TorchGraphs final : public GraphMachinery {
                            const Work& work) override {
     try {
       FJ_TRY(Lane* lane, lane_of(device, stream));
-      const Flagged capturing(lane->is_capturing);
+      const Flagged capturing(is_capturing_);
       const std::shared_ptr<void> pool_use = use_pool(*lane);
       py::object graph = torch_().attr("CUDAGraph")();
       bool draws = false;
@@ -134,7 +130,6 @@ class TorchGraphs final : public GraphMachinery {
     int64_t stream_id;
     py::object pool;
     std::weak_ptr<void> pool_use = {};  // by the graphs that there are
-    bool is_capturing = false;
   };
 
   static const GpuDriver* driver() {
@@ -169,10 +164,7 @@ class TorchGraphs final : public GraphMachinery {
     const OnStream on_stream(device, lane.stream_id);
     try {
       begin(graph, lane.pool);
-      auto outputs = [&] {
-        const WithoutGil others_run;
-        return work();
-      }();
+      auto outputs = work();  // nothing waits for the GPU: other threads get the GIL soon enough
       graph.attr("capture_end")();
       return outputs;
     } catch (...) {
@@ -224,6 +216,7 @@ class TorchGraphs final : public GraphMachinery {
   }
 
   std::map<std::pair<int, void*>, std::optional<Lane>> lanes_;
+  bool is_capturing_ = false;
 };
 
 }  // namespace

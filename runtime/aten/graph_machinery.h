@@ -33,8 +33,7 @@ class GraphMachinery {
   virtual bool takes(c10::Device device) const = 0;
   virtual void* stream_of(c10::Device device) = 0;    // the current one of this thread
   virtual bool is_capturing(void* stream) = 0;  // somebody captures what is enqueued there
-  // A capture for what runs there is under way, in a thread that has let the GIL go.
-  virtual bool is_busy(c10::Device device, void* stream) = 0;
+  virtual bool is_busy() const = 0;  // a capture is under way, in a thread that has let the GIL go
   // Graphs of one stream share the memory that they need while they run: they are replayed on it alone. An Error or an
   // exception: nothing was enqueued anywhere, and `work` may run again.
   virtual Result<Captured> capture(c10::Device device, void* stream, const std::vector<at::Generator>& generators,

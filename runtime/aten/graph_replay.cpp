@@ -209,7 +209,7 @@ Result<bool> GraphReplay::record(const ReplayCall& call, const std::vector<bool>
   };
   if (!kind) return add_kind(call, stream) ? false : refuse_more();
   bool copies_out = false;
-  if (kind->is_refused || machinery_->is_busy(plan.device, stream) || !may_record(*kind, call, marked, copies_out))
+  if (kind->is_refused || machinery_->is_busy() || !may_record(*kind, call, marked, copies_out))
     return false;
   if (static_cast<int64_t>(recording_count()) >= config().replays) return refuse_more();
   Refused refused{GraphRefusal::capture_failed, ""};

@@ -25,7 +25,7 @@ class FakeGraphs final : public GraphMachinery {
   bool takes(c10::Device device) const override { return device.is_cpu() == takes_cpu; }
   void* stream_of(c10::Device) override { return stream; }
   bool is_capturing(void*) override { return is_captured; }
-  bool is_busy(c10::Device, void*) override { return is_taken; }
+  bool is_busy() const override { return is_taken; }
   Result<void> copy(void* to, const void* from, size_t bytes, void*) override {
     std::memcpy(to, from, bytes);
     ++copies;
