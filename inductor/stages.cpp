@@ -9,6 +9,8 @@
 #include "graph/weight_values.h"
 #include "inductor/assemble.h"
 #include "inductor/lowering/bare_products.h"
+#include "inductor/lowering/convolution_epilogues.h"
+#include "inductor/lowering/joined_casts.h"
 #include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
 #include "inductor/schedule/commit_order.h"
@@ -68,6 +70,11 @@ Result<void> run_memory_formats(Compilation& c) {
   return {};
 }
 
+Result<void> run_fuse_epilogues(Compilation& c) {
+  c.graph = fuse_epilogues(std::move(c.graph), c.target.info());
+  return {};
+}
+
 Result<void> run_pack_convolutions(Compilation& c) {
   if (c.weights.empty()) return {};
   FJ_TRY(c.graph, pack_convolutions(c.graph, c.weights, c.target.info()));
@@ -91,6 +98,11 @@ Result<void> run_hoist_weights(Compilation& c) {
   c.graph = std::move(hoisted.graph);
   c.recipes = std::move(hoisted.recipes);
   c.is_over = !are_worth_asking(c.recipes, c.target.info());
+  return {};
+}
+
+Result<void> run_join_casts(Compilation& c) {
+  c.graph = join_casts(std::move(c.graph), c.target.info());
   return {};
 }
 

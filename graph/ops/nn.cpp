@@ -174,6 +174,27 @@ bool convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+// cudnn_convolution_relu, cudnn_convolution_add_relu: input, weight, (tensor, factor,) bias, stride, padding, dilation,
+// groups. Made from convolutions alone (inductor/lowering/convolution_epilogues.h), which were checked.
+template <size_t bias>
+bool fused_convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *input = args.tensor(0), *weight = args.tensor(1);
+  SymSizes stride, padding, dilation;
+  if (input == nullptr || weight == nullptr || input->ndim() != 4 || weight->ndim() != 4 ||
+      !spatial(args, bias + 1, 2, {1}, stride) || !spatial(args, bias + 2, 2, {0}, padding) ||
+      !spatial(args, bias + 3, 2, {1}, dilation))
+    return false;
+  SymSizes sizes{input->sizes[0], weight->sizes[0]};
+  for (size_t i = 0; i < 2; ++i)
+    sizes.push_back(SymExpr::floor_div(input->sizes[2 + i] + padding[i] * 2 -
+                                           dilation[i] * (weight->sizes[2 + i] - 1) - 1, stride[i]) + 1);
+  TensorMeta meta = dense_like(*input, sizes);
+  if (prefers_channels_last(*input, env) || prefers_channels_last(*weight, env))
+    meta.strides = channels_last_strides(sizes);
+  results.push_back(std::move(meta));
+  return true;
+}
+
 SymExpr pooled(ShapeEnv& env, const SymExpr& size, const SymExpr& kernel, const SymExpr& stride, const SymExpr& padding,
                const SymExpr& dilation, bool ceil_mode) {
   const SymExpr span = size + padding * 2 - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : SymExpr(0));
@@ -409,6 +430,8 @@ std::vector<OpRow> nn_ops() {
   add_rows(rows, safe_softmax, {"_safe_softmax"});
   add_rows(rows, softmax_backward, {"_softmax_backward_data", "_log_softmax_backward_data"});
   add_rows(rows, convolution, {"convolution"});
+  add_rows(rows, fused_convolution<2>, {"cudnn_convolution_relu"});
+  add_rows(rows, fused_convolution<4>, {"cudnn_convolution_add_relu"});
   add_rows(rows, max_pool2d_with_indices, {"max_pool2d_with_indices"});
   add_rows(rows, avg_pool2d, {"avg_pool2d"});
   add_rows(rows, resized,

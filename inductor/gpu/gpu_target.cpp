@@ -43,6 +43,12 @@ int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scala
 // What profilers show: the ops that a kernel was made of. Equal kernels are one, under the name of the first.
 std::string entry_of(const std::string& kernel_name) { return "fj_" + kernel_name; }
 
+TargetInfo info_for(runtime::GpuVendor vendor) {
+  TargetInfo info = gpu_target();
+  info.facts.fuses_convolutions = vendor == runtime::GpuVendor::kNvidia;  // the ops are cuDNN's
+  return info;
+}
+
 class GpuTarget : public KernelTarget {
  public:
   GpuTarget(const GpuDriver* driver, const GpuCompiler* compiler, std::string architecture, int device)
@@ -50,7 +56,7 @@ class GpuTarget : public KernelTarget {
         compiler_(compiler),
         architecture_(std::move(architecture)),
         device_(device),
-        info_(gpu_target()),
+        info_(info_for(driver->vendor())),
         description_("gpu " + architecture_ + " " + text_of(info_) + " build " + inductor_build()) {}
 
   const TargetInfo& info() const override { return info_; }

@@ -132,7 +132,9 @@ class FormatChooser {
     if (node.op->name != "convolution") return true;
     const DType dtype = graph_.meta(node.results[0]).dtype;
     const bool* transposed = node.args[6].get<bool>();
-    return (dtype == DType::kFloat32 || dtype == DType::kBFloat16) && transposed != nullptr && !*transposed &&
+    const bool has_formats = dtype == DType::kFloat32 || dtype == DType::kBFloat16 ||
+                             (dtype == DType::kFloat16 && target_.facts.half_convolutions_are_last);
+    return has_formats && transposed != nullptr && !*transposed &&
            all_ones(node, 5);
   }
 
@@ -149,6 +151,11 @@ class FormatChooser {
 
   // Picoseconds that channels_last saves.
   int64_t preference(const Node& node) const {
+    if (target_.facts.half_convolutions_are_last) {
+      const DType dtype = graph_.meta(node.results[0]).dtype;
+      const bool is_half = dtype == DType::kBFloat16 || dtype == DType::kFloat16;
+      return node.op->name == "convolution" && is_half ? kWanted : 0;
+    }
     const int64_t results = numel(node.results[0]);
     const bool is_max = node.op->name == "max_pool2d_with_indices";
     if (is_max || node.op->name == "avg_pool2d") {
@@ -218,7 +225,7 @@ class FormatChooser {
     laid_.assign(graph_.values.size(), graph::kNoValue);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
-      if (vertex_[n] == SIZE_MAX) {
+      if (vertex_[n] == SIZE_MAX || stays(n)) {
         r.copy_node(node);
         continue;
       }
@@ -231,6 +238,16 @@ class FormatChooser {
       }
     }
     return r.finish();
+  }
+
+  // As it was recorded, although it may be neither contiguous nor channels_last: where only convolutions have a format.
+  bool stays(size_t n) const {
+    if (!target_.facts.half_convolutions_are_last || side_[vertex_[n]]) return false;
+    bool follows = false;
+    graph::for_each_value(graph_.nodes[n], [&](ValueId v) {
+      follows = follows || (v != graph::kNoValue && laid_[graph::index_of(v)] != graph::kNoValue);
+    });
+    return !follows;
   }
 
   std::vector<Arg> operands(Rebuild& r, const Node& node, bool last) const {

@@ -21,6 +21,8 @@
 #include "inductor/cpu/plan/nest_plan.h"
 #include "inductor/gpu/hip_emitter.h"
 #include "inductor/kernel/kernel_ir.h"
+#include "inductor/lowering/convolution_epilogues.h"
+#include "inductor/lowering/joined_casts.h"
 #include "inductor/lowering/bare_products.h"
 #include "inductor/lowering/lower.h"
 #include "inductor/lowering/memory_formats.h"
@@ -144,6 +146,24 @@ const std::map<std::string, GraphStage>& graph_stages() {
          TargetInfo target = reference_target();
          target.costs.packed_rows = 16;
          return join_products(g, weights_of(g), target);
+       }},
+      {"join_casts",
+       [](const Graph& g) -> Result<Graph> {
+         TargetInfo target = reference_target();
+         target.facts.casts_together = true;
+         return join_casts(g, target);
+       }},
+      {"epilogues",
+       [](const Graph& g) -> Result<Graph> {
+         TargetInfo target = reference_target();
+         target.facts.fuses_convolutions = true;
+         return fuse_epilogues(g, target);
+       }},
+      {"half_formats",
+       [](const Graph& g) -> Result<Graph> {
+         TargetInfo target = reference_target();
+         target.facts.half_convolutions_are_last = true;
+         return choose_memory_formats(g, target);
        }},
       {"pack_linear",
        [](const Graph& g) -> Result<Graph> { return pack_linear(g, weights_of(g), reference_target()); }},

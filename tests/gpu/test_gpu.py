@@ -2,7 +2,7 @@
 
     make test-gpu                       builds and runs this file
     python tests/gpu/test_gpu.py        as a program: the same tests and those of test_graphs.py without pytest, then
-                                        host_times.py and kernel_times.py
+                                        host_times.py and kernel_times.py; "tests": without these
 
 Elsewhere every test is skipped.
 """
@@ -210,6 +210,53 @@ def test_lengths_as_symbols():
                 torch.testing.assert_close(compiled(x), fn(x), rtol=1e-5, atol=1e-4)
 
 
+def compare_under_autocast(fn, *args, **settings):
+    """Twice eager's error against float32 at most, over some calls."""
+    with torch.no_grad():
+        exact = fn(*args)
+        with torch.autocast("cuda", torch.bfloat16):
+            eager = fn(*args)
+            framejit.reset()
+            compiled = framejit.compile(fn, **settings)
+            for _ in range(6):
+                got = compiled(*args)
+    assert framejit.stats()["fallbacks"] == 0, framejit.stats()
+    assert got.dtype == eager.dtype and got.stride() == eager.stride()
+    error, theirs = ((t.double() - exact.double()).norm() / exact.double().norm() for t in (got, eager))
+    assert error <= 2 * theirs + 1e-3, (error, theirs)
+
+
+class Residual(torch.nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.a, self.b = (torch.nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(2))
+        self.one, self.two = torch.nn.BatchNorm2d(channels), torch.nn.BatchNorm2d(channels)
+
+    def forward(self, x):
+        y = torch.relu(self.one(self.a(x)))
+        return torch.relu(self.two(self.b(y)) + x)
+
+
+def test_convolutions_of_half_precision():
+    for channels in (3, 64):
+        model = torch.nn.Sequential(Residual(channels), Residual(channels), torch.nn.Conv2d(channels, 5, 1)).cuda()
+        for norm in model.modules():
+            if isinstance(norm, torch.nn.BatchNorm2d):
+                norm.running_var.uniform_(0.5, 1.5)
+                norm.running_mean.normal_()
+        model.eval()
+        x = randn(2, channels, 17, 19)
+        for settings in ({}, {"options": {"freezing": True}}, {"options": {"freezing": True, "graphs": True}},
+                         {"mode": "reduce-overhead"}):
+            compare_under_autocast(model, x, **settings)
+
+
+def test_weights_are_cast_together():
+    model = torch.nn.Sequential(*(torch.nn.Linear(48, 48) for _ in range(6))).cuda()
+    for settings in ({}, {"mode": "reduce-overhead"}):
+        compare_under_autocast(model, randn(5, 48), **settings)
+
+
 def main():
     if not torch.cuda.is_available():
         print("no GPU: nothing was run")
@@ -230,7 +277,7 @@ def main():
             failed += 1
             place = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
             print("FAILED", name, ", ".join(place[1:4]), type(error).__name__, str(error)[:3000])
-    if failed == 0:
+    if failed == 0 and "tests" not in sys.argv:
         host_times.main()
         kernel_times.run()
     print("failed" if failed else "all passed")

@@ -1,0 +1,131 @@
+// inductor/lowering/convolution_epilogues.cpp — see convolution_epilogues.h.
+#include "inductor/lowering/convolution_epilogues.h"
+
+#include <map>
+#include <optional>
+#include <set>
+
+#include "graph/node_values.h"
+#include "graph/passes/rebuild.h"
+
+namespace framejit::inductor {
+
+using graph::Arg;
+using graph::Graph;
+using graph::index_of;
+using graph::Node;
+using graph::SymExpr;
+using graph::SymSizes;
+using graph::TensorMeta;
+using graph::ValueId;
+
+namespace {
+
+constexpr int64_t kChannels = 8;  // the library has such forms for multiples of it at least
+
+bool has_whole_channels(const SymExpr& size) { return size.is_constant() && size.constant() % kChannels == 0; }
+
+struct Fused {
+  size_t convolution;
+  ValueId added = graph::kNoValue;
+};
+
+class EpilogueFuser {
+ public:
+  explicit EpilogueFuser(const Graph& graph) : graph_(graph), uses_(graph.values.size(), 0) {
+    const auto count = [&](ValueId v) {
+      if (v != graph::kNoValue) ++uses_[index_of(v)];
+    };
+    for (const Node& node : graph.nodes) graph::for_each_value(node, count);
+    for (ValueId v : graph.outputs) count(v);
+    for (const auto& [input, v] : graph.updates) count(v);
+    for (size_t n = 0; n < graph.nodes.size(); ++n)
+      if (const auto fused = match(graph.nodes[n])) fused_.emplace(n, *fused);
+  }
+
+  bool is_empty() const { return fused_.empty(); }
+
+  Graph run() const {
+    std::set<size_t> gone;
+    for (const auto& [relu, fused] : fused_) {
+      gone.insert(fused.convolution);
+      if (fused.added != graph::kNoValue) gone.insert(*producer(*graph_.nodes[relu].args[0].get<ValueId>()));
+    }
+    graph::Rebuild r(graph_, true);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (gone.contains(n)) continue;
+      if (const auto fused = fused_.find(n); fused != fused_.end()) emit(r, graph_.nodes[n], fused->second);
+      else r.copy_node(graph_.nodes[n]);
+    }
+    return r.finish();
+  }
+
+ private:
+  std::optional<size_t> producer(ValueId v) const {
+    const int32_t node = graph_.values[index_of(v)].node;
+    return node < 0 ? std::nullopt : std::optional(static_cast<size_t>(node));
+  }
+  bool is_read_once(ValueId v) const { return uses_[index_of(v)] == 1; }
+
+  // The convolution that makes `v`, if it may end otherwise.
+  std::optional<size_t> convolution_of(ValueId v) const {
+    const auto made = producer(v);
+    if (!made || !is_read_once(v)) return std::nullopt;
+    const Node& node = graph_.nodes[*made];
+    const TensorMeta& meta = graph_.meta(v);
+    if (node.op->name != "convolution" || meta.ndim() != 4 ||
+        (meta.dtype != DType::kBFloat16 && meta.dtype != DType::kFloat16))
+      return std::nullopt;
+    const graph::SymSizes& weight = graph_.meta(*node.args[1].get<ValueId>()).sizes;
+    if (!has_whole_channels(weight[0]) || !has_whole_channels(weight[1])) return std::nullopt;
+    const ValueId* bias = node.args[2].get<ValueId>();
+    const bool* transposed = node.args[6].get<bool>();
+    if (bias == nullptr || *bias == graph::kNoValue || transposed == nullptr || *transposed) return std::nullopt;
+    for (size_t i : {3, 4, 5})
+      if (const auto* list = node.args[i].get<SymSizes>(); list == nullptr || list->size() != 2) return std::nullopt;
+    return made;
+  }
+
+  std::optional<Fused> match(const Node& relu) const {
+    if (relu.op->name != "relu") return std::nullopt;
+    const ValueId from = *relu.args[0].get<ValueId>();
+    if (const auto made = convolution_of(from)) return Fused{*made};
+    const auto sum = producer(from);
+    if (!sum || !is_read_once(from)) return std::nullopt;
+    const Node& add = graph_.nodes[*sum];
+    if (add.op->name != "add.Tensor" || (add.args.size() > 2 && !graph::is_one(add.args[2]))) return std::nullopt;
+    for (size_t i : {0, 1}) {
+      const ValueId *one = add.args[i].get<ValueId>(), *other = add.args[1 - i].get<ValueId>();
+      if (one == nullptr || other == nullptr || *one == *other) continue;
+      const auto made = convolution_of(*one);
+      if (made && graph::same_layout(graph_.meta(*one), graph_.meta(*other))) return Fused{*made, *other};
+    }
+    return std::nullopt;
+  }
+
+  void emit(graph::Rebuild& r, const Node& relu, const Fused& fused) const {
+    const Node& convolution = graph_.nodes[fused.convolution];
+    const std::vector<Arg> from = r.map_args(convolution);
+    std::vector<Arg> args{from[0], from[1]};
+    const bool adds = fused.added != graph::kNoValue;
+    if (adds) args.insert(args.end(), {r.get(fused.added), Arg(1.0)});
+    args.insert(args.end(), {from[2], from[3], from[4], from[5], from[8]});
+    r.begin(relu);
+    r.set(relu.results[0], r.out().emit(adds ? "cudnn_convolution_add_relu" : "cudnn_convolution_relu",
+                                        std::move(args), graph_.meta(convolution.results[0])));
+  }
+
+  const Graph& graph_;
+  std::vector<size_t> uses_;        // per value
+  std::map<size_t, Fused> fused_;   // by the node of relu
+};
+
+}  // namespace
+
+Graph fuse_epilogues(Graph functional, const TargetInfo& target) {
+  if (!target.facts.fuses_convolutions) return functional;
+  const EpilogueFuser fuser(functional);
+  return fuser.is_empty() ? std::move(functional) : fuser.run();
+}
+
+}  // namespace framejit::inductor
