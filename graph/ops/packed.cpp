@@ -1,5 +1,5 @@
-// graph/ops/packed.cpp — the library's ops over weights that it has packed. No program calls them: only the passes of a
-// backend make them, and say what their results are.
+// graph/ops/packed.cpp — ops that no program calls: the library's over weights that it has packed, and casts of many
+// tensors. Only the passes of a backend make them, and say what their results are.
 #include "graph/ops/families.h"
 
 namespace framejit::graph {
@@ -9,7 +9,7 @@ std::vector<OpRow> packed_ops() {
   for (const char* name :
        {"mkldnn::_reorder_linear_weight", "mkldnn::_linear_pointwise", "mkldnn::_reorder_convolution_weight",
         "mkldnn::_convolution_pointwise", "mkldnn::_convolution_pointwise.binary", "mkl::_mkl_reorder_linear_weight",
-        "mkl::_mkl_linear"})
+        "mkl::_mkl_linear", "framejit::cast_all"})
     rows.push_back({name, nullptr, 0});
   return rows;
 }

@@ -128,19 +128,6 @@ bool to_copy(const RuleArgs& args, ShapeEnv& env,
   return true;
 }
 
-// Our own op (runtime/aten/cast_all.cpp): tensors, dtype.
-bool cast_all(const RuleArgs& args, ShapeEnv&, Results& results) {
-  std::vector<const TensorMeta*> tensors;
-  const auto dtype = args.dtype(1);
-  if (!args.tensors(0, tensors) || !dtype) return false;
-  for (const TensorMeta* tensor : tensors) {
-    if (tensor == nullptr) return false;
-    results.push_back(*tensor);
-    results.back().dtype = *dtype;
-  }
-  return true;
-}
-
 // copy(self, src): self cloned, then written.
 bool copy(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -238,7 +225,6 @@ std::vector<OpRow> pointwise_ops() {
   for (OpRow& row : rows) row.flags |= kPointwise;
   add_rows(rows, clone, {"clone"});
   add_rows(rows, to_copy, {"_to_copy"});
-  add_rows(rows, cast_all, {"framejit::cast_all"});
   add_rows_in_place(rows, copy_from, {"copy"});
   add_rows_in_place(rows, fill, {"fill.Scalar", "fill.Tensor", "zero"});
   add_rows(rows, copy, {"bernoulli", "bernoulli.p", "normal_functional", "uniform"}, kRandom);

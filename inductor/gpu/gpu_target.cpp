@@ -111,7 +111,8 @@ class GpuTarget : public KernelTarget {
     FJ_TRY(auto code, kept_or_built(id, description_, text, [&]() -> Result<std::shared_ptr<runtime::KernelCode>> {
              auto built = std::make_shared<runtime::KernelCode>();
              const std::string named = "#define kernel " + entry_of(kernel.name) + "\n";
-             FJ_TRY(built->object, compiler_->compile(named + std::string(hip_prelude()) + program.text, architecture_));
+             FJ_TRY(built->object,
+                    compiler_->compile(named + std::string(hip_prelude()) + program.text, architecture_));
              built->name = kernel.name;
              built->per_block = program.per_block;
              built->threads = static_cast<uint32_t>(program.threads);

@@ -2,6 +2,8 @@
 #include "runtime/aten/graph_replay.h"
 
 #include <algorithm>
+#include <thread>
+#include <utility>
 
 #include "runtime/aten/plan_program.h"
 #include "runtime/aten/shape_functions.h"
@@ -57,6 +59,7 @@ struct GraphReplay::Kind {
   std::shared_ptr<const void> values;
   void* stream;
   std::vector<int64_t> symbols;
+  std::vector<std::thread::id> readied;  // threads that have run such a call step by step
   std::vector<const void*> seen;    // where the inputs of the first call lay
   std::vector<bool> is_copied;      // empty: not decided yet
   std::vector<std::shared_ptr<RecordedGraph>> recordings;
@@ -153,6 +156,7 @@ std::shared_ptr<GraphReplay::Kind> GraphReplay::add_kind(const ReplayCall& call,
   kind->values = call.values;
   kind->stream = stream;
   const CallPlan& plan = call.runner.plan();
+  kind->readied.push_back(std::this_thread::get_id());
   kind->symbols.assign(call.symbols, call.symbols + plan.symbol_count);
   for (uint32_t i = 0; i < plan.input_count; ++i)
     kind->seen.push_back(call.inputs[i]->has_storage() ? call.inputs[i]->const_data_ptr() : nullptr);
@@ -208,6 +212,11 @@ Result<bool> GraphReplay::record(const ReplayCall& call, const std::vector<bool>
     return false;
   };
   if (!kind) return add_kind(call, stream) ? false : refuse_more();
+  const std::thread::id thread = std::this_thread::get_id();
+  if (std::find(kind->readied.begin(), kind->readied.end(), thread) == kind->readied.end()) {
+    kind->readied.push_back(thread);  // libraries have handles for each thread, which no capture can make
+    return false;
+  }
   bool copies_out = false;
   if (kind->is_refused || machinery_->is_busy() || !may_record(*kind, call, marked, copies_out))
     return false;

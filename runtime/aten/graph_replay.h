@@ -1,7 +1,8 @@
 // runtime/aten/graph_replay.h — when the calls of one compiled graph are replays, and of which recording.
 //
 // The first call of each kind (sizes, stream, derived values) runs step by step: it readies the libraries and shows
-// where its inputs lie. The second one is recorded. Inputs that stay are read where they are: weights, those that the
+// where its inputs lie. The second one is recorded; so is what another thread records only after a call that it has run
+// step by step. Inputs that stay are read where they are: weights, those that the
 // program has marked, and those that lay at one address in both calls. The others are copied into the graph. An input
 // of the last kind that moves later is copied from then on.
 // If all outputs of a recording that fits are still in use, another recording hands out memory of its own, and from

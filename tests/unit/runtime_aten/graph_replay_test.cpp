@@ -13,6 +13,7 @@
 
 #include <cstring>
 #include <set>
+#include <thread>
 
 #include "plan_fixture.h"
 #include "runtime/base/config.h"
@@ -350,6 +351,22 @@ TEST(GraphReplay, WhileAnotherThreadCapturesNothingIsRecorded) {
   p.graphs.is_taken = false;
   p.call({x, w});
   EXPECT_EQ(p.how, "recorded");
+}
+
+TEST(GraphReplay, AThreadRecordsOnlyAfterACallThatItRanStepByStep) {
+  Program p(sum_of_two(at::ones({5})), {false, true});
+  const at::Tensor w = at::randn({5}), x = at::randn({5});
+  p.call({x, w});
+  std::vector<std::string> how;
+  std::thread([&] {
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(at::equal(p.call({x, w})[0], x + w));
+      how.push_back(p.how);
+    }
+  }).join();
+  EXPECT_EQ(how, (std::vector<std::string>{"plain", "recorded", "replayed"}));
+  p.call({x, w});
+  EXPECT_EQ(p.how, "replayed");  // whoever has recorded it
 }
 
 TEST(GraphReplay, AStreamHasRecordingsOfItsOwn) {
