@@ -209,6 +209,7 @@ class Steps:
         except Exception as e:
             from steps import told
             self.facts.append((name, type(e).__name__, told(e)["text"].split("\n")[0][:300]))
+            self.failed = name != "forward"
             return None
 
     def step(self, f, leaves):
@@ -223,8 +224,14 @@ class Steps:
         self.facts.append(("shares", [where.index(p) for p in where]))
         for i, t in enumerate(results):
             self.number(f"output {i}", t)
+        self.failed = False
         for what, which in self.program.events:
-            self.event(what, which, given, leaves, results)
+            if not self.failed:
+                self.event(what, which, given, leaves, results)
+        if self.failed:  # what a backward does before it raises is not compared
+            self.hooked.clear()
+            for t in leaves:
+                t.grad = None
         for name, g in sorted(self.hooked, key=lambda pair: pair[0]):
             self.number(name, g)
         self.hooked.clear()
@@ -246,6 +253,7 @@ class Steps:
         elif what.startswith("write to"):
             with torch.no_grad():
                 self.attempt(what, lambda: (given if what.endswith("input") else results)[which].add_(1))
+                self.failed = False
         else:
             taken = [results[i] for i in which if results[i].requires_grad]
             weights = [self.move(cotangent(t)) for t in taken]
@@ -315,7 +323,7 @@ def shrink(program, seed, backend):
                     why = run(program, seed, backend)
                 except Exception:
                     why = None
-                if why and why.startswith(first):
+                if why and why.startswith(first) and "NameError" not in why:
                     changed = True
                 else:
                     parts.insert(k, dropped)

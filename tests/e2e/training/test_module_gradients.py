@@ -111,12 +111,13 @@ MODULES = {
     "weight norm": lambda: (nn.utils.parametrizations.weight_norm(nn.Linear(5, 3)), leaf(4, 5)),
     "spectral norm": lambda: (nn.utils.parametrizations.spectral_norm(nn.Linear(5, 3)), leaf(4, 5)),
 }
+BREAKS = {"batch norm, cumulative": 1}  # it asks a tensor for its number
 NOT_IN_BF16 = {"embedding bag", "embedding bag, offsets"}
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_modules(name, precision):
-    check_step(MODULES[name], autocast=precision == "bf16" and name not in NOT_IN_BF16)
+    check_step(MODULES[name], autocast=precision == "bf16" and name not in NOT_IN_BF16, breaks=BREAKS.get(name, 0))
 
 
 # ---- losses: as the last thing in the compiled function
