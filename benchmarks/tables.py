@@ -17,7 +17,7 @@ CLASSES = {"zen_avx512": "AMD with AVX-512", "intel_amx": "Intel with AMX", "int
            "avx2": "AVX2", "sse": "registers of 128 bits"}
 BENCHMARKS = ("models", "training", "kernels", "memory", "updates", "neighbour", "cold", "capture", "compile", "growth",
               "calls", "guards", "breaks", "watch", "costs")
-QUIET = 0.1  # of the cores, at most, is used by others
+QUIET = 0.1  # the share of the cores that others may use at most
 BUSY, MISSED = "a busy machine", "its own bound is missed"
 UNKNOWN = {"amd": "AMD, class not recorded"}  # rows from before classes were recorded
 MARKS = "<!-- results: benchmarks/run.py --readme -->\n", "<!-- end of results -->\n"

@@ -35,13 +35,13 @@ class Backend {
     decided.clear();
     return compile(functional);
   }
-  // For graphs some of whose inputs (`weights`) stay as they are from call to call: what depends on them alone may
-  // become derived values. An executable without any: nothing of it would pay.
+  // For graphs some of whose inputs (`weights`) stay the same from call to call: values that depend only on those may
+  // become derived values. An executable without any means that none would pay.
   virtual Result<runtime::Executable> derive(const Graph&, const std::vector<bool>& /*weights*/,
                                              const std::string& /*decided*/) {
     return runtime::Executable{};
   }
-  // Of the kernels of its executables.
+  // The loader of the kernels of its executables.
   virtual runtime::KernelLoader& loader() = 0;
 };
 

@@ -36,7 +36,7 @@ class InductorBackend : public graph::Backend {
 
   Result<runtime::Executable> compile_timed(const graph::Graph& given, graph::PlanTimer& timer,
                                             std::string& decided) override {
-    // Timed plans run more often than the program says, so they write no input before they end.
+    // Timed plans run more often than the program says, so they must not write to inputs before they end.
     const auto make = [&](const Choices& choices) { return compile_with(given, choices, false); };
     if (options_.target != Target::kMachine) return compile(given);
     FJ_TRY(const KernelTarget* target, shared_target(graph::runtime_device(kernel_device(given))));

@@ -31,7 +31,7 @@ thread_local bool t_enabled = true;
 uint64_t g_uses = 0;                      // of entries: gives their last uses an order
 constexpr int kMostVainTries = 3;
 
-// Steals the references that a slot table holds for one frame.
+// Takes over the references that a slot table holds for one frame.
 struct FrameContents {
   std::vector<PyObject*> locals, stack;
   FrameContents(const LiveFrame& frame, const FramePlan& plan, const SegmentRun& run) {
@@ -268,7 +268,7 @@ void Drive::count_vain_try(const CompileOutcome& outcome) {
               std::to_string(kMostVainTries) + " tries in a row did not compile this function as a whole: " + why}});
 }
 
-// Where the segment begins; before its first line a frame has no place in tracebacks.
+// Where the segment begins. Before its first line, a frame has no place in tracebacks.
 int Drive::here() const { return std::max(frame_.next_index(), frame_.code()->_co_firsttraceable); }
 
 // Before its first line, a frame gets the cells of its closure. Anyone who looks at a traceback may read them.

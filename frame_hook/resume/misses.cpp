@@ -17,7 +17,7 @@ std::string count_text(size_t entries, size_t rooms = 1) {
   return std::to_string(entries) + "/" + std::to_string(rooms * static_cast<size_t>(config().entries));
 }
 
-// The numbers of a long iterator are not a symbol each: a sum of them would be an expression without end.
+// The numbers of a long iterator do not become a symbol each: a sum of them would be an endless expression.
 constexpr size_t kMostDynamicSources = 64;
 
 }  // namespace
@@ -89,8 +89,8 @@ std::string Misses::limit_error(Refusal refusal) const {
                                        : count_text(own_entries()) + " entries";
   return place(frame_) + ": " + count + " with fullgraph=True, and none fits this call. " +
          failing_guards() +
-         "\nhint: pass what differs as a tensor, or keep it out of the compiled function; FRAMEJIT_ENTRIES allows more "
-         "entries";
+         "\nhint: pass the values that differ as tensors, or keep them out of the compiled function; FRAMEJIT_ENTRIES "
+         "allows more entries";
 }
 
 }  // namespace framejit::frame_hook

@@ -18,10 +18,10 @@ class Misses final {
   // of an entry are symbols from now on. died: why entries were dropped, or null; that is the reason where no other
   // entry is left.
   void explain(const char* died);
-  // Says once that no further entries are made here, and which guard of the newest entry fails now.
+  // Says, once, that no more entries are made here, and which guard of the newest entry fails now.
   void log_limit(Refusal refusal);
   std::string failing_guards() const;
-  // fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which
+  // fullgraph=True promises that nothing runs plainly: if no entry fits and no more may be made, the error says which
   // guards fail.
   std::string limit_error(Refusal refusal) const;
 

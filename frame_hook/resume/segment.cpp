@@ -128,7 +128,7 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
 
   const Kept kept(registers, kept_registers);
   Outputs outputs{words.take<PyObject*>(output_count), output_count};
-  const HeldLocks locks(registers, lock_registers);  // given back before what is dropped here may run code
+  const HeldLocks locks(registers, lock_registers);  // released before dropping objects here can run code
   if (!locks.all()) return RunStatus::busy;
   if (call) {
     const size_t n = input_registers.size();

@@ -16,9 +16,9 @@ constexpr size_t kReasons = 256;
 
 struct Stats {
   uint64_t graphs = 0, graph_breaks = 0, recompiles = 0, fallbacks = 0, ops = 0, kernels = 0, frames = 0;
-  uint64_t hits = 0, plain_hits = 0;  // entries that fitted when they were asked for: with a graph, without tensor work
+  uint64_t hits = 0, plain_hits = 0;  // entries that fitted when they were looked up: with a graph, without tensor work
   std::array<uint64_t, kReasons> breaks_of_plain_hits{};  // of those that end at a break: by its reason
-  uint64_t left_alone = 0;  // instructions and functions of which it was said once that they are compiled no more
+  uint64_t left_alone = 0;  // instructions and functions that were logged, once, as compiled no more
   double compile_seconds = 0, trace_seconds = 0;
   uint64_t traced_instructions = 0, inlined_calls = 0;
   uint64_t segment_instructions = 0;  // instructions that segments stood for when they ran

@@ -300,7 +300,7 @@ Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRe
     if (is_met && own <= limit) *in_the_way = InTheWay::kOfAnyWeights;
     return is_met;
   };
-  const Error limit_is_met{Reason::not_derived, "FRAMEJIT_DERIVED_MB is met"};
+  const Error limit_is_met{Reason::not_derived, "the limit of FRAMEJIT_DERIVED_MB is reached"};
   if (is_beyond_limit(new_bytes, new_bytes)) return limit_is_met;
 
   const c10::InferenceMode normal(false);

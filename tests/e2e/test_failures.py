@@ -68,10 +68,10 @@ REFUSED = """
 @pytest.mark.skipif(levels.has("avx512"), reason="this CPU refuses no setting of vector registers")
 def test_kernels_that_are_refused():
     got, log = run(REFUSED, FRAMEJIT_CPU_FEATURES="avx512", FRAMEJIT_STRICT="0")
-    # Each function is compiled once: the second call meets the plain entry of the first.
+    # Each function is compiled once: the second call uses the plain entry of the first.
     assert got["right"] and got["graphs"] == 0 and got["fallback_reasons"] == {"kernel_refused": 100} and got[
         "plain_hits"] == 0 and not got["graph_breaks"], got
-    assert log.count("plain run kernel_refused: this CPU does not have the vector registers asked for") == 50, log
+    assert log.count("plain run kernel_refused: this CPU lacks the requested vector registers") == 50, log
     assert log.count("warnings] ") == 1 and log.count("plain run kernel_refused: as before") == 50, log
     assert got["grown"][-1] < 2500, got
 

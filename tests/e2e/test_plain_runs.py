@@ -1,5 +1,5 @@
-"""When plain Python runs in place of compiled code: counted, logged, an error under fullgraph=True, and never in place
-of the user's own errors. And what stats() counts as a hit."""
+"""When plain Python runs in place of compiled code: it is counted, logged, an error under fullgraph=True, and never
+replaces the user's own errors. And what stats() counts as a hit."""
 import datetime
 import sys
 import threading

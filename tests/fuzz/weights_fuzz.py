@@ -208,7 +208,7 @@ class Program:
 
 
 def alike(got, want, dtype):
-    """An old weight is off by far more."""
+    """With an old weight, the result is off by far more."""
     most = 0.1 if dtype else 2e-3
     return (got.shape, got.dtype) == (want.shape, want.dtype) and bool(
         (got - want).norm() <= most * want.norm() + 1e-4)

@@ -54,7 +54,7 @@ bool is_true_mark(PyObject* dict, const char* name) {
   return mark && mark != Py_False && mark != Py_None;
 }
 
-// The function that a disable wrapper carries in its closure ("fn"), or in _torchdynamo_orig_callable.
+// The function that a disable wrapper holds in its closure ("fn"), or in _torchdynamo_orig_callable.
 Value* wrapped_function(Tracer& t, FunctionValue* function) {
   t.load(function);
   PyCodeObject* code = function->code;

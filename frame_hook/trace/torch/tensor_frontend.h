@@ -37,7 +37,7 @@ enum class Freezing : uint8_t {
 };
 struct Deriving {
   Freezing freezing = Freezing::kProven;
-  bool is_at_once = false;  // by the first call, for whoever wants to see it
+  bool is_at_once = false;  // by the first call, for code that wants to see it
   bool replays = false;     // plans of a GPU are replayed as graphs of its driver
 };
 

@@ -27,7 +27,7 @@ PyObject* dict_of_module(const char* name) {
   return module && PyModule_Check(module) ? PyModule_GetDict(module) : nullptr;
 }
 
-// Classes made by class statements share one deallocator; C extensions make heap types too.
+// All classes made by class statements have the same deallocator. C extensions make heap types too.
 bool is_made_by_c(PyTypeObject* type) {
   static const destructor of_class_statements = [] {
     PyRef sample = PyRef::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "sample"));
