@@ -4,8 +4,8 @@
 
 A line of FILE is one process: row, compiler, milliseconds of a synchronised call (the median of 50; of 200 tokens for
 "decode"), seconds of the first call, the error of its result against float32 over eager's own, GPU memory at its peak.
-A row that FILE has is not run again, so a run that was stopped goes on; --again runs it anew. At the end all rows are
-printed as a table: each figure beside eager's of the same FILE.
+A row that FILE has is not run again, so a stopped run continues; --again repeats it. At the end all rows are printed as
+a table: each figure next to eager's of the same FILE.
 """
 import argparse
 import json

@@ -1,9 +1,10 @@
-"""What it costs a call to ask whether weights were written: as many and as large as the linear layers of BERT-base.
+"""What a call pays to ask whether weights were written: weights as many and as large as those of the linear layers of
+BERT-base.
 
     python benchmarks/watch.py [--only "small pages"]
 
-Each weight's sum is derived, so that a call does little but ask. The same model under options={"freezing": True} asks
-for identity and version alone; `watch us` is the difference, round by round.
+Each weight's sum is derived, so a call does little else. The same model under options={"freezing": True} only checks
+identity and version; `watch us` is the difference, round by round.
 """
 import argparse
 import ctypes

@@ -29,8 +29,8 @@ class Backend {
   // Whether composite ops are decomposed for it. False: it takes the recorded ops.
   virtual bool takes_core_ops() const { return true; }
   virtual Result<runtime::Executable> compile(const Graph& functional) = 0;
-  // For callers that accept a longer compile for a faster plan: what can be decided by time may be. decided: what was,
-  // for derive().
+  // For callers that accept a longer compile for a faster plan: choices may be made by timing. decided: the choices
+  // made, for derive().
   virtual Result<runtime::Executable> compile_timed(const Graph& functional, PlanTimer&, std::string& decided) {
     decided.clear();
     return compile(functional);

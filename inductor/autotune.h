@@ -17,9 +17,9 @@ namespace framejit::inductor {
 
 using MakePlan = std::function<Result<runtime::Executable>(const Choices&)>;
 
-// budget: seconds for all that is done beyond the plan of the cost models, compiling included. A signal ends it with
-// the Error "interrupted". Graphs that draw random numbers, call ops of others than PyTorch or run on a GPU are not
-// timed. chosen: what was.
+// budget: seconds for everything beyond the plan of the cost models, including compiling. A signal ends it with the
+// Error "interrupted". Graphs that draw random numbers, call ops of other libraries, or run on a GPU are not timed.
+// chosen: the choices made.
 Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows,
                                            const MakePlan& make, const TargetInfo& target, graph::PlanTimer& timer,
                                            double budget, Choices& chosen);

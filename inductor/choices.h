@@ -33,7 +33,8 @@ struct ChoiceRow {
 };
 const std::vector<ChoiceRow>& choice_rows();
 
-// "unroll=twice, threads=more": those that are not the cost model's. Back from it, names that are unknown say nothing.
+// "unroll=twice, threads=more": the choices that differ from the cost model's. Unknown names are ignored when it is
+// read back.
 std::string text_of(const Choices& choices);
 Choices choices_of(std::string_view text);
 

@@ -48,7 +48,7 @@ class GpuDriver {
   // The driver's graph, as torch has made it. 0, or the driver's error; so is copy, within a device.
   int launch_graph(void* graph, void* stream) const;
   int copy(void* to, const void* from, size_t bytes, void* stream) const;
-  bool is_capturing(void* stream) const;          // or cannot say, because another stream is in its way
+  bool is_capturing(void* stream) const;          // or it cannot say, because another stream interferes
   Result<void*> make_stream(int device) const;    // does not wait for the default stream; lives as long as the process
   struct Entries;
 

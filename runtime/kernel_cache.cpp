@@ -55,7 +55,7 @@ std::string reason(const char* what, const std::string& path) {
   return std::string(what) + " " + path + ": " + std::strerror(errno);
 }
 
-// What others may have written is not run.
+// Code that others may have written is not run.
 bool others_can_write(const struct stat& file) { return (file.st_mode & (S_IWGRP | S_IWOTH)) != 0; }
 bool is_own_file(const struct stat& file) { return S_ISREG(file.st_mode) && file.st_uid == geteuid(); }
 

@@ -272,7 +272,7 @@ bool ProtectedPages::are_protected(const PageRange& range) const {
   return (tells_of_holes_ || has_none(pagemap_, range, kThere, kThere, 0)) && has_none(pagemap_, range, 0, kWritten, 0);
 }
 
-// Written pieces are told in order of address, and each is one with what is written beside it: each must lie in a gap.
+// Written pieces are reported in order of address, and adjacent ones as one piece: each must lie in a gap.
 bool ProtectedPages::are_protected_but_for(const std::vector<PageRange>& gaps, const PageRange& range) const {
   if (!tells_of_holes_ || msync(pointer(range.begin), range.end - range.begin, MS_ASYNC) != 0) return false;
   Region regions[128];

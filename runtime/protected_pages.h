@@ -53,7 +53,7 @@ class ProtectedPages {
   // Whether all pages are still the protected ones, and still protected. One call that walks page tables; for files it
   // also looks at each page.
   bool are_protected(const PageRange& range) const;
-  // The same of a range with gaps, in order of address: pages that are added, and may be written. False also where the
+  // The same for a range with gaps, in order of address: pages that are added, and may be written. False also if the
   // system does not tell. Not for files.
   bool are_protected_but_for(const std::vector<PageRange>& gaps, const PageRange& range) const;
 

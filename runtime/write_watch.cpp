@@ -18,7 +18,7 @@ namespace framejit::runtime {
 
 struct WriteWatch::Watched {
   const PageRange pages;
-  PageRange reach;          // what is added: the pages, and others of the caller's beside them
+  PageRange reach;          // what is added: the pages, and other pages of the caller next to them
   bool is_added = false;    // in this process, not in the one that it was forked from
   bool was_written = true;  // since it was armed; these three under the mutex
 };
@@ -246,7 +246,7 @@ bool WriteWatch::Question::written() const {
                          : watch.pages_.are_protected_but_for(one.gaps, one.pages))
       continue;
     if (one.gaps.empty()) return true;
-    for (size_t i = one.first; i < one.first + one.count; ++i)  // a gap may be all that has changed
+    for (size_t i = one.first; i < one.first + one.count; ++i)  // perhaps only a gap has changed
       if (!watch.pages_.are_protected(ranges_[i])) return true;
   }
   return false;

@@ -51,10 +51,10 @@ class WriteWatch {
     std::string why;
   };
 
-  // Watches and arms the pages of [begin, begin + bytes). `before` and `after`: bytes beside it that are the caller's,
-  // on pages that are not watched; they let a question about neighbours be one call. Pages of private file mappings
-  // become copies of this process first, which costs their bytes; questions about them look at each page (8 us a MiB,
-  // others 0.25 us at most).
+  // Watches and arms the pages of [begin, begin + bytes). `before` and `after`: bytes next to it that belong to the
+  // caller, on pages that are not watched; with them, neighbours can be asked about in one call. Pages of private file
+  // mappings become copies of this process first, which costs their bytes; questions about them look at each page (8 us
+  // a MiB, others 0.25 us at most).
   Answer watch(const void* begin, size_t bytes, size_t before = 0, size_t after = 0);
   // Arms it anew, before its memory is read again. False: it can no longer be watched, and stays "written".
   bool arm(const Handle& handle);
@@ -62,7 +62,7 @@ class WriteWatch {
   bool written(const std::vector<Handle>& handles);
   uint64_t bytes_made_anonymous() const { return bytes_made_anonymous_; }
 
-  // The same question, asked often: ranges whose pages touch, those beside them included, are one call. Keeps its
+  // The same question, asked often: ranges whose pages touch, including the bytes next to them, are one call. Keeps its
   // handles.
   class Question {
    public:
@@ -74,7 +74,7 @@ class WriteWatch {
    private:
     struct Joined {
       PageRange pages, reach;
-      size_t first, count;  // of the ranges that it is made of
+      size_t first, count;  // of the ranges that it consists of
       std::vector<PageRange> gaps;  // between them: pages that nobody asks about
     };
     void join(const PageRange& pages, const PageRange& reach);

@@ -204,8 +204,8 @@ void DerivedWeights::make_runner() {
   compiled_.reset();
 }
 
-// Of the values in the way, those that nobody has asked for for longest, and not since this instance began to count.
-// Entries that run in turn leave each other alone.
+// Of the values in the way, those that have not been used for longest, and not since this instance began to count.
+// Entries that run in turn leave each other's values alone.
 bool DerivedWeights::drop_idlest(const Instance& instance, const std::vector<at::Tensor>& weights,
                                  runtime::InTheWay in_the_way) {
   if (in_the_way == runtime::InTheWay::kNone) return false;
@@ -220,7 +220,7 @@ bool DerivedWeights::drop_idlest(const Instance& instance, const std::vector<at:
   return idlest != nullptr;
 }
 
-// Seen without a log: the user can change it.
+// Shown without a log, because the user can change it.
 void DerivedWeights::say_not_watched(const std::string& why) const {
   if (log::is_new("weights that are not watched") && log::enabled(log::Kind::NotWatched))
     log::emit(log::Kind::NotWatched, name_, {{"reason", why}, {"setting", "options={\"freezing\": True}"}});

@@ -27,7 +27,7 @@ Error refused(const char* what, int code) {
 
 class TorchGraph final : public GraphMachinery::Graph {
  public:
-  // `launched`: what the driver may launch; null: torch's replay must run, which sets the states of generators.
+  // `launched`: what the driver may launch; null: torch's replay must run, because it sets the states of generators.
   TorchGraph(std::shared_ptr<void> pool_use, py::object graph, void* launched, const GpuDriver& driver)
       : pool_use_(std::move(pool_use)),
         graph_(std::move(graph)),
@@ -61,7 +61,7 @@ class TorchGraph final : public GraphMachinery::Graph {
   const GpuDriver& driver_;
 };
 
-// The stream of this thread, for a while.
+// Switches the stream of this thread for a while.
 class OnStream {
  public:
   OnStream(c10::Device device, int64_t id)
@@ -125,7 +125,7 @@ class TorchGraphs final : public GraphMachinery {
   }
 
  private:
-  struct Lane {  // for the captures of what runs on one of the program's streams
+  struct Lane {  // for captures of work on one of the program's streams
     py::object stream;
     int64_t stream_id;
     py::object pool;
@@ -149,7 +149,7 @@ class TorchGraphs final : public GraphMachinery {
     return &*lane;
   }
 
-  // Torch takes a pool no more once its last graph is gone.
+  // Torch no longer accepts a pool once its last graph is gone.
   static std::shared_ptr<void> use_pool(Lane& lane) {
     std::shared_ptr<void> use = lane.pool_use.lock();
     if (use) return use;
@@ -158,7 +158,7 @@ class TorchGraphs final : public GraphMachinery {
     return use;
   }
 
-  // A capture that fails must end all the same; what torch says then is about the failure that is known already.
+  // A capture that failed must still be ended; what torch says then is about the failure that is already known.
   static Result<std::vector<at::Tensor>> captured(c10::Device device, const Lane& lane, const py::object& graph,
                                                   const Work& work) {
     const OnStream on_stream(device, lane.stream_id);
@@ -180,7 +180,7 @@ class TorchGraphs final : public GraphMachinery {
 
   static void end_failed(c10::Device device, const Lane& lane, const py::object& graph) {
     for (const auto& end : {+[](c10::Device, const Lane&, const py::object& g) { g.attr("capture_end")(); },
-                            // torch leaves this out where the stream's capture has become invalid
+                            // torch leaves this out if the stream's capture has become invalid
                             +[](c10::Device d, const Lane& l, const py::object&) {
                               py::module_::import("torch._C").attr("_cuda_endAllocateToPool")(d.index(), l.pool);
                             }}) {
@@ -193,8 +193,8 @@ class TorchGraphs final : public GraphMachinery {
     free_generator(device);
   }
 
-  // Up to torch 2.11 a capture that failed leaves the device's generator as if it went on, and nothing can be drawn any
-  // more. The end of the next one frees it.
+  // Up to torch 2.11, a failed capture leaves the device's generator as if it continued, and nothing can be drawn any
+  // more. The end of the next capture frees it.
   static void free_generator(c10::Device device) {
     try {
       const py::object graph = torch_().attr("CUDAGraph")();
@@ -205,7 +205,7 @@ class TorchGraphs final : public GraphMachinery {
     }
   }
 
-  // Null where torch does not hand out what the driver launches.
+  // Null if torch does not expose what the driver launches.
   static void* launched(const py::object& graph) {
     try {
       if (!py::hasattr(graph, "raw_cuda_graph_exec")) return nullptr;

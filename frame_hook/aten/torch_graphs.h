@@ -14,11 +14,11 @@
 
 namespace framejit::frame_hook {
 
-// Of this process; with the GIL. It takes no device where there is no GPU.
+// Of this process; with the GIL. It accepts no device if there is no GPU.
 runtime::GraphMachinery& torch_graphs();
 
-// Per input, whether the program said that it stays where it is: framejit.mark_static_address, or torch's function of
-// that name. Empty: of none.
+// Per input, whether the program said that its address stays the same: framejit.mark_static_address, or torch's
+// function of that name. Empty: none is marked.
 std::vector<bool> inputs_marked_as_fixed(PyObject* const* inputs, size_t count);
 
 }  // namespace framejit::frame_hook

@@ -285,7 +285,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
     try {
       outcome.segment = build_segment(trace, frame, options);
     } catch (const GraphBreak& b) {
-      // Something at the exit cannot be rebuilt, or nothing can be made of the graph: plain Python up to the break.
+      // Something at the exit cannot be rebuilt, or no graph can be made: plain Python runs up to the break.
       outcome.broke = true;
       outcome.failed = is_failure(b.reason);
       outcome.reason = b.reason;

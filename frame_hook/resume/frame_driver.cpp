@@ -307,8 +307,8 @@ Next Drive::raise_interrupt(int index) {
   return after(frame_.raise_and_run({nullptr, 0}));
 }
 
-// What was to be compiled was refused, by code generation above all. False: under FRAMEJIT_STRICT that is an error, as
-// with fullgraph=True, which has set one.
+// A compile was refused, usually by code generation. False: that is an error, set, under FRAMEJIT_STRICT and with
+// fullgraph=True.
 bool Drive::count_failure(const CompileOutcome& outcome) {
   count_fallback(outcome.reason, place(frame_), outcome.detail);
   if (PyErr_Occurred()) return false;

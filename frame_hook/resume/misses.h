@@ -1,6 +1,6 @@
 // frame_hook/resume/misses.h — why no entry fits a call: counted, logged, and noted for the next trace.
 //
-// A value for the time of one miss: it borrows all that it is made of.
+// It exists during one miss, and borrows everything that it refers to.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ class Misses final {
   Misses(const LiveFrame& frame, const Options& options, const guards::FrameAccess& access, Site& site)
       : frame_(frame), options_(options), access_(access), site_(site) {}
 
-  // Counts a recompile and logs it once, with the guard of the entry that comes closest. Numbers that differ from those
-  // of an entry are symbols from now on. died: why entries were dropped, or null; that is the reason where no other
+  // Counts and logs, once, why no entry fits, with the guard of the entry that comes closest. Numbers that differ from
+  // those of an entry are symbols from now on. died: why entries were dropped, or null; it is the reason if no other
   // entry is left.
   void explain(const char* died);
   // Says, once, that no more entries are made here, and which guard of the newest entry fails now.

@@ -65,7 +65,7 @@ class HeldLocks {
   size_t taken_ = 0;
 };
 
-// More than that is taken from the heap: a segment with many guards must not use up a stack that deep recursions share.
+// Larger arrays are on the heap: a segment with many guards must not use up a stack that deep recursions share.
 constexpr size_t kMostWordsOnStack = 2048;
 
 // Hands out parts of one block of words, all zero.

@@ -17,13 +17,13 @@ constexpr Reason kSaid[] = {
 #undef SAID
 };
 
-// Causes of one reason that are said; a program can have any number of them.
+// How many causes of one reason are reported; a program can have any number of them.
 constexpr int kMostCauses = 8;
 
-// Texts of code and of kernels follow the first line.
+// The first line is followed by the text of code or of kernels.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// A detail as the row's sentence about it; where the row has no place for it, beside the sentence.
+// The row's sentence with the detail; if the sentence has no place for it, it comes after the sentence.
 std::string told(Reason reason, const std::string& detail) {
   const std::string text = sentence(reason, detail);
   return detail.empty() || text != row_of(reason).what ? text : text + ": " + detail;

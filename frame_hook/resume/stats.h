@@ -1,5 +1,5 @@
-// frame_hook/resume/stats.h — totals since import or reset, as framejit.stats() shows them, and what is said of them.
-// Touched with the GIL held.
+// frame_hook/resume/stats.h — totals since import or reset, as framejit.stats() shows them, and what is reported about
+// them. Touched with the GIL held.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace framejit::frame_hook {
 
-// A bound on reasons, whose numbers are bytes.
+// An upper limit on the number of reasons, which are bytes.
 constexpr size_t kReasons = 256;
 
 struct Stats {
@@ -27,10 +27,10 @@ struct Stats {
 
 Stats& stats();
 
-// By reason; those that end at no break: "no_tensor_work".
+// By reason; those that end without a break: "no_tensor_work".
 std::map<std::string, uint64_t> plain_hit_reasons();
 
-// A defect of ours, or something that this build or machine refused: nothing in the program asks for it. Under
+// A defect of ours, or something that this build or machine refused; nothing in the program asks for it. Under
 // FRAMEJIT_STRICT it is an error.
 bool is_failure(Reason reason);
 
@@ -40,7 +40,7 @@ void count_break(Reason reason, const std::string& detail, const std::string& wh
 // Counts a plain run and logs it. detail: if "", the text of the reason's row is used.
 void count_fallback(Reason reason, const std::string& where, const std::string& detail = "");
 
-// The same of a failure that was counted before: logged, and not said again.
+// The same for a failure that was counted before: it is logged, but not reported again.
 void count_again(Reason reason, const std::string& where);
 
 // One line on the channel `warnings`, once for each reason and detail until reset().

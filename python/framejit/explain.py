@@ -53,7 +53,7 @@ class Explanation:
 
     @property
     def fallbacks(self) -> list[Event]:
-        """Where plain Python ran although nothing in the program asks for it."""
+        """Where plain Python ran although nothing in the program asked for it."""
         return self.of("Fallback")
 
     @property
@@ -63,7 +63,7 @@ class Explanation:
 
     @property
     def replays(self) -> list[Event]:
-        """What was recorded to be replayed, or why it is not. The first call of each size records nothing."""
+        """What was recorded for replays, or why it was not. The first call of each size records nothing."""
         return self.of("Recorded") + self.of("NotReplayed")
 
     def __str__(self) -> str:

@@ -39,7 +39,7 @@ class DerivedRecipes {
   std::vector<std::string> keys_;    // per recipe: the same in all executables
 };
 
-// Whose values are in the way of new ones.
+// Which values take the room of new ones.
 enum class InTheWay : uint8_t {
   kNone,
   kOfTheseWeights,  // with theirs there would be more bytes than the weights have
@@ -50,8 +50,8 @@ class DerivedValues {
  public:
   // Why nothing can be derived from such weights, whatever the recipes; empty if no reason is known.
   static std::string refusal(const std::vector<at::Tensor>& weights, Trust trust);
-  // Without the GIL. `inputs`: of the forward; those that are no sources may be null. An Error says why nothing is
-  // derived, in_the_way whether it helps to drop others. What a library call throws passes through.
+  // Without the GIL. `inputs`: those of the forward; inputs that are not sources may be null. An Error says why nothing
+  // is derived, in_the_way whether it helps to drop others. Exceptions of library calls pass through.
   static Result<std::shared_ptr<const DerivedValues>> make(const DerivedRecipes& recipes,
                                                            const at::Tensor* const* inputs, Trust trust,
                                                            InTheWay* in_the_way);
@@ -79,13 +79,13 @@ class DerivedValues {
 
 // Of this process, for framejit.stats().
 struct DerivedTotals {
-  uint64_t values = 0, bytes = 0;  // that there are now; of packed ones the bytes that the system has given
-  uint64_t made = 0, again = 0;    // so far; of these, in the place of earlier ones
+  uint64_t values = 0, bytes = 0;  // that exist now; of packed ones, the bytes that the system has provided
+  uint64_t made = 0, again = 0;    // so far; of these, in place of earlier ones
   uint64_t private_bytes = 0;      // of files: copies of this process, made so that writes to them are seen
 };
 DerivedTotals derived_totals();
 void count_derived_again(uint64_t values);
-void reset_derived_totals();  // of what was made so far
+void reset_derived_totals();  // the counts of what was made so far
 
 // From now on, values derived from the memory of these tensors count as outdated.
 void distrust_sources(const std::vector<at::Tensor>& weights);

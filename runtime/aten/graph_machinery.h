@@ -22,7 +22,7 @@ class GraphMachinery {
     virtual ~Graph() = default;
     virtual Result<void> replay(void* stream) = 0;  // enqueues all of it
   };
-  // Enqueues what is to be recorded, and returns the tensors that a replay fills. Under a capture nothing runs.
+  // Enqueues the work to be recorded, and returns the tensors that a replay fills. Under a capture nothing runs.
   using Work = std::function<Result<std::vector<at::Tensor>>()>;
   struct Captured {
     std::shared_ptr<Graph> graph;

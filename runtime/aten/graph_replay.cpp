@@ -14,10 +14,10 @@ namespace framejit::runtime {
 namespace {
 
 constexpr size_t kHandOut = 2;      // recordings that hand out their own memory, before one that copies
-constexpr uint32_t kMostFailures = 2;  // of captures: the call in between has readied the libraries on this thread
+constexpr uint32_t kMostFailures = 2;  // of captures: the call in between has prepared the libraries on this thread
 constexpr size_t kMostNames = 8;    // of inputs in a line of the log
 
-// The first buffer of the CPU that a step takes or makes; kNoBuffer: none. A constant of one element is a number.
+// The first CPU buffer that a step reads or makes; kNoBuffer: none. A constant of one element is a number.
 BufferId cpu_buffer_of(const CallPlan& plan, const Step& step) {
   BufferId found = kNoBuffer;
   const auto look = [&](BufferId b) {
@@ -53,7 +53,7 @@ const Place* place_of(const Step& step) {
 
 }  // namespace
 
-// Calls that the same recordings may stand for.
+// Calls that the same recordings can serve.
 struct GraphReplay::Kind {
   const PlanRunner* runner;
   std::shared_ptr<const void> values;
@@ -148,7 +148,7 @@ size_t GraphReplay::recording_count() const {
   return count;
 }
 
-// Null: there are as many as the setting allows.
+// Null: the setting allows no more.
 std::shared_ptr<GraphReplay::Kind> GraphReplay::add_kind(const ReplayCall& call, void* stream) {
   if (static_cast<int64_t>(kinds_.size()) >= config().replays) return nullptr;
   auto kind = std::make_shared<Kind>();
@@ -160,7 +160,7 @@ std::shared_ptr<GraphReplay::Kind> GraphReplay::add_kind(const ReplayCall& call,
   kind->symbols.assign(call.symbols, call.symbols + plan.symbol_count);
   for (uint32_t i = 0; i < plan.input_count; ++i)
     kind->seen.push_back(call.inputs[i]->has_storage() ? call.inputs[i]->const_data_ptr() : nullptr);
-  // Values that were made anew: nobody asks for the old ones again.
+  // Values that were made anew: the old ones are never used again.
   std::erase_if(kinds_, [&](const std::shared_ptr<Kind>& old) {
     return old->runner == kind->runner && old->values != kind->values && old->values.use_count() == 1;
   });

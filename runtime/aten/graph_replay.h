@@ -1,4 +1,4 @@
-// runtime/aten/graph_replay.h — when the calls of one compiled graph are replays, and of which recording.
+// runtime/aten/graph_replay.h — which calls of a compiled graph are replays, and of which recording.
 //
 // The first call of each kind (sizes, stream, derived values) runs step by step: it readies the libraries and shows
 // where its inputs lie. The second one is recorded; so is what another thread records only after a call that it has run
@@ -30,10 +30,10 @@ class GraphReplay {
   // Why a plan is never replayed; nothing: it may be. Sets the device on which it runs.
   std::optional<Refused> refusal_of(const PlanRunner& runner, c10::Device& device) const;
 
-  // True: the outputs are there. False: nothing was done.
+  // True: the outputs are ready. False: nothing was done.
   Result<bool> replay(const ReplayCall& call);
-  // Asked after replay() has done nothing. True: the call was recorded and replayed. marked: per input, the program's
-  // word that it stays where it is; may be empty.
+  // Asked after replay() has done nothing. True: the call was recorded and replayed. marked: per input, whether the
+  // program said that its address stays the same; may be empty.
   Result<bool> record(const ReplayCall& call, const std::vector<bool>& marked);
 
  private:

@@ -15,7 +15,7 @@
 namespace framejit::runtime {
 namespace {
 
-// A copy of a tensor's memory takes what lies between its elements along, up to so many times their number.
+// Copying a tensor's memory includes the gaps between its elements, up to this many times their number.
 constexpr int64_t kMostSpread = 2;
 
 // Elements from the first to the last.
@@ -26,7 +26,7 @@ int64_t extent_of(const at::Tensor& tensor) {
   return extent;
 }
 
-// The same memory, as a tensor whose versions are its own.
+// The same memory, as a tensor with its own version counter.
 at::Tensor alias_of(const at::Tensor& tensor) {
   const c10::InferenceMode mode(tensor.is_inference());
   at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(
@@ -45,7 +45,7 @@ at::Tensor slot_for(const at::Tensor& tensor) {
   return slot;
 }
 
-// A write to memory that is shared until then moves it: afterwards the address is the input's own.
+// A write to memory that was shared until then moves it: afterwards the address is the input's own.
 const void* address_of(const at::Tensor& tensor, bool is_written) {
   return is_written ? tensor.mutable_data_ptr() : tensor.const_data_ptr();
 }
@@ -188,7 +188,7 @@ void RecordedGraph::give_back(void* lease) {
   delete held;
 }
 
-// The graph's memory for as long as a tensor shows it. A tensor that is resized gets other memory and gives this back.
+// Holds the graph's memory as long as a tensor shows it. A tensor that is resized gets other memory and releases this.
 c10::Storage RecordedGraph::lease(const std::shared_ptr<Memory>& memory) const {
   memory->handed_out.fetch_add(1, std::memory_order_relaxed);
   c10::DataPtr data(memory->captured.mutable_data(), new std::shared_ptr<Memory>(memory), &give_back,
@@ -236,7 +236,7 @@ Result<void> RecordedGraph::replay(GraphMachinery& machinery, const ReplayCall& 
     ~Busy() { flag_ = false; }
     bool& flag_;
   } const busy(is_busy_);
-  // What may fail for want of memory comes before the graph writes an input.
+  // Everything that may fail for lack of memory comes before the graph writes an input.
   c10::SmallVector<c10::Storage, 8> storages;
   for (const std::shared_ptr<Memory>& memory : memory_)
     storages.push_back(copies_out_ ? fresh(*memory) : lease(memory));

@@ -1,12 +1,12 @@
 // runtime/aten/recorded_graph.h — one graph of a GPU's driver that stands for the steps of a plan.
 //
-// A graph reads and writes fixed addresses. An input is read where it is (then its address is checked in each call), or
+// A graph reads and writes fixed addresses. An input is read in place (then its address is checked in each call), or
 // copied into a slot of the graph. An output is the graph's own memory, handed out as a new tensor: the next replay
-// would overwrite it, so is_free() says whether all that was handed out is gone. A graph that copies out hands out
-// fresh memory and is always free. Views of inputs are views of the call's own inputs.
-// Written inputs: one that is read where it is has been written when the graph has run, a slot is copied back. Both get
-// a new version.
-// Used with the GIL held; a thread that lets it go inside of a replay leaves the graph marked as busy.
+// would overwrite it, so is_free() says whether everything that was handed out is gone. A graph that copies out hands
+// out fresh memory and is always free. Views of inputs are views of the call's own inputs.
+// Written inputs: one that is read in place has been written when the graph has run; a slot is copied back. Both get a
+// new version.
+// Used with the GIL held; if a thread releases it during a replay, the graph stays marked as busy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,7 +40,7 @@ struct Refused {
   std::string detail;
 };
 
-// Of one call of a plan. `values`: what `between->derived` belongs to, if anything.
+// For one call of a plan. `values`: what `between->derived` belongs to, if anything.
 struct ReplayCall {
   const PlanRunner& runner;
   ValuesBetweenPlans* between;
@@ -118,7 +118,7 @@ class RecordedGraph {
 // Of this process, as framejit.stats() shows them.
 struct ReplayTotals {
   std::atomic<uint64_t> recorded{0}, replays{0};
-  std::atomic<int64_t> bytes{0};  // of slots and outputs that there are now
+  std::atomic<int64_t> bytes{0};  // of slots and outputs that exist now
 };
 ReplayTotals& replay_totals();
 void reset_replay_totals();  // but for the bytes

@@ -1,4 +1,4 @@
-"""How much derived values may take, what is said where nothing can be derived, and that pages say what is true."""
+"""How much memory derived values may take, what is said if nothing can be derived, and that pages tell the truth."""
 import os
 import re
 import subprocess
@@ -80,7 +80,7 @@ def test_a_limit_that_one_value_exceeds_leaves_it_out():
 
 
 def test_bytes_are_what_the_system_has_given():
-    """A packed weight takes more than its elements: the limit counts that."""
+    """A packed weight takes more than its elements: the limit includes that."""
     layer, x = torch.nn.Linear(512, 520).bfloat16(), torch.randn(64, 512).bfloat16()
     compiled = framejit.compile(layer)
     warm(compiled, x)

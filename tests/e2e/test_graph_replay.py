@@ -1,4 +1,4 @@
-"""mode="reduce-overhead" where nothing can be replayed: the same results, and the reason in the log. What is replayed:
+"""mode="reduce-overhead" if nothing can be replayed: the same results, and the reason in the log. What is replayed:
 tests/unit/runtime_aten/graph_replay_test.cpp without a GPU, tests/gpu/test_graphs.py on one."""
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""What a segment with very many guards takes of the C stack."""
+"""How much of the C stack a segment with very many guards takes."""
 import subprocess
 import sys
 import textwrap

@@ -1,5 +1,5 @@
-"""Objects are recognised by identity: what the program names as torch, NumPy or the standard library name theirs is the
-program's own all the same."""
+"""Objects are recognised by identity: an object of the program is the program's, even if its name is one that torch,
+NumPy or the standard library uses."""
 import collections
 import functools
 import sys
@@ -138,7 +138,7 @@ def test_the_real_ones_are_known():
 
 
 def test_torchs_own_disable_is_unwrapped():
-    """torch._compile._disable_dynamo: imports torch's compiler where it runs."""
+    """torch._compile._disable_dynamo: imports torch's compiler when it runs."""
     inner = torch._compile._disable_dynamo(lambda x: x * 2)
     assert framejit.compile(lambda x: inner(x) + 1, fullgraph=True)(torch.ones(2)).tolist() == [3.0, 3.0]
     assert sys.modules["torch._compile"].__dict__ is inner.__globals__

@@ -1,5 +1,5 @@
-"""What fails, or runs plainly for a reason that the user can change, is counted as such, is one line on stderr for each
-cause though no log was asked for, and is an error under FRAMEJIT_STRICT where it is a failure of ours."""
+"""What fails, or runs plainly for a reason that the user can change, is counted as such and is one line on stderr for
+each cause, even if no log was asked for. Under FRAMEJIT_STRICT it is an error if it is a failure of ours."""
 import os
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import torch
 import framejit
 from framejit import _framejit_planted
 
-# What the backend does, and the reason that is counted: what a backend refuses is a kernel that is refused.
+# What the backend does, and the reason that is counted: what a backend refuses is a refused kernel.
 FAILURES = {
     "code_generation": "kernel_refused",
     "gpu": "kernel_refused",
@@ -33,7 +33,7 @@ def nothing_else():
 
 
 def plain(program, **environment):
-    """What a process without FRAMEJIT_STRICT prints, and what it says on stderr."""
+    """What a process without FRAMEJIT_STRICT prints, and what it writes to stderr."""
     start = "import torch, framejit\nfrom framejit import _framejit_planted as planted\n"
     done = subprocess.run([sys.executable, "-c", start + textwrap.dedent(program)], capture_output=True, text=True,
                           timeout=300, env={**os.environ, "FRAMEJIT_STRICT": "0", "FRAMEJIT_LOGS": "", **environment})
@@ -116,7 +116,7 @@ def test_a_derive_plan_that_fails_is_counted_and_the_call_goes_on():
     for planted in ("code_generation", "internal_error"):
         printed, lines = plain(program.format(planted=planted))
         assert printed == f"{{{planted!r}: 1}} 5\n" and len(lines) == 1 and "no room for panels" in lines[0], lines
-    assert plain(program.format(planted="not_derived")) == ("{} 5\n", [])  # no failure: nothing would gain
+    assert plain(program.format(planted="not_derived")) == ("{} 5\n", [])  # not a failure: nothing would be gained
 
 
 def test_a_derive_plan_that_fails_is_an_error_under_strict():

@@ -1,12 +1,12 @@
-"""Random modules whose weights are written between calls, in every way there is: what was derived from them is stale
-in no call.
+"""Random modules whose weights are written between calls, in every possible way: derived values are never stale.
 
     python tests/fuzz/weights_fuzz.py [--seed 0] [--count 100] [--trusted]
 
 A program is a module of random layers (linear, convolutions with norms, products with scaled, transposed, shared or
 joined weights, weights that are part of a larger tensor), compiled as a module, as a function of several instances, or
-under autocast. Between its calls weights are written: by torch, behind its back, through other views, from other
-threads, by new objects. --trusted: options={"freezing": True}, which must fail: the writes without a version are found.
+under autocast. Between its calls weights are written: by torch, without torch's knowledge, through other views, from
+other threads, by new objects. --trusted: options={"freezing": True}, which must fail: the writes without a version are
+found.
 """
 import argparse
 import copy
@@ -22,7 +22,7 @@ from framejit import _framejit
 
 WIDTHS = [16, 24, 64, 96, 128]
 CALLS = 5  # with FRAMEJIT_DERIVE_AFTER of 3 the values are there
-COSTS = "packed_rows=1, packed_work=1, derived_bytes=1, conversion=0"  # small layers pay too
+COSTS = "packed_rows=1, packed_work=1, derived_bytes=1, conversion=0"  # small layers are derived too
 
 
 class Scaled(torch.nn.Module):
@@ -46,7 +46,7 @@ class LowRank(torch.nn.Module):
 
 
 class Branches(torch.nn.Module):
-    """Layers over one input, which may be joined."""
+    """Layers with the same input, which may be joined."""
 
     def __init__(self, wide, out):
         super().__init__()
@@ -68,7 +68,7 @@ class Tied(torch.nn.Module):
 
 
 class Part(torch.nn.Module):
-    """Its weight lies within a larger tensor, beside what others write."""
+    """Its weight is a part of a larger tensor, next to memory that others write."""
 
     def __init__(self, wide, out):
         super().__init__()
@@ -143,7 +143,7 @@ def new_layer(m, rng):
 def whole_tensor(m, rng):
     for layer in m.layers:
         if isinstance(layer, Part):
-            layer.whole.numpy()[2600] += 30  # behind the parameter's back
+            layer.whole.numpy()[2600] += 30  # without the parameter's knowledge
             layer.whole.numpy()[:100] = 0    # beside it
 
 

@@ -1,4 +1,4 @@
-"""What a call costs the host, on a machine with a GPU: microseconds from the call to its return, the GPU idle.
+"""The host's cost of a call, on a machine with a GPU: microseconds from the call to its return, with the GPU idle.
 
     python tests/gpu/host_times.py
 
@@ -15,7 +15,7 @@ import framejit
 
 
 def host(call, count=64):
-    """Median of batches that the GPU's queue takes without waiting."""
+    """Median of batches that fit into the GPU's queue without waiting."""
     times = []
     for _ in range(40):
         torch.cuda.synchronize()
@@ -36,7 +36,7 @@ def chain(n):
 
 
 def points(n):
-    """n kernels of ours in a row, which a sum over all keeps apart."""
+    """n kernels of ours in a row, separated by a sum over everything."""
     def run(x, w):
         for _ in range(n // 2):
             x = torch.tanh(x) + torch.tanh(x).sum() * 1e-6
@@ -52,7 +52,7 @@ def copies():
 
 
 def settings():
-    """Name, and what compiles. torch.compile is the only one that is asked for by an argument: it takes long."""
+    """Name, and what compiles. torch.compile runs only if an argument asks for it: it takes long."""
     yield "eager", lambda f: f
     yield "framejit", lambda f: framejit.compile(f)
     yield "framejit, replayed", lambda f: framejit.compile(f, mode="reduce-overhead")
@@ -82,7 +82,7 @@ def main():
 
 
 def parts(x, w):
-    """A replay, cut: what the hook and the guards take, what torch's replay takes."""
+    """The parts of a replay: what the hook and the guards take, and what torch's replay takes."""
     def nothing(x, w):
         return x
     graph = torch.cuda.CUDAGraph()

@@ -332,7 +332,7 @@ def test_an_op_that_waits_is_not_captured():
         for _ in range(6):
             x = randn(8, 8)
             torch.testing.assert_close(compiled(x), waits(x), rtol=1e-2, atol=1e-2)
-            torch.rand(3, device="cuda")  # the generator is no more in a capture
+            torch.rand(3, device="cuda")  # the generator is no longer in a capture
             torch.empty(1 << 22, device="cuda").record_stream(torch.cuda.Stream())
     print("   an op that waits:", seen.reasons(), "recordings", seen.count("recordings"),
           [e["fields"]["detail"][:200] for e in seen.events if e["event"] == "NotReplayed"])

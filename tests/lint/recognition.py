@@ -1,5 +1,5 @@
-"""The tracer recognises an object by identity: no text of a type's name decides, but for what is listed here. What it
-knows are rows of tables, each with a reason."""
+"""The tracer recognises an object by identity: no text of a type's name decides, except as listed here. The objects
+that it knows are rows of tables, each with a reason."""
 import re
 
 from project import files, read, report
@@ -8,7 +8,7 @@ DECIDES = re.compile(r"^(?:frame_hook|guards)/")
 NAME = re.compile(r"\btp_name\b|\bmodule_name\(|\bc_name_of\(")
 COMPARES = re.compile(r"[=!]=\s*(?:std::string_view\()?\"|str(?:n|case)?cmp\(|\b(?:starts_with|ends_with|substr|find)\("
                       r"|\bis_of\(|\bis_numpy_module\(|std::string_view name = [^;]*tp_name")
-# Where a name decides all the same: part of the line, and why a class of the program is not believed.
+# Where a name decides nevertheless: part of the line, and why a class of the program is not mistaken.
 ALLOWED = {
     "frame_hook/trace/protocol/calls.cpp": ("c_name_of(", "a type that C code made, of torch's own modules"),
     "frame_hook/trace/protocol/stand_ins.cpp": ("const std::string_view name = type->tp_name;",

@@ -34,7 +34,7 @@ bool any_tensor(Tracer& t, const Arguments& args) {
   return false;
 }
 
-// Of a class that C code made; a program may give any name to its own.
+// Of a class made by C code; a program may give its own class any name.
 std::string_view c_name_of(PyTypeObject* type) { return is_made_by_c(type) ? type->tp_name : ""; }
 
 std::string_view module_of(PyObject* callable) {

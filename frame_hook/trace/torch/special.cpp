@@ -28,7 +28,7 @@ bool within(std::string_view module, std::string_view package) {
          (module.size() == package.size() || module[package.size()] == '.');
 }
 
-// Not by its name alone, which any function may have.
+// Its name alone is not enough: any function may have it.
 bool is_of_package(PyFunctionObject* f, std::string_view package) {
   const std::string name(module_name(f));
   return within(name, package) && f->func_globals == dict_of_module(name.c_str());

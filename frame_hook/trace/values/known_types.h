@@ -1,7 +1,7 @@
 // frame_hook/trace/values/known_types.h — types of C code that the tracer knows, by identity: rows of known_types.def.
 //
-// A type is looked up where its module keeps it, once the module is loaded; before that no object can be of it. What
-// lies there must be made by C code: the program may put a class of its own in its place.
+// A type is looked up in its module once the module is loaded; before that no object can have it. The type found there
+// must have been made by C code, because the program may have put its own class in its place.
 #pragma once
 
 #include <Python.h>
@@ -20,8 +20,8 @@ PyTypeObject* known_type(KnownType which);  // borrowed, for ever; null: its mod
 inline bool is_known(const PyTypeObject* type, KnownType which) { return type == known_type(which); }
 bool is_made_by_c(PyTypeObject* type);      // not by a class statement or by type()
 
-// The dict of a module that is loaded under this name, or null; borrowed. A module is recognised by its dict, which the
-// functions that it defines have as their globals, never by the name that they have there.
+// The dict of a module that is loaded under this name, or null; borrowed. A module is recognised by its dict, which is
+// the globals of the functions that it defines, never by the name that they have there.
 PyObject* dict_of_module(const char* name);
 
 }  // namespace framejit::frame_hook

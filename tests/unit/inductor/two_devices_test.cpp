@@ -1,5 +1,5 @@
-// A plan with tensors of a CPU and of a GPU, which a fake stands for: its kernels are the interpreter's. Kernels run on
-// the GPU, what is done on the CPU between them is the library's, and each step names the device that it runs on.
+// A plan with tensors of a CPU and of a fake GPU, whose kernels are the interpreter's. Kernels run on the GPU, the
+// library does the work on the CPU between them, and each step names its device.
 #include <gtest/gtest.h>
 
 #include "inductor/assemble.h"

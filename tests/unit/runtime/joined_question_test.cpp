@@ -1,5 +1,5 @@
-// One question about many sources that lie beside each other, as the weights of a model do: pages between them, which
-// they share with neighbours, may be written.
+// One question about many adjacent sources, such as the weights of a model: pages between them, which they share with
+// neighbours, may be written.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -35,7 +35,7 @@ class JoinedQuestionTest : public testing::WriteWatchTest {
 };
 
 TEST_F(JoinedQuestionTest, IsOneCallAndSeesEachSource) {
-  constexpr size_t kSources = 300;  // more gaps than the system tells of in one answer
+  constexpr size_t kSources = 300;  // more gaps than the system reports in one answer
   const Memory memory((kSources * 3 + 1) * kPage);
   watch_sources(memory, 2, kSources);
   const WriteWatch::Question question(handles_);

@@ -1,7 +1,7 @@
 // tests/unit/runtime_aten/graph_replay_test.cpp — which calls are replayed, what is copied, whose memory outputs are.
 //
-// The machinery here takes the CPU for its device. A capture computes the outputs' memory and leaves inputs as they
-// were; a replay computes the same steps on the same memory.
+// The machinery here uses the CPU as its device. A capture computes the outputs' memory and leaves inputs unchanged; a
+// replay computes the same steps on the same memory.
 #include "runtime/aten/graph_replay.h"
 
 #include <ATen/TensorOperators.h>
@@ -144,13 +144,13 @@ TEST(GraphReplay, ValuesOfFixedInputsAreReadInEachReplay) {
     EXPECT_TRUE(at::equal(p.call({x, w})[0], at::full({5}, 11.0 * i)));
   }
   EXPECT_EQ(p.how, "replayed");
-  EXPECT_EQ(p.graphs.copies, 0);  // x lay at one address in both calls
+  EXPECT_EQ(p.graphs.copies, 0);  // x had the same address in both calls
 }
 
 TEST(GraphReplay, AnInputThatMovesIsCopiedFromThenOn) {
   Program p(sum_of_two(at::ones({5})));
   const at::Tensor x = at::randn({5}), w = at::randn({5});
-  std::vector<at::Tensor> kept;  // so that no address comes twice
+  std::vector<at::Tensor> kept;  // so that no address occurs twice
   for (int i = 0; i < 3; ++i) p.call({x, w});
   EXPECT_EQ(p.how, "replayed");
   for (const char* how : {"recorded", "replayed", "replayed"}) {
