@@ -1,7 +1,7 @@
 // tests/unit/graph/planted_module.cpp — the extension _framejit_planted: a backend that fails as a defect of ours
 // would.
 //
-// Importing it adds the backend "planted", which is "eager" but for what plant() says. It needs neither torch nor LLVM.
+// Importing it adds the backend "planted", which is "eager" except for what plant() says. It needs neither torch nor LLVM.
 #include <Python.h>
 
 #include <memory>
