@@ -222,7 +222,7 @@ def list_backends() -> list[str]:
 
 
 def list_mode_options(mode: Optional[str] = None, dynamic: Optional[bool] = None) -> dict[str, Any]:
-    """The options that each mode of compile() stands for; of one mode, if it is named.
+    """The options that each mode of compile() stands for, or those of one mode.
 
     autotune   alternatives are timed, and the fastest is kept
     graphs     what runs on a GPU is recorded once and replayed as a graph of its driver
@@ -247,19 +247,19 @@ def stats() -> dict[str, Any]:
     graph_breaks, recompiles, break_reasons    when code was compiled
     fallbacks, fallback_reasons                calls that ran in plain Python though nothing in the program asks for
                                                it, and defects of framejit; the reasons are rows of docs/reasons.md
-    left_alone               functions, and places in them, that are compiled no more because it does not pay: said once
-                             in the log
+    left_alone               functions, and places in them, that are no longer compiled because it does not pay; the log
+                             says so once
     frames                   calls of compiled callables that the hook took over
-    recordings, replays      graphs of the GPU's driver that were recorded, and calls that they stood for;
-                             recording_bytes: of their inputs and outputs that there are now
-    derived_values, derived_bytes              copies of weights that there are, packed, folded or cast once for many
-                                               calls, and their real bytes
-    derived_made, derived_again                how many were made so far, and of these, because weights had changed or
-                                               earlier ones were dropped
-    derived_private_bytes    memory of files (weights that are mapped) that became this process's own, so that writes to
-                             it are seen; it stays after reset()
-    cache_hits, cache_misses, cache_stored     kernels that the kernel cache had, had not, and took (zeros without one;
-    see cache())
+    recordings, replays      graphs of the GPU's driver that were recorded, and calls that replayed them;
+                             recording_bytes: the size of their inputs and outputs that exist now
+    derived_values, derived_bytes              copies of weights, packed, folded or cast once for many calls, that exist
+                                               now, and their real size
+    derived_made, derived_again                how many were made so far, and how many of these because weights had
+                                               changed or earlier ones were dropped
+    derived_private_bytes    memory of mapped files (weights) that was copied for this process, so that writes to it are
+                             seen; it stays after reset()
+    cache_hits, cache_misses, cache_stored     kernels found in the kernel cache, not found, and added to it (zeros
+                                               without one; see cache())
     """
     return _framejit.stats()
 
@@ -316,10 +316,10 @@ def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | N
 
 
 def mark_static_address(tensor: torch.Tensor) -> None:
-    """Says that `tensor` stays where it is in memory, whatever is written to it: a replayed graph reads it there.
+    """Says that the memory of `tensor` stays where it is, whatever is written to it: a replayed graph reads it there.
 
-    Without it, an input whose address has changed is copied into the graph from then on. A parameter or buffer of a
-    module needs no mark. Calls with another marked tensor, or with this one moved, record a graph of their own.
+    Without the mark, an input whose address has changed is copied into the graph from then on. Parameters and buffers
+    of a module need no mark. Calls with another marked tensor, or after this one has moved, record their own graph.
     """
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"mark_static_address takes a tensor, not {type(tensor).__name__} {tensor!r}")
@@ -327,7 +327,7 @@ def mark_static_address(tensor: torch.Tensor) -> None:
 
 
 def _dims_of(function: str, tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None) -> frozenset[int]:
-    """Dims counted from the front. None: all of them, where the function takes that."""
+    """Dims counted from the front. None: all of them, if the function accepts that."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{function} takes a tensor and a dim, not {type(tensor).__name__} {tensor!r}")
     if dim is None and function == "mark_static":
