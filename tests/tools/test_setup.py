@@ -1,5 +1,5 @@
-"""tools/setup with stubs for everything that it calls: if something cannot be had, one line says what is missing and
-which command brings it; what is there is not touched. And when make calls it."""
+"""tools/setup, with stubs for everything that it calls. If something is missing, one line says what, and which command
+installs it; what exists is left alone. And when make calls it."""
 import os
 import re
 import shutil
