@@ -157,16 +157,10 @@ Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_backwa
   FJ_TRY(const Graph functional, partial_backward(graphs, given, wanted));
   log_backward(functional, given, wanted);
   const auto saved = static_cast<uint32_t>(graphs.saved.size());
-  const auto bound_by = [&](Backend& by) -> Result<std::shared_ptr<const runtime::BoundExecutable>> {
-    FJ_TRY(runtime::Executable executable, by.compile(functional));
-    executable = runtime::as_backward(std::move(executable), saved);
-    log_plan(executable, where_it_begins(functional));
-    return runtime::BoundExecutable::bind(std::move(executable), by.loader());
-  };
-  auto bound = bound_by(*backend);
-  if (bound.ok()) return bound;
-  log::emit(log::Kind::BackwardByOps, "", {{"graph", functional.name}, {"reason", bound.error().message}});
-  return bound_by(op_by_op());
+  FJ_TRY(runtime::Executable executable, backend->compile(functional));
+  executable = runtime::as_backward(std::move(executable), saved);
+  log_plan(executable, where_it_begins(functional));
+  return runtime::BoundExecutable::bind(std::move(executable), backend->loader());
 }
 
 Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_by_ops(const TrainingGraphs& graphs) {

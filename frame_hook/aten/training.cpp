@@ -6,7 +6,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include <torch/csrc/utils/pybind.h>
+
+#include "frame_hook/resume/stats.h"
 #include "graph/joint.h"
+#include "runtime/base/config.h"
+#include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -49,6 +54,10 @@ class LazyBackward final : public runtime::BackwardPlans {
     std::shared_ptr<const runtime::PlanRunner>& plan = plans_[{given, wanted}];
     if (plan) return plan;
     auto bound = graph::compiler().compile_backward(*graphs_, backend_, given, wanted);
+    if (!bound.ok()) {
+      tell(bound.error());
+      bound = graph::compiler().compile_backward(*graphs_, "eager", given, wanted);
+    }
     if (!bound.ok()) throw std::runtime_error("framejit: no backward can be compiled: " + bound.error().message);
     const auto& executable = bound.value();
     plan = std::make_shared<const runtime::PlanRunner>(executable, executable->backward()[0], constants_, opaques_);
@@ -66,6 +75,14 @@ class LazyBackward final : public runtime::BackwardPlans {
   }
 
  private:
+  // What has no code runs op by op.
+  void tell(const Error& error) const {
+    FJ_CHECK(!config().strict, "no code for a backward: " + error.message);
+    log::emit(log::Kind::BackwardByOps, "", {{"graph", graphs_->backward.name}, {"reason", error.message}});
+    const py::gil_scoped_acquire gil;
+    count_fallback(Reason::backward_failed, graph::where_it_begins(graphs_->forward), error.message);
+  }
+
   const std::shared_ptr<const graph::TrainingGraphs> graphs_;
   const std::string backend_;
   const std::vector<at::Tensor> constants_;

@@ -170,6 +170,8 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
     if (is_root.empty() ? outputs[i].requires_grad() : is_root[i]) {
       roots.push_back({outputs[i], add_tangent(outputs[i], i), {}});
       layout.roots.push_back(static_cast<uint32_t>(i));
+      const RecordScope scope(*recorder_);  // to ask a view for its history may replay what made it
+      const ForwardScope views_by_op;
       layout.root_names.push_back(outputs[i].grad_fn()->name());
     }
     results.push_back(copy_of_value(outputs[i]));

@@ -43,6 +43,7 @@ ELSEWHERE = {
     "internal_error": "a planted defect: tests/e2e/test_said_by_default.py",
     "lock_taken": "a lock that another thread holds: tests/e2e/test_locks.py",
     "stack_low": "recursion that uses up the stack, in a process of its own: tests/e2e/test_deep_recursion.py",
+    "backward_failed": "a backend that refuses: tests/e2e/test_said_by_default.py",
     "undecodable": "only bytecode made by hand, which plain Python may not survive either",
 }
 
@@ -196,6 +197,11 @@ def write_as_other_dtype(x):
     return y
 
 
+def product_of_rows(x):
+    with torch.enable_grad():
+        return x.prod(1)
+
+
 # reason: function, a maker of its arguments
 PROGRAMS = {
     "disabled_function": (lambda x: disabled(x * 2) + 1, lambda: (torch.ones(4),)),
@@ -232,6 +238,8 @@ PROGRAMS = {
     "mode_entered": (lambda x: torch.func.vmap(lambda row: row * 2)(x + 1) + 1, lambda: (torch.ones(4, 2),)),
     "recursion_limit": (descend, lambda: (torch.ones(4), 400)),
     "escaped_traced": (keep_identity, lambda: (torch.ones(4),)),
+    "gradient_call": (lambda x: ((x + 1).requires_grad_() * 2).detach(), lambda: (torch.ones(4),)),
+    "no_backward": (product_of_rows, lambda: (torch.ones(4, 2, requires_grad=True),)),
 }
 
 

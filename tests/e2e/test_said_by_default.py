@@ -194,3 +194,17 @@ def test_a_program_that_is_captured_says_nothing():
     _, lines = plain("def f(x):\n    x = x + 1\n    print(end='')\n    return x * 2\n"
                      "with torch.no_grad():\n    [framejit.compile(f)(torch.ones(3)) for _ in range(3)]\n")
     assert lines == []
+
+
+def test_a_backward_that_is_refused_runs_op_by_op():
+    printed, _ = plain("""
+        planted.plant("backward", "code_generation", "no registers left")
+        f = framejit.compile(lambda x: x.sin() * x, backend="planted")
+        x = torch.ones(3, requires_grad=True)
+        for _ in range(2):
+            f(x).sum().backward()
+        with torch.no_grad():
+            right = torch.allclose(x.grad, 2 * (x.cos() * x + x.sin()))
+        print(framejit.stats()["fallback_reasons"], right)
+    """)
+    assert printed == "{'backward_failed': 1} True\n"

@@ -1,7 +1,8 @@
 // tests/unit/graph/planted_module.cpp — the extension _framejit_planted: a backend that fails as a defect of ours
 // would.
 //
-// Importing it adds the backend "planted", which is "eager" except for what plant() says. It needs neither torch nor LLVM.
+// Importing it adds the backend "planted", which is "eager" except for what plant() says. It needs neither torch nor
+// LLVM.
 #include <Python.h>
 
 #include <memory>
@@ -37,7 +38,7 @@ class PlantedBackend final : public graph::Backend {
   bool takes_core_ops() const override { return eager_->takes_core_ops(); }
   runtime::KernelLoader& loader() override { return eager_->loader(); }
   Result<runtime::Executable> compile(const graph::Graph& functional) override {
-    FJ_TRY_VOID(fail_if_planted("compile"));
+    FJ_TRY_VOID(fail_if_planted(functional.name.ends_with("_backward") ? "backward" : "compile"));
     return eager_->compile(functional);
   }
   Result<runtime::Executable> derive(const graph::Graph&, const std::vector<bool>&, const std::string&) override {
@@ -49,7 +50,8 @@ class PlantedBackend final : public graph::Backend {
   std::unique_ptr<graph::Backend> eager_ = graph::make_eager_backend();
 };
 
-// plant(stage, reason, text): what the backend does at "compile" or "derive" from now on; plant("", "", ""): nothing.
+// plant(stage, reason, text): what the backend does at "compile", "backward" or "derive" from now on; plant("", "", ""):
+// nothing.
 PyObject* plant(PyObject*, PyObject* args) {
   const char *stage, *reason, *text;
   if (!PyArg_ParseTuple(args, "sss:plant", &stage, &reason, &text)) return nullptr;
