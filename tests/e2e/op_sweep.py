@@ -31,11 +31,11 @@ CHUNK = 120         # ops of one worker process
 SECONDS_AN_OP = 300  # a worker that is silent for this long is stuck
 
 
-def known_reasons(path=REASONS):
+def known_reasons(*paths):
     """Lines "op reason": the breaks that are accepted, and "late" for errors that depend on data; the op may be *,
     which means all."""
     table = set()
-    if os.path.exists(path):
+    for path in paths:
         with open(path) as f:
             for line in f:
                 words = line.split("#")[0].split()
@@ -134,7 +134,7 @@ def run_chunk(options, dtype, names, journal):
     """Rows of one chunk; if a worker dies, a new one starts after the op that killed it."""
     run = {"backend": options.backend, "dtype": dtype, "forms": " ".join(options.forms)}
     left = [n for n in names if (run["backend"], dtype, run["forms"], n) not in journal.done]
-    known = known_reasons(options.reasons)
+    known = known_reasons(*options.reasons)
 
     def take(row):
         if row.get("done") and row["op"] in left:
@@ -291,7 +291,7 @@ def compare_classes(path, rows):
 
 
 def report(journal, options):
-    failed, sections, known = False, {}, known_reasons(options.reasons)
+    failed, sections, known = False, {}, known_reasons(*options.reasons)
     for dtype in options.dtype:
         run = (options.backend, dtype, " ".join(options.forms))
         rows = [r for r in journal.rows if (r["backend"], r["dtype"], r["forms"]) == run
@@ -328,7 +328,7 @@ def main():
     parser.add_argument("--journal")
     parser.add_argument("--summary")
     options = parser.parse_args()
-    options.reasons = GRADIENT_REASONS if options.gradients else REASONS
+    options.reasons = [REASONS, GRADIENT_REASONS] if options.gradients else [REASONS]
     if "all" in options.forms:
         options.forms = list(worker.FORMS)
     if options.worker:

@@ -2,6 +2,7 @@
 gradients of every input that can have one compared with eager's. See op_sweep.py --gradients."""
 import itertools
 import json
+import re
 import sys
 
 import op_sweep_worker as worker
@@ -27,7 +28,7 @@ def asking(value):
 def caller(sample):
     """call_of() of op_sweep_worker.py, with a backward: the result is [what the op returns, the gradients]."""
     import torch
-    asked = asking([sample.input, *sample.args, sample.kwargs])
+    plans, asked = [], asking([sample.input, *sample.args, sample.kwargs])
 
     def with_gradients(fn, *args, **kwargs):
         flags = iter(asked)
@@ -41,25 +42,29 @@ def caller(sample):
         outputs = [t for _, t in leaves_of(taken) if isinstance(t, torch.Tensor) and t.requires_grad]
         if not outputs:
             return [worker.map_tensors(lambda t: t.detach(), result), "no gradient"]
+        plans.append(any(t._base is None and all(t is not leaf for leaf in leaves) for t in outputs))
         grads = torch.autograd.grad(outputs, leaves, [cotangent(t) for t in outputs], allow_unused=True)
-        return [worker.map_tensors(lambda t: t.detach(), result), list(grads)]
+        return [worker.map_tensors(lambda t: t.detach(), result), [g if g is None or g.layout != torch.strided
+            else g.clone(memory_format=torch.contiguous_format) for g in grads]]
 
     def call(fn, args, kwargs, widen=False):
         return worker.call_of(lambda *a, **k: with_gradients(fn, *a, **k), args, kwargs, widen)
-    return call
+    return call, plans
 
 
 def run_one(op, sample, backend):
     """The row of one sample, in the form of op_sweep_worker.run_one; None if eager has no gradient."""
     import framejit
-    fn, call = op.op, caller(sample)
+    fn, (call, plans) = op.op, caller(sample)
     args, kwargs = worker.map_tensors(lambda t: t.detach(), [[sample.input, *sample.args], sample.kwargs])
     framejit.reset()
     compiled = framejit.compile(lambda *a, **k: fn(*a, **k), backend=backend, dynamic=False)
     want = call(fn, args, kwargs)
     if want[0] == "returned" and want[1][1] == "no gradient":
         return None
+    plans.clear()
     first, second = call(compiled, args, kwargs), call(compiled, args, kwargs)
+    expected = sum(plans)
     exact = []
 
     def in_double():
@@ -68,20 +73,28 @@ def run_one(op, sample, backend):
         return exact[0]
     undefined = op.name in worker.UNDEFINED_VALUES
     why = worker.difference(first, want, in_double, undefined) or worker.difference(second, want, in_double, undefined)
-    seen = verdict(framejit.stats(), want[0])
-    if why and "off by" in why and seen["status"] == "whole" and all(worker.ill_conditioned(fn, args, kwargs, want, got,
-        call) for got in (first, second)):
+    seen = verdict(framejit.stats(), want[0], expected)
+    if why and "off by" in why and seen["status"] == "whole" and (is_cancelled(why, sample) or all(
+        worker.ill_conditioned(fn, args, kwargs, want, got, call) for got in (first, second))):
         return {**seen, "luck": why}
     return {"status": "differs", "why": why} if why else seen
 
 
-def verdict(stats, outcome):
-    """As op_sweep_worker.verdict(); `whole` also requires that both backwards ran as plans."""
+def is_cancelled(why, sample):
+    """Whether a gradient is off by less than an ulp of the gradients that came in, which are up to 1: terms that cancel
+    exactly in eager may leave a rounding."""
+    import torch
+    floats = [t for _, t in leaves_of([sample.input, *sample.args]) if isinstance(t, torch.Tensor) and t.requires_grad]
+    return bool(floats) and float(re.search(r"off by (\S+),", why)[1]) <= max(torch.finfo(t.dtype).eps for t in floats)
+
+
+def verdict(stats, outcome, expected=2):
+    """As op_sweep_worker.verdict(). For `whole`, so many backwards must have run as compiled plans."""
     if not LANDED:
         return {"status": "whole" if outcome == "returned" else "raises"}
     seen = worker.verdict(stats, outcome)
-    if seen["status"] == "whole" and stats["backward_runs"] != 2:
-        return {"status": "not traced", "why": f"{stats['backward_runs']} backward runs"}
+    if seen["status"] == "whole" and stats["backward_runs"] < expected:
+        return {"status": "not traced", "why": f"{stats['backward_runs']} backward runs in place of {expected}"}
     return seen
 
 
