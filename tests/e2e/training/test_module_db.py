@@ -12,7 +12,11 @@ from torch.testing._internal.common_optimizers import optim_db  # noqa: E402
 SAMPLES = 2  # of each module, in each mode
 # Breaks that have nothing to do with gradients, by their reasons: docs/captured.md.
 BREAKS = {"KLDivLoss": "outside_effect",  # it warns
-          "GaussianNLLLoss": "data_dependent_jump", "CTCLoss": "data_dependent_size"}
+          "GaussianNLLLoss": "data_dependent_jump", "CTCLoss": "data_dependent_size data_dependent_value",
+          "BatchNorm1d": "data_dependent_value", "BatchNorm2d": "data_dependent_value",  # without momentum
+          "BatchNorm3d": "data_dependent_value",
+          # torch has no shape function for their backward ops (gradient_sweep_reasons.txt)
+          "FractionalMaxPool3d": "no_backward", "MultiLabelMarginLoss": "no_backward", "MultiMarginLoss": "no_backward"}
 
 
 def name_of(info):
@@ -46,7 +50,7 @@ def test_modules(info, training):
     for make in samples_of(info, training):
         why = BREAKS.get(name_of(info))
         stats = check_step(make, steps=2, breaks=None if why else 0, backward=None)
-        assert not why or set(stats["break_reasons"]) <= {why}
+        assert not why or set(stats["break_reasons"]) <= set(why.split())
 
 
 @pytest.mark.filterwarnings("ignore")
