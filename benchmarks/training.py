@@ -152,7 +152,7 @@ def batch_that_fits(name, dtype, batch):
 
 
 def settled(stats):
-    return {key: stats[key] for key in ("graphs", "fallbacks", "backward_graphs", "plain_hits")}
+    return {key: stats[key] for key in ("graphs", "fallbacks", "backward_graphs")}
 
 
 def timed(calls, out, rounds, target=0.001):
