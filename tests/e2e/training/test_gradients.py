@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import framejit
-from steps import Program, check_step, leaf, precision  # noqa: F401
+from steps import LANDED, Program, check_step, leaf, precision  # noqa: F401
 
 
 # ---- functions: of leaves
@@ -251,6 +251,15 @@ def test_functions_of_which_one_input_asks(fn):
 @pytest.mark.parametrize("fn", [lambda x: x.prod(1), lambda x: x.median(), lambda x: x.cumprod(0)])
 def test_formulas_that_read_data_run_plainly(fn):
     check_step(lambda: (fn, leaf(4, 3)), breaks=None, backward=None, captured=False)
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("fn", [lambda x, y: x.prod(1) * y[:, 0], lambda x, y: x.median() * y, lambda x, y: y.max() - x],
+                         ids=["prod", "median", "max"])
+def test_formulas_of_torch_that_read_data(fn):
+    """They break, by a reason that says so."""
+    stats = check_step(lambda: (fn, leaf(4, 3), leaf(4, 3)), breaks=None, backward=None)
+    assert set(stats["break_reasons"]) <= {"no_backward"} or not LANDED
 
 
 # ---- writes to inputs
