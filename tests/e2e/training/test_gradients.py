@@ -254,8 +254,8 @@ def test_formulas_that_read_data_run_plainly(fn):
 
 
 @pytest.mark.nothing_captured
-@pytest.mark.parametrize("fn", [lambda x, y: x.prod(1) * y[:, 0], lambda x, y: x.median() * y, lambda x, y: y.max() - x],
-                         ids=["prod", "median", "max"])
+@pytest.mark.parametrize("fn", [lambda x, y: x.prod(1) * y[:, 0], lambda x, y: x.median() * y,
+                                lambda x, y: y.max() - x], ids=["prod", "median", "max"])
 def test_formulas_of_torch_that_read_data(fn):
     """They break, by a reason that says so."""
     stats = check_step(lambda: (fn, leaf(4, 3), leaf(4, 3)), breaks=None, backward=None)
