@@ -2,7 +2,10 @@
 mode."""
 import copy
 import gc
+import json
 import re
+import subprocess
+import sys
 import threading
 import warnings
 import weakref
@@ -137,6 +140,17 @@ def test_two_losses_that_share_what_is_not_saved():
             return a.sin(), a * 2
         return Program(f, x, step=lambda run, args, k: [out.sum().backward() for out in run(x)])
     check_step(make, backward=6)
+
+
+@pytest.mark.nothing_captured  # here: a process of its own, which once died
+def test_a_loss_and_then_what_it_was_made_from():
+    code = ("import torch, framejit; f = lambda c: (lambda t: (t, t.sin()))(c * 2); "
+            "c = torch.ones(3, requires_grad=True); a, b = framejit.compile(f)(c); "
+            "b.sum().backward(); a.sum().backward(); print(c.grad.tolist())")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, (done.returncode, done.stderr[-500:])
+    got = torch.tensor(json.loads(done.stdout.splitlines()[-1]))
+    torch.testing.assert_close(got, torch.full((3,), 2 + 2 * torch.tensor(2.0).cos().item()))
 
 
 def test_gradients_accumulate():
