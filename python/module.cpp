@@ -131,6 +131,7 @@ bool put(PyObject* dict, const char* key, PyObject* value) {
 
 PyObject* stats(PyObject*, PyObject*) {
   const frame_hook::Stats& s = frame_hook::stats();
+  const uint64_t refused = runtime::backward_totals().refused;  // counted where the GIL is not held
   PyRef d = PyRef::steal(PyDict_New()), reasons = PyRef::steal(PyDict_New()), fallbacks = PyRef::steal(PyDict_New());
   if (!d || !reasons || !fallbacks) return nullptr;
   bool ok = true;
@@ -138,7 +139,7 @@ PyObject* stats(PyObject*, PyObject*) {
   const std::pair<const char*, uint64_t> counts[] = {{"graphs", s.graphs},
                                                      {"graph_breaks", s.graph_breaks},
                                                      {"recompiles", s.recompiles},
-                                                     {"fallbacks", s.fallbacks},
+                                                     {"fallbacks", s.fallbacks + refused},
                                                      {"ops", s.ops},
                                                      {"kernels", s.kernels},
                                                      {"hits", s.hits},
@@ -171,7 +172,9 @@ PyObject* stats(PyObject*, PyObject*) {
        put(d.get(), "trace_seconds", PyFloat_FromDouble(s.trace_seconds));
   for (auto& [reason, count] : s.break_reasons)
     ok = ok && put(reasons.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
-  for (auto& [reason, count] : s.fallback_reasons)
+  auto fallback_reasons = s.fallback_reasons;
+  if (refused > 0) fallback_reasons[name_of(Reason::backward_failed)] = refused;
+  for (auto& [reason, count] : fallback_reasons)
     ok = ok && put(fallbacks.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
   const PyRef plain = PyRef::steal(PyDict_New());
   ok = ok && plain;
@@ -186,7 +189,7 @@ PyObject* stats(PyObject*, PyObject*) {
 PyObject* reset(PyObject*, PyObject*) {
   frame_hook::FrameDriver::reset();
   runtime::reset_derived_totals();
-  runtime::backward_totals().graphs = runtime::backward_totals().runs = 0;
+  runtime::backward_totals().graphs = runtime::backward_totals().runs = runtime::backward_totals().refused = 0;
   runtime::reset_replay_totals();
   Py_RETURN_NONE;
 }

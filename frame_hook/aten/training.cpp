@@ -6,9 +6,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include <torch/csrc/utils/pybind.h>
-
-#include "frame_hook/resume/stats.h"
 #include "graph/joint.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
@@ -78,9 +75,10 @@ class LazyBackward final : public runtime::BackwardPlans {
   // What has no code runs op by op.
   void tell(const Error& error) const {
     FJ_CHECK(!config().strict, "no code for a backward: " + error.message);
-    log::emit(log::Kind::BackwardByOps, "", {{"graph", graphs_->backward.name}, {"reason", error.message}});
-    const py::gil_scoped_acquire gil;
-    count_fallback(Reason::backward_failed, graph::where_it_begins(graphs_->forward), error.message);
+    const ReasonRow& row = row_of(Reason::backward_failed);
+    runtime::backward_totals().refused += 1;
+    log::emit(log::Kind::RunsPlainly, graph::where_it_begins(graphs_->forward),
+              {{"reason", row.name}, {"detail", error.message}, {"hint", row.hint}});
   }
 
   const std::shared_ptr<const graph::TrainingGraphs> graphs_;

@@ -162,7 +162,7 @@ class Partition {
   // Of saving it.
   int64_t weight_of(ValueId v) const {
     const Node* node = producer(v);
-    if (node != nullptr && node->op->has(kView)) return kNeverCut;  // what it views is saved
+    if (node != nullptr && node->op->has(kView) && is_cheap(*node)) return kNeverCut;  // what it views is saved
     if (const auto input = input_of(v)) return is_kept_input(*input) ? 1 : 1 + bytes_of(v) * kWriteWeight;
     if (kept_output_of(v)) return 1;
     int64_t weight = 1 + bytes_of(v);

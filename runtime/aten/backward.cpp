@@ -223,18 +223,22 @@ class SavedForBackward {
     std::vector<at::Tensor> values;
     for (size_t i = 0, next = 0; i < layout().saved.size(); ++i) {
       const BackwardLayout::Saved& saved = layout().saved[i];
-      if (saved.of == BackwardLayout::Saved::kValue) {
-        SavedVariable& value = values_[next++];
-        bool is_read = false;
-        for (size_t r = 0; r < given.size(); ++r) is_read = is_read || (given[r] && layout().readers[i][r]);
-        values.push_back(is_read ? value.unpack() : at::Tensor());
-        if (is_read && is_last && !is_read_later(i, given)) value.reset_data();
-        continue;
+      SavedVariable* value = saved.of == BackwardLayout::Saved::kValue ? &values_[next++] : nullptr;
+      bool is_read = false;
+      for (size_t r = 0; r < given.size(); ++r) is_read = is_read || (given[r] && layout().readers[i][r]);
+      if (!is_read) {
+        values.emplace_back();
+      } else if (value != nullptr) {
+        values.push_back(value->unpack());
+        if (is_last && !is_read_later(i, given)) value->reset_data();
+      } else {
+        const bool is_input = saved.of == BackwardLayout::Saved::kInput;
+        const std::vector<uint32_t>& kept = is_input ? layout().kept_inputs : layout().kept_outputs;
+        const size_t at = static_cast<size_t>(std::find(kept.begin(), kept.end(), saved.index) - kept.begin());
+        const auto& from = is_input ? inputs : outputs;
+        if (at >= from.size()) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+        values.push_back(from[at]);
       }
-      const bool is_input = saved.of == BackwardLayout::Saved::kInput;
-      const std::vector<uint32_t>& kept = is_input ? layout().kept_inputs : layout().kept_outputs;
-      const size_t at = static_cast<size_t>(std::find(kept.begin(), kept.end(), saved.index) - kept.begin());
-      values.push_back(is_input ? inputs[at] : outputs[at]);
     }
     return values;
   }

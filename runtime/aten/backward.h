@@ -69,7 +69,7 @@ void record_backward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* con
 bool changes_history_of_view(const BackwardPlans& plans, const at::Tensor* const* inputs);
 
 struct BackwardTotals {
-  std::atomic<uint64_t> graphs = 0, runs = 0;
+  std::atomic<uint64_t> graphs = 0, runs = 0, refused = 0;  // refused: plans without code, whose ops run one by one
 };
 BackwardTotals& backward_totals();
 
