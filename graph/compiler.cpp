@@ -42,7 +42,9 @@ void log_joint(const Graph& graph, const JointLayout& layout) {
   if (!log::enabled(log::Kind::Joint)) return;
   const size_t nodes = graph.nodes.size(), forward = std::min(nodes, layout.forward_nodes);
   log::emit(log::Kind::Joint, "",
-            {{"graph", graph.name}, {"forward", std::to_string(forward)}, {"backward", std::to_string(nodes - forward)}},
+            {{"graph", graph.name},
+             {"forward", std::to_string(forward)},
+             {"backward", std::to_string(nodes - forward)}},
             print(graph));
 }
 

@@ -22,16 +22,16 @@ struct GradientOf {
 // output. Outputs: those of the forward, then the gradients, in the order in which eager's engine would give them.
 struct JointLayout {
   size_t forward_inputs = 0, forward_outputs = 0, forward_nodes = 0;  // nodes: as they were recorded
-  std::vector<uint32_t> roots;           // which forward output each tangent belongs to
+  std::vector<uint32_t> roots;  // which forward output each tangent belongs to
   std::vector<GradientOf> gradients;
   // Whether eager's formulas keep the memory of a forward input or output for the backward. They check its version
   // then, so a program that writes it meanwhile is told. What they do not keep, a program may write.
   std::vector<bool> keeps_input, keeps_output;
-  std::vector<std::string> root_names;   // what eager calls the node that made the output
-  // Per pair of roots (the first times the number of roots, plus the second): whether a formula that runs for both keeps
-  // something. Eager frees it in the first backward, so that a second one misses it.
+  std::vector<std::string> root_names;  // what eager calls the node that made the output
+  // Per pair of roots (the first times the number of roots, plus the second): whether a formula that runs for both
+  // keeps something. Eager frees it in the first backward, so that a second one misses it.
   std::vector<bool> conflicts;
-  std::vector<uint32_t> groups;          // per root: roots of one group share formulas, and none is made of another
+  std::vector<uint32_t> groups;  // per root: roots of one group share formulas, and none is made of another
 };
 
 // A value that the backward reads: an input or output of the forward, or one that the forward makes for it.
@@ -42,16 +42,17 @@ struct Saved {
 };
 
 struct TrainingGraphs {
-  Graph forward;   // outputs: those of the program, then the values saved
+  Graph forward;  // outputs: those of the program, then the values saved
   Graph backward;  // inputs: what `saved` names, then the tangents; outputs: as `gradients`
-  size_t forward_outputs = 0;        // those of the program
+  size_t forward_outputs = 0;  // those of the program
   std::vector<Saved> saved;
-  std::vector<uint32_t> roots;       // as in JointLayout
+  std::vector<uint32_t> roots;  // as in JointLayout
   std::vector<GradientOf> gradients;
   std::vector<uint32_t> kept_inputs, kept_outputs;  // whose versions eager checks in the backward
-  std::vector<bool> conflicts;       // as in JointLayout
-  std::vector<std::vector<bool>> readers;  // per value in `saved`, per tangent: whether what it leads to reads the value
-  std::vector<std::string> root_names;     // as in JointLayout
+  std::vector<bool> conflicts;  // as in JointLayout
+  std::vector<std::vector<bool>>
+      readers;  // per value in `saved`, per tangent: whether what it leads to reads the value
+  std::vector<std::string> root_names;  // as in JointLayout
   std::vector<uint32_t> groups;
   std::vector<std::vector<bool>> reaches;  // per root, per gradient: whether the gradient depends on the root's
   bool draws = false;  // random numbers

@@ -53,7 +53,8 @@ void save_outputs(Executable& executable, size_t first) {
   CallPlan& plan = executable.forward;
   for (size_t i = first; i < plan.outputs.size(); ++i) {
     const Output& output = plan.outputs[i];
-    FJ_CHECK(output.kind == Output::kBuffer && output.index != kNoBuffer, "a value is saved that the plan does not make");
+    FJ_CHECK(output.kind == Output::kBuffer && output.index != kNoBuffer,
+             "a value is saved that the plan does not make");
     plan.saves.push_back(output.index);
     executable.saved.push_back(plan.buffers[output.index]);
   }

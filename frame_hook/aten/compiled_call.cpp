@@ -56,8 +56,8 @@ class PlannedCall final : public CompiledCall {
     op_count = compiled.functional.nodes.size();
     kernel_count = compiled.executable->executable().kernels.size();
     if (!is_short_) held_inputs_ = copied_inputs(runner_.plan());
-    if (deriving.replays && !backward_) replays_.emplace(compiled.functional.name, input_names(compiled), compiled.weights,
-                                           torch_graphs());
+    if (deriving.replays && !backward_)
+      replays_.emplace(compiled.functional.name, input_names(compiled), compiled.weights, torch_graphs());
   }
 
   bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {

@@ -161,7 +161,8 @@ at::Tensor view_of(const at::Tensor& base, const at::Tensor& tensor, CreationMet
     return view;
   }
   return torch::autograd::make_variable_differentiable_view(
-      runtime::own_tensor(tensor, false), torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, true, creation);
+      runtime::own_tensor(tensor, false), torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, true,
+      creation);
 }
 
 class MarkedCall final : public CompiledCall {

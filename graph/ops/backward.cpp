@@ -140,7 +140,8 @@ std::vector<OpRow> backward_ops() {
   add_rows(rows, embedding_dense_backward, {"embedding_dense_backward"}, kChecksData);
   add_rows(rows, like_input_in_format, {"max_pool2d_with_indices_backward", "_adaptive_avg_pool2d_backward"});
   add_rows(rows, like_input, {"nll_loss_backward", "nll_loss2d_backward"}, kChecksData);
-  add_rows(rows, like<1, true>, {"mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "glu_backward"});
+  add_rows(rows, like<1, true>,
+           {"mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "glu_backward"});
   add_rows(rows, like<1, false>, {"binary_cross_entropy_backward"});
   add_rows(rows, pointwise<0, 1>, {"log_sigmoid_backward"});
   add_rows(rows, prelu_kernel_backward, {"_prelu_kernel_backward"});

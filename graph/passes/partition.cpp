@@ -32,8 +32,8 @@ namespace framejit::graph {
 namespace {
 
 constexpr int64_t kNeverCut = std::numeric_limits<int64_t>::max() / 4;
-constexpr int64_t kWriteWeight = 2;   // of a value that no memory would hold otherwise
-constexpr int64_t kFarthest = 8;      // ops between a value and its reader beyond which it is no worse
+constexpr int64_t kWriteWeight = 2;  // of a value that no memory would hold otherwise
+constexpr int64_t kFarthest = 8;  // ops between a value and its reader beyond which it is no worse
 
 bool is_factory(const Node& node) {
   bool has_tensor = false;
@@ -53,7 +53,11 @@ bool is_cheap(const Node& node) {
 class Partition {
  public:
   Partition(const Graph& joint, const JointLayout& layout, int64_t budget)
-      : joint_(joint), layout_(layout), budget_(budget), depends_(joint.values.size()), rank_(joint.values.size(), -1) {}
+      : joint_(joint),
+        layout_(layout),
+        budget_(budget),
+        depends_(joint.values.size()),
+        rank_(joint.values.size(), -1) {}
 
   Result<TrainingGraphs> run() {
     find_dependent();
@@ -156,7 +160,8 @@ class Partition {
   }
 
   int64_t bytes_of(ValueId v) const {
-    return std::max<int64_t>(joint_.shapes.hint(meta(v).numel()), 0) * static_cast<int64_t>(row_of(meta(v).dtype).bytes);
+    return std::max<int64_t>(joint_.shapes.hint(meta(v).numel()), 0) *
+           static_cast<int64_t>(row_of(meta(v).dtype).bytes);
   }
 
   // Of saving it.
@@ -179,14 +184,21 @@ class Partition {
 
   void choose() {
     for (const Node& node : joint_.nodes)
-      if (!is_cheap(node)) for_each_value(node, [&](ValueId v) { if (v != kNoValue) library_operands_.insert(v); });
+      if (!is_cheap(node))
+        for_each_value(node, [&](ValueId v) {
+          if (v != kNoValue) library_operands_.insert(v);
+        });
     for (size_t i = 0; i < joint_.values.size(); ++i)
-      if (const ValueId v{static_cast<uint32_t>(i)}; rank_[i] >= 0 && !is_constant(v)) vertex_.emplace(v, vertex_.size());
+      if (const ValueId v{static_cast<uint32_t>(i)}; rank_[i] >= 0 && !is_constant(v))
+        vertex_.emplace(v, vertex_.size());
     MinimumCut cut(2 * vertex_.size());
     for (const auto& [v, vertex] : vertex_) {
       const Node* node = producer(v);
       if (node == nullptr || !is_cheap(*node)) cut.prefer(before(v), kNeverCut);
-      else for_each_value(*node, [&](ValueId u) { if (takes_part(u)) cut.precede(after(u), before(v), kNeverCut); });
+      else
+        for_each_value(*node, [&](ValueId u) {
+          if (takes_part(u)) cut.precede(after(u), before(v), kNeverCut);
+        });
       const int64_t weight = weight_of(v);
       cut.precede(before(v), after(v), weight == kNeverCut ? kNeverCut : std::max<int64_t>(1, weight));
       if (read_.contains(v)) cut.prefer(after(v), -kNeverCut);
@@ -206,7 +218,8 @@ class Partition {
   }
 
   // Nodes that make `wanted`, up to values that are given.
-  std::vector<bool> nodes_for(const std::vector<ValueId>& wanted, const std::set<ValueId>& given, bool keep_effects) const {
+  std::vector<bool> nodes_for(const std::vector<ValueId>& wanted, const std::set<ValueId>& given,
+                              bool keep_effects) const {
     std::vector<bool> needed(joint_.values.size()), nodes(joint_.nodes.size());
     for (ValueId v : wanted)
       if (v != kNoValue && !given.contains(v)) needed[index_of(v)] = true;
@@ -221,7 +234,9 @@ class Partition {
       const bool has_effect = (node.op->flags & kEffects) != 0 && !is_dependent;
       if (!is_needed && !(keep_effects && has_effect)) continue;
       nodes[i] = true;
-      for_each_value(node, [&](ValueId v) { if (v != kNoValue && !given.contains(v)) needed[index_of(v)] = true; });
+      for_each_value(node, [&](ValueId v) {
+        if (v != kNoValue && !given.contains(v)) needed[index_of(v)] = true;
+      });
     }
     return nodes;
   }
@@ -324,8 +339,11 @@ class Partition {
     std::string text;
     for (ValueId v : saved_) text += text_of_saved(v) + "\n";
     log::emit(log::Kind::Partition, "",
-              {{"graph", joint_.name}, {"saved", std::to_string(made.saved.size())}, {"bytes", std::to_string(bytes)},
-               {"again", std::to_string(again)}}, text);
+              {{"graph", joint_.name},
+               {"saved", std::to_string(made.saved.size())},
+               {"bytes", std::to_string(bytes)},
+               {"again", std::to_string(again)}},
+              text);
   }
   std::string text_of_saved(ValueId v) const {
     const Node* node = producer(v);
@@ -399,8 +417,8 @@ class Partition {
   const JointLayout& layout_;
   const int64_t budget_;
   std::vector<bool> depends_;
-  std::vector<int64_t> rank_;   // -1: the backward has no use for it
-  std::set<ValueId> read_;      // by ops of the backward, or gradients themselves
+  std::vector<int64_t> rank_;  // -1: the backward has no use for it
+  std::set<ValueId> read_;  // by ops of the backward, or gradients themselves
   std::set<ValueId> library_operands_;
   std::map<ValueId, size_t> vertex_;
   std::set<ValueId> saved_;

@@ -199,7 +199,8 @@ class SavedForBackward {
         if (is_released_[s] && last_task_[s] != task && layout().conflicts[r * given.size() + s])
           throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
     for (size_t r = 0; r < given.size(); ++r)
-      if (given[r] && is_released_[r] && reads_anything(r)) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+      if (given[r] && is_released_[r] && reads_anything(r))
+        throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
   }
   bool reads_anything(size_t root) const {
     const auto& readers = layout().readers;
@@ -250,9 +251,9 @@ class SavedForBackward {
     if (plain.is_neg()) plain = plain.resolve_neg();
     if (layout.fits(plain)) return plain;
     const at::AutoDispatchBelowADInplaceOrView below;
-    at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(layout.sizes),
-                                                    c10::fromIntArrayRefSlow(layout.strides), plain.scalar_type(),
-                                                    c10::kStrided, plain.device(), false);
+    at::Tensor laid =
+        at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(layout.sizes), c10::fromIntArrayRefSlow(layout.strides),
+                                      plain.scalar_type(), c10::kStrided, plain.device(), false);
     at::_ops::copy_::call(laid, plain, false);
     return laid;
   }
@@ -290,14 +291,16 @@ class SavedForBackward {
   std::vector<at::ScalarType> dtypes_;
   std::vector<at::Device> devices_;
   std::vector<bool> is_released_;  // per root
-  std::vector<int> last_task_;     // per root: the run of the engine in which it went backward last
+  std::vector<int> last_task_;  // per root: the run of the engine in which it went backward last
 };
 
 // Of one group of roots.
 class CompiledBackward final : public torch::autograd::Node {
  public:
   // Eager's name, where there is one root: errors about it and its text name the node.
-  std::string name() const override { return roots_.size() == 1 ? shared_->layout().names[roots_[0]] : "CompiledBackward"; }
+  std::string name() const override {
+    return roots_.size() == 1 ? shared_->layout().names[roots_[0]] : "CompiledBackward";
+  }
 
   void set(std::shared_ptr<SavedForBackward> shared, std::vector<uint32_t> roots) {
     shared_ = std::move(shared);
@@ -421,7 +424,8 @@ class Recording {
   bool can_be_made(size_t root, const std::vector<bool>& is_made) const {
     for (size_t r = 0; r < layout_.roots.size(); ++r)
       for (size_t g = 0; same_node(r, root) && g < layout_.gradients.size(); ++g)
-        if (layout_.gradients[g].is_of_root && layout_.reaches[r][g] && !is_made[layout_.gradients[g].index]) return false;
+        if (layout_.gradients[g].is_of_root && layout_.reaches[r][g] && !is_made[layout_.gradients[g].index])
+          return false;
     return true;
   }
 
@@ -465,7 +469,7 @@ class Recording {
   const at::Tensor* const* inputs_;
   at::Tensor* outputs_;
   std::shared_ptr<SavedForBackward> shared_;
-  std::vector<torch::autograd::Edge> edges_;      // per root
+  std::vector<torch::autograd::Edge> edges_;  // per root
   std::vector<torch::autograd::Edge> old_edges_;  // per gradient of an input
   bool is_watched_ = false;
 };

@@ -2,9 +2,10 @@
 //
 // The outputs with a history are its roots. Roots that share formulas belong to one node, which runs one plan for the
 // gradients that have come in; a root that others are made of belongs to a later node, so that it meets its whole
-// gradient, hooks and all, as in eager. The nodes hold what the forward saved. Inputs and outputs are held as torch's own
-// nodes hold them, so that a write to one of them between forward and backward is told as in eager, and saved-tensor
-// hooks run. A plan is asked for when the engine first needs it: one for each set of gradients that are given and wanted.
+// gradient, hooks and all, as in eager. The nodes hold what the forward saved. Inputs and outputs are held as torch's
+// own nodes hold them, so that a write to one of them between forward and backward is told as in eager, and
+// saved-tensor hooks run. A plan is asked for when the engine first needs it: one for each set of gradients that are
+// given and wanted.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,9 +1,9 @@
 // tests/golden/partition_cases.cpp — folder partition: joint graphs and what they are cut into.
 //
-// Names say the layout: inputs named tangent_... are tangents, of the outputs in their order; an input named kept_... is
-// one that eager holds for the backward. Outputs that depend on tangents are gradients, of the inputs in their order.
-// "run: partition" prints the forward, what is saved and the backward; "run: partition given 01 wanted 110" the backward
-// for some of the tangents and gradients; "run: partition budget 0" computes again all that may be.
+// Names say the layout: inputs named tangent_... are tangents, of the outputs in their order; an input named kept_...
+// is one that eager holds for the backward. Outputs that depend on tangents are gradients, of the inputs in their
+// order. "run: partition" prints the forward, what is saved and the backward; "run: partition given 01 wanted 110" the
+// backward for some of the tangents and gradients; "run: partition budget 0" computes again all that may be.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -35,8 +35,7 @@ JointLayout layout_of(const Graph& joint) {
     for (ValueId v : node.results)
       if (v != kNoValue) depends[index_of(v)] = any;
   }
-  while (layout.forward_outputs < joint.outputs.size() &&
-         !depends[index_of(joint.outputs[layout.forward_outputs])])
+  while (layout.forward_outputs < joint.outputs.size() && !depends[index_of(joint.outputs[layout.forward_outputs])])
     ++layout.forward_outputs;
   for (uint32_t i = 0; layout.forward_outputs + i < joint.outputs.size(); ++i)
     layout.gradients.push_back({GradientOf::kInput, i});

@@ -110,8 +110,8 @@ Value* function_apply(Tracer& t, const Arguments& args) {
   return checked_outputs(t, output, inputs);
 }
 
-// torch.optim asks whether it is compiled and then computes with the step as a tensor of float32, where it has the Python
-// float otherwise. A tensor of float64 computes as that float does.
+// torch.optim asks whether it is compiled. If so, it computes with the step as a tensor of float32, otherwise with a
+// Python float. A tensor of float64 computes as that float does.
 Value* optimizer_value(Tracer& t, const Arguments& args) {
   Value* number = parse(t.errors, args, "_get_value", {"x"}, 1)[0];
   return number->kind == ValueKind::tensor ? method(t, number, "double", {}) : number;

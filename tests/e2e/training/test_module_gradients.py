@@ -117,7 +117,10 @@ NOT_IN_BF16 = {"embedding bag", "embedding bag, offsets"}
 
 @pytest.mark.parametrize("name", MODULES)
 def test_modules(name, precision):
-    check_step(MODULES[name], autocast=precision == "bf16" and name not in NOT_IN_BF16, breaks=BREAKS.get(name, 0))
+    bf16 = precision == "bf16" and name not in NOT_IN_BF16
+    captured = not (bf16 and name == "bilinear")  # its kernel calls ops that autocast casts: unsupported_op
+    check_step(MODULES[name], autocast=bf16, breaks=BREAKS.get(name, 0) if captured else None, captured=captured,
+               backward=True if captured else None)
 
 
 # ---- losses: as the last thing in the compiled function

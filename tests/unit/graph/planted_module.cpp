@@ -50,8 +50,8 @@ class PlantedBackend final : public graph::Backend {
   std::unique_ptr<graph::Backend> eager_ = graph::make_eager_backend();
 };
 
-// plant(stage, reason, text): what the backend does at "compile", "backward" or "derive" from now on; plant("", "", ""):
-// nothing.
+// plant(stage, reason, text): what the backend does at "compile", "backward" or "derive" from now on; plant("", "",
+// ""): nothing.
 PyObject* plant(PyObject*, PyObject* args) {
   const char *stage, *reason, *text;
   if (!PyArg_ParseTuple(args, "sss:plant", &stage, &reason, &text)) return nullptr;
