@@ -68,12 +68,6 @@ InstanceValue* make_context(Tracer& t, Value* cls, const std::vector<Value*>& in
   return context;
 }
 
-bool any_needs_gradient(Tracer& t, const std::vector<Value*>& inputs) {
-  return std::any_of(inputs.begin(), inputs.end(), [&](Value* v) {
-    return v->kind == ValueKind::tensor && t.truth(t.get_attribute(v, interned("requires_grad")));
-  });
-}
-
 bool has_context_setup(Facts& facts, Value* cls) {
   PyTypeObject* type = facts.known_type(cls);
   auto* base = reinterpret_cast<PyTypeObject*>(torch_member("torch.autograd.function", "_SingleLevelFunction"));
@@ -90,7 +84,11 @@ Value* function_apply(Tracer& t, const Arguments& args) {
   InstanceValue* context = make_context(t, cls, inputs);
   for (Value* v : inputs)
     if (v->kind == ValueKind::tensor) t.traced_tensor(as<TensorValue>(v));
-  if (grad_mode() && any_needs_gradient(t, inputs)) refuse_function("whose backward() is the program's");
+  const auto needs_gradient = [&](Value* v) {
+    return v->kind == ValueKind::tensor && t.truth(t.get_attribute(v, interned("requires_grad")));
+  };
+  if (grad_mode() && std::any_of(inputs.begin(), inputs.end(), needs_gradient))
+    refuse_function("whose backward() is the program's");
   const bool separate = has_context_setup(t.facts, cls);
   Value* forward = t.get_attribute(cls, interned("forward"));
   const NoGrad no_grad;
