@@ -1,6 +1,5 @@
-"""What is not compiled, and never wrong: tensor subclasses, complex, quantised and sparse tensors, functorch
-transforms, and anything that needs a gradient run plainly, results and gradients equal eager's, and the break log
-names the obstacle."""
+"""What is not compiled, and never wrong: tensor subclasses, complex, quantised and sparse tensors, and functorch
+transforms run plainly, results and gradients equal eager's, and the break log names the obstacle."""
 import copy
 
 import pytest
@@ -240,7 +239,6 @@ class Net(torch.nn.Module):
 
 
 class TestTrainableModules:
-    @pytest.mark.nothing_captured
     def test_training_is_eagers(self, backend, breaks):
         plain = Net().train()
         ours = copy.deepcopy(plain)
@@ -256,11 +254,9 @@ class TestTrainableModules:
                 for optimizer in optimizers:
                     optimizer.step()
         same(dict(ours.state_dict()), dict(plain.state_dict()))
-        assert set(breaks) == {("unsupported_tensor",
-                                "a tensor that needs a gradient cannot be traced")} and not framejit.stats()[
-                                    "fallbacks"]
+        assert not breaks and not framejit.stats()["fallbacks"] and framejit.stats()["backward_runs"] == 3
 
-    def test_captured_without_gradients_and_plain_with_them_in_turn(self, backend, breaks):
+    def test_captured_without_gradients_and_with_them_in_turn(self, backend, breaks):
         net, x = Net().eval(), torch.randn(5, 4)
         compiled = framejit.compile(net, backend=backend)
         for grad in (False, True, False, True, False):
@@ -271,10 +267,9 @@ class TestTrainableModules:
                 if grad:
                     ours, eager = (torch.autograd.grad(result.sum(), list(net.parameters())) for result in (got, want))
                     same(ours, eager)
-        assert framejit.stats()["graphs"] == 1 and framejit.stats()["hits"] == 2
-        assert set(breaks) == {("unsupported_tensor", "a tensor that needs a gradient cannot be traced")}
+        assert framejit.stats()["graphs"] == 2 and framejit.stats()["hits"] == 3 and not breaks
 
-    def test_a_frozen_module_is_captured_until_an_input_needs_a_gradient(self, backend, breaks):
+    def test_a_frozen_module_and_an_input_that_needs_a_gradient(self, backend, breaks):
         net = Net().eval().requires_grad_(False)
         compiled = framejit.compile(net, backend=backend)
         with torch.enable_grad():
@@ -284,5 +279,4 @@ class TestTrainableModules:
             net(eager).sum().backward()
             compiled(ours).sum().backward()
             same(ours.grad, eager.grad)
-        assert set(breaks) == {("unsupported_tensor",
-                                "a tensor that needs a gradient cannot be traced")} and framejit.stats()["graphs"] == 1
+        assert framejit.stats()["graphs"] == 2 and framejit.stats()["backward_runs"] == 1 and not breaks

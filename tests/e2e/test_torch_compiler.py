@@ -486,10 +486,8 @@ class TestTorchCompilesWithOurBackend:
         for (name, p), q in zip(plain.named_parameters(), ours.parameters()):
             torch.testing.assert_close(q, p, msg=name)
             torch.testing.assert_close(q.grad, p.grad, msg=name)
-        # the call that has a gradient to record runs plainly
-        assert set(framejit.stats()["break_reasons"]) == {"unsupported_tensor"}, framejit.stats()
         torch.testing.assert_close(ours(x), plain(x))
-        assert framejit.stats()["graphs"] == 1
+        assert not framejit.stats()["graph_breaks"], framejit.stats()
 
     def test_a_graph_that_breaks_and_writes(self, dynamo, capsys):
         def f(x, log):
