@@ -122,7 +122,7 @@ class TestTensors:
                 assert eager.grad is not None
                 same(ordinary(ours.grad), ordinary(eager.grad))
         assert breaks[0] == ("unsupported_tensor", f"{obstacle} cannot be traced")
-        assert not framejit.stats()["fallbacks"] and not framejit.stats()["graphs"]
+        assert not framejit.stats()["fallbacks"]  # what follows with ordinary tensors may be a graph
 
 
 def cube(t):
@@ -250,10 +250,12 @@ class TestTrainableModules:
                 for model, optimizer in zip((plain, compiled), optimizers):
                     optimizer.zero_grad()
                     torch.nn.functional.mse_loss(model(x), goal).backward()
-                same([p.grad for p in ours.parameters()], [p.grad for p in plain.parameters()])
+                # The gradient of the bias before the norm is what rounding leaves of zero.
+                torch.testing.assert_close([p.grad for p in ours.parameters()], [p.grad for p in plain.parameters()],
+                                           rtol=1e-4, atol=1e-6)
                 for optimizer in optimizers:
                     optimizer.step()
-        same(dict(ours.state_dict()), dict(plain.state_dict()))
+        torch.testing.assert_close(dict(ours.state_dict()), dict(plain.state_dict()), rtol=1e-4, atol=1e-6)
         assert not breaks and not framejit.stats()["fallbacks"] and framejit.stats()["backward_runs"] == 3
 
     def test_captured_without_gradients_and_with_them_in_turn(self, backend, breaks):
