@@ -176,7 +176,7 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
     }
     results.push_back(copy_of_value(outputs[i]));
   }
-  if (roots.size() > 1) part_roots(roots);
+  if (roots.size() > 1 && !is_root.empty()) part_roots(roots);
   for (at::Tensor& gradient : run_backward(roots, layout.gradients)) results.push_back(std::move(gradient));
   FJ_TRY_VOID(recorder_->finish(results));
   joint.graph = recorder_->graph();

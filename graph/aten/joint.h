@@ -36,7 +36,8 @@ class JointRecording {
 
   // Call without the GIL: the engine refuses to run under it. Throws what the backward throws, after dropping its ops;
   // a capture break is then kept by the recorder. An error: the recording cannot be finished.
-  // is_root: per output, whether its gradient comes in as a tangent; without it, of those that need one.
+  // is_root: per output, whether its whole gradient comes in as a tangent. Without it: of those that need one, what
+  // comes from outside of the graph.
   Result<JointGraph> finish(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root = {});
 
  private:

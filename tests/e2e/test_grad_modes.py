@@ -172,7 +172,7 @@ def test_a_gradient_that_is_needed_inside_only(backend):
         got, want = compiled(x), f(x)
         same(got, want)
         same(torch.autograd.grad(got[0], weight), torch.autograd.grad(want[0], weight))
-    assert set(framejit.stats()["break_reasons"]) == {"unsupported_tensor"}
+    assert not framejit.stats()["break_reasons"] and framejit.stats()["backward_runs"] == 3
 
 
 def test_a_gradient_taken_inside(backend):
@@ -241,7 +241,7 @@ def cleared(linear, x):
 
 @pytest.mark.parametrize("step", [train, train_nested, train_decorated, cleared])
 def test_casts_of_weights_that_change(step, backend):
-    assert steps(lambda f: framejit.compile(f, backend=backend), step) == steps(lambda f: f, step)
+    assert steps(lambda f: framejit.compile(f, backend=backend), step) == pytest.approx(steps(lambda f: f, step), rel=1e-3)
 
 
 @pytest.mark.nothing_captured  # the products require gradients
