@@ -242,7 +242,7 @@ def cleared(linear, x):
 @pytest.mark.parametrize("step", [train, train_nested, train_decorated, cleared])
 def test_casts_of_weights_that_change(step, backend):
     got, want = steps(lambda f: framejit.compile(f, backend=backend), step), steps(lambda f: f, step)
-    assert got == pytest.approx(want, rel=1e-3)
+    assert got == want or got == pytest.approx(want, rel=1e-3)
 
 
 @pytest.mark.nothing_captured  # the products require gradients
