@@ -9,7 +9,7 @@ for later calls. The results of a call are alive at its end. One process per row
 count.
 bf16 is autocast on the CPU, entered within the call, so that eager casts its weights in each call and keeps the casts
 until it ends.
-A training step is forward, backward and an optimizer's step; framejit runs it plainly for now (docs/captured.md).
+A training step is forward, backward and an optimizer's step (docs/training.md).
 """
 import argparse
 import json
