@@ -383,6 +383,17 @@ def test_isinstance_of_a_deep_tuple():
     check(around, X)
 
 
+def test_keywords_of_a_partial_that_are_no_text():
+    def run(x, p):
+        return raised(p, x)
+
+    def made():
+        p = functools.partial(lambda *args, **keywords: (args, keywords))
+        p.keywords[1234] = "value"
+        return p
+    assert framejit.compile(run)(1, made()) == run(1, made()) == ("TypeError", "keywords must be strings")
+
+
 def test_partial_of_what_cannot_be_called():
     def unused(x):
         functools.partial(3)

@@ -242,7 +242,8 @@ def cleared(linear, x):
 @pytest.mark.parametrize("step", [train, train_nested, train_decorated, cleared])
 def test_casts_of_weights_that_change(step, backend):
     got, want = steps(lambda f: framejit.compile(f, backend=backend), step), steps(lambda f: f, step)
-    assert got == want or got == pytest.approx(want, rel=1e-3)
+    # A sum in another order may differ in its last digit. A stale cast differs from the third digit on.
+    assert got == [pytest.approx(number, rel=1e-6) for number in want]
 
 
 @pytest.mark.nothing_captured  # the products require gradients

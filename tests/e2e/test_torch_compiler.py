@@ -336,12 +336,11 @@ class TestMarks:
         with pytest.raises(TypeError, match="mark_static takes a tensor"):
             framejit.mark_static([1, 2])
 
-    @pytest.mark.nothing_captured  # here: check() counts the graph, and forgets it
     @pytest.mark.parametrize("mark", [framejit.mark_static_address, "torch"], ids=["framejit", "torch"])
     def test_marks_of_addresses_change_nothing(self, mark):
         if mark == "torch":
-            import torch._dynamo
-            mark = torch._dynamo.mark_static_address
+            from torch import _dynamo
+            mark = _dynamo.mark_static_address
         x = torch.randn(3)
         mark(x)
         check(lambda x: x + 1, x, breaks=0, compiles=1)

@@ -273,6 +273,8 @@ Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
   DictValue* keywords = dict_of(t.get_attribute(v, interned("keywords")));
   t.load(keywords);
   for (const DictEntry& e : keywords->entries) {
+    if (!t.heap.is_constant(e.key) || !PyUnicode_Check(t.constant(e.key)))
+      graph_break(Reason::unsupported_operand, "a keyword of a partial that is no text");
     PyObject* name = interned(text_of(t.constant(e.key)));
     bool overridden = false;
     for (const auto& [n, value] : args.keywords) overridden = overridden || interned(text_of(n)) == name;
