@@ -2,6 +2,7 @@
 #include "graph/joint.h"
 
 #include <algorithm>
+#include <map>
 
 #include "graph/node_values.h"
 
@@ -42,6 +43,15 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
   }
   Set kept(recorded.values.size());
   std::vector<Set> shared(roots, Set(roots));
+  std::map<uint32_t, Set> written;  // per storage: tangents on which writes into it depend
+  const auto tangents_of = [&](ValueId v) {
+    Set on = depends[index_of(v)];
+    if (const auto at = written.find(recorded.values[index_of(v)].storage); at != written.end()) {
+      on.resize(roots);
+      add(on, at->second);
+    }
+    return on;
+  };
   layout.conflicts.assign(roots * roots, false);
   for (size_t i = layout.forward_nodes; i < recorded.nodes.size(); ++i) {
     const Node& node = recorded.nodes[i];
@@ -52,10 +62,16 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
       const int32_t producer = recorded.values[index_of(v)].node;
       if (depends[index_of(v)].empty() && producer < static_cast<int32_t>(layout.forward_nodes))
         keeps = kept[recorded.values[index_of(v)].storage] = true;
-      add(on, depends[index_of(v)]);
+      add(on, tangents_of(v));
     });
-    for (ValueId v : node.results)
-      if (v != kNoValue) depends[index_of(v)] = on;
+    for (ValueId v : node.results) {
+      if (v == kNoValue) continue;
+      depends[index_of(v)] = on;
+      if (!node.op->has(kMutates)) continue;
+      Set& into = written[recorded.values[index_of(v)].storage];
+      into.resize(roots);
+      add(into, on);
+    }
     for (size_t r = 0; r < roots; ++r)
       for (size_t s = 0; s < roots; ++s) {
         if (!on[r] || !on[s]) continue;
@@ -73,6 +89,13 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
         if (on[r]) levels[layout.gradients[g].index] = std::max(levels[layout.gradients[g].index], levels[r] + 1);
     }
   layout.groups = grouped(levels, shared);
+  layout.reaches.assign(roots, Set(layout.gradients.size()));
+  for (size_t g = 0; g < layout.gradients.size(); ++g) {
+    const ValueId gradient = recorded.outputs[layout.forward_outputs + g];
+    if (gradient == kNoValue) continue;
+    const Set on = tangents_of(gradient);
+    for (size_t r = 0; r < on.size(); ++r) layout.reaches[r][g] = on[r];
+  }
   const auto is_kept = [&](ValueId v) { return v != kNoValue && kept[recorded.values[index_of(v)].storage]; };
   layout.keeps_input.clear();
   layout.keeps_output.clear();

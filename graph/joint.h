@@ -32,6 +32,9 @@ struct JointLayout {
   // keeps something. Eager frees it in the first backward, so that a second one misses it.
   std::vector<bool> conflicts;
   std::vector<uint32_t> groups;  // per root: roots of one group share formulas, and none is made of another
+  // Per root, per gradient: whether eager makes the gradient where the root's is given. Zeros count: their value does
+  // not depend on the root's gradient, but eager has them.
+  std::vector<std::vector<bool>> reaches;
 };
 
 // A value that the backward reads: an input or output of the forward, or one that the forward makes for it.
@@ -54,7 +57,7 @@ struct TrainingGraphs {
       readers;  // per value in `saved`, per tangent: whether what it leads to reads the value
   std::vector<std::string> root_names;  // as in JointLayout
   std::vector<uint32_t> groups;
-  std::vector<std::vector<bool>> reaches;  // per root, per gradient: whether the gradient depends on the root's
+  std::vector<std::vector<bool>> reaches;  // as in JointLayout
   bool draws = false;  // random numbers
   std::shared_ptr<const Graph> recorded;  // the joint graph before any pass
 };

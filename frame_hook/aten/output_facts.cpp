@@ -92,7 +92,9 @@ class Collector {
     facts.inference = tensor.is_inference();
     DifferentiableViewMeta* meta = view_meta(tensor);
     facts.view = meta != nullptr;
-    facts.history = tensor.grad_fn() != nullptr;
+    // To ask a view that was made without grad mode is an error once its base was written.
+    facts.history = (meta == nullptr || meta->get_creation_meta() != CreationMeta::NO_GRAD_MODE) &&
+                    tensor.grad_fn() != nullptr;
     relate(tensor, facts);
     if (meta != nullptr) {
       facts.creation = meta->get_creation_meta();

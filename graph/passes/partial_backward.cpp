@@ -24,13 +24,14 @@ class PartialBackward {
     }
   }
 
-  Graph run(const std::vector<bool>& wanted) {
+  // `reached`: per gradient, whether eager makes it.
+  Graph run(const std::vector<bool>& wanted, const std::vector<bool>& reached) {
     for (const Node& node : from_.nodes) take(node);
     std::vector<ValueId> outputs;
     std::vector<OutputAlias> aliases;
     for (size_t i = 0; i < from_.outputs.size(); ++i) {
       const ValueId v = from_.outputs[i];
-      const bool is_absent = v == kNoValue || undefined_[index_of(v)] || !wanted[i];
+      const bool is_absent = v == kNoValue || undefined_[index_of(v)] || !wanted[i] || !reached[i];
       outputs.push_back(is_absent ? kNoValue : with_layout(rebuild_.out(), rebuild_.get(v), from_.meta(v)));
       aliases.emplace_back();
     }
@@ -91,8 +92,11 @@ class PartialBackward {
 
 Result<Graph> partial_backward(const TrainingGraphs& graphs, const std::vector<bool>& given,
                                const std::vector<bool>& wanted) {
+  std::vector<bool> reached(wanted.size());
+  for (size_t r = 0; r < given.size(); ++r)
+    for (size_t g = 0; given[r] && g < wanted.size(); ++g) reached[g] = reached[g] || graphs.reaches[r][g];
   PartialBackward partial(graphs.backward, graphs.saved.size(), given);
-  return dce(partial.run(wanted));
+  return dce(partial.run(wanted, reached));
 }
 
 }  // namespace framejit::graph

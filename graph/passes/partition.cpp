@@ -41,10 +41,16 @@ bool is_factory(const Node& node) {
   return !has_tensor;
 }
 
+// An integer that is divided by zero is an error.
+bool may_fail(const Graph& graph, const Node& node) {
+  if (node.op->has(kChecksData)) return true;
+  return node.op->has(kDivides) && !(node.results.size() == 1 && is_float(graph.meta(node.results[0]).dtype));
+}
+
 // Computed again in the kernels of the backward at next to no cost: no product, no reduction, no draw.
-bool is_cheap(const Node& node) {
-  constexpr uint32_t kNever = kMutates | kRandom | kDataDependent | kSideEffect | kChecksData | kDivides;
-  if ((node.op->flags & kNever) != 0 || node.results.size() != 1) return false;
+bool is_cheap(const Graph& graph, const Node& node) {
+  constexpr uint32_t kNever = kMutates | kRandom | kDataDependent | kSideEffect;
+  if ((node.op->flags & kNever) != 0 || node.results.size() != 1 || may_fail(graph, node)) return false;
   if (node.op->has(kView) || node.op->has(kPointwise) || is_factory(node)) return true;
   static const std::set<std::string_view> copies = {"_to_copy", "clone", "copy", "expand", "constant_pad_nd"};
   return copies.contains(node.op->name);
@@ -77,6 +83,9 @@ class Partition {
     FJ_TRY_VOID(make_forward(made));
     FJ_TRY_VOID(make_backward(made));
     made.readers = readers(made.backward, made.saved.size(), made.reaches);
+    for (size_t r = 0; r < layout_.reaches.size(); ++r)
+      for (size_t g = 0; g < layout_.reaches[r].size(); ++g)
+        made.reaches[r][g] = made.reaches[r][g] || layout_.reaches[r][g];
     return made;
   }
 
@@ -119,7 +128,7 @@ class Partition {
           need(v, 0);
           if (v != kNoValue && !depends(v)) read_.insert(v);
         });
-      } else if (rank >= 0 && is_cheap(*at)) {
+      } else if (rank >= 0 && is_cheap(joint_, *at)) {
         for_each_value(*at, [&](ValueId v) { need(v, rank + (at->op->has(kView) ? 0 : 1)); });
       }
     }
@@ -167,11 +176,11 @@ class Partition {
   // Of saving it.
   int64_t weight_of(ValueId v) const {
     const Node* node = producer(v);
-    if (node != nullptr && node->op->has(kView) && is_cheap(*node)) return kNeverCut;  // what it views is saved
+    if (node != nullptr && node->op->has(kView) && is_cheap(joint_, *node)) return kNeverCut;  // what it views is saved
     if (const auto input = input_of(v)) return is_kept_input(*input) ? 1 : 1 + bytes_of(v) * kWriteWeight;
     if (kept_output_of(v)) return 1;
     int64_t weight = 1 + bytes_of(v);
-    const bool is_inside = node != nullptr && is_cheap(*node) && !is_exposed(v) && !is_read_by_library(v);
+    const bool is_inside = node != nullptr && is_cheap(joint_, *node) && !is_exposed(v) && !is_read_by_library(v);
     if (is_inside || is_exposed(v)) weight *= kWriteWeight;
     return weight + weight * std::min(rank_[index_of(v)], kFarthest) / kFarthest;
   }
@@ -184,7 +193,7 @@ class Partition {
 
   void choose() {
     for (const Node& node : joint_.nodes)
-      if (!is_cheap(node))
+      if (!is_cheap(joint_, node))
         for_each_value(node, [&](ValueId v) {
           if (v != kNoValue) library_operands_.insert(v);
         });
@@ -194,7 +203,7 @@ class Partition {
     MinimumCut cut(2 * vertex_.size());
     for (const auto& [v, vertex] : vertex_) {
       const Node* node = producer(v);
-      if (node == nullptr || !is_cheap(*node)) cut.prefer(before(v), kNeverCut);
+      if (node == nullptr || !is_cheap(joint_, *node)) cut.prefer(before(v), kNeverCut);
       else
         for_each_value(*node, [&](ValueId u) {
           if (takes_part(u)) cut.precede(after(u), before(v), kNeverCut);
@@ -213,7 +222,7 @@ class Partition {
   void save_leaves() {
     for (const auto& [v, vertex] : vertex_) {
       const Node* node = producer(v);
-      if (node == nullptr || !is_cheap(*node)) saved_.insert(v);
+      if (node == nullptr || !is_cheap(joint_, *node)) saved_.insert(v);
     }
   }
 
@@ -230,8 +239,8 @@ class Partition {
         is_needed = is_needed || (v != kNoValue && needed[index_of(v)]);
         is_dependent = is_dependent || depends(v);
       }
-      constexpr uint32_t kEffects = kRandom | kSideEffect | kChecksData | kDivides;
-      const bool has_effect = (node.op->flags & kEffects) != 0 && !is_dependent;
+      const bool has_effect =
+          ((node.op->flags & (kRandom | kSideEffect)) != 0 || may_fail(joint_, node)) && !is_dependent;
       if (!is_needed && !(keep_effects && has_effect)) continue;
       nodes[i] = true;
       for_each_value(node, [&](ValueId v) {
@@ -427,7 +436,8 @@ class Partition {
 }  // namespace
 
 Result<TrainingGraphs> partition(const Graph& joint, const JointLayout& layout, int64_t budget) {
-  return Partition(joint, layout, budget).run();
+  const std::optional<Graph> narrow = narrow_masks(joint);
+  return Partition(narrow ? *narrow : joint, layout, budget).run();
 }
 
 }  // namespace framejit::graph

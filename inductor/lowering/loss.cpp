@@ -66,6 +66,40 @@ bool lower_nll_loss(LowerContext& ctx) {
   return true;
 }
 
+// nll_loss_backward(grad, self, target, weight, reduction, ignore_index, total_weight), nll_loss2d_backward alike: each
+// row is zero but for the class that is its target. The forward has checked the targets. Rounds where eager does.
+bool lower_nll_loss_backward(LowerContext& ctx) {
+  const auto grad = ctx.tensor(0), self = ctx.tensor(1), target = ctx.tensor(2), total = ctx.tensor(6);
+  const auto reduction = ctx.integer(4), ignored = ctx.integer(5);
+  const DType dtype = ctx.result_meta().dtype;
+  if (!grad || !self || !target || !total || !reduction || !ignored || !is_float(dtype)) return false;
+  const size_t ndim = ctx.result_meta().ndim(), along = ndim == 1 ? 0 : 1;
+  if (ndim == 0 || ctx.meta(*target).ndim() != ndim - 1 || !is_integral(ctx.meta(*target).dtype)) return false;
+  if (ctx.given(3) && (!ctx.tensor(3) || ctx.meta(*ctx.tensor(3)).ndim() != 1)) return false;
+  const bool is_each = *reduction == kNone && ndim > 1;
+  if (ctx.meta(*grad).ndim() != (is_each ? ndim - 1 : 0)) return false;
+  NestBuilder b = ctx.result_nest();
+  const std::vector<SymExpr> at = b.range_dims();
+  std::vector<SymExpr> row = at;
+  row.erase(row.begin() + static_cast<ptrdiff_t>(along));
+  const DType compute = value_dtype(dtype);
+  const auto step = [&](ScalarOp op, InstId left, InstId right) {
+    return b.round_to(b.scalar(op, {left, right}), dtype);
+  };
+  InstId value = b.cast(ctx.load(b, *grad, is_each ? row : std::vector<SymExpr>{}), compute);
+  if (*reduction == kMean) value = step(ScalarOp::k_div, value, b.cast(ctx.load(b, *total, {}), compute));
+  value = b.scalar(ScalarOp::k_neg, {value});
+  if (const auto weight = ctx.tensor(3))
+    value = step(ScalarOp::k_mul, value, b.cast(ctx.load(b, *weight, {at[along]}), compute));
+  const InstId wanted = b.cast(ctx.load(b, *target, row), DType::kInt64);
+  const InstId is_hit =
+      b.scalar(ScalarOp::k_bit_and, {b.scalar(ScalarOp::k_eq, {wanted, b.index(at[along])}),
+                                     b.scalar(ScalarOp::k_ne, {wanted, b.integer(*ignored, DType::kInt64)})});
+  const InstId result = b.scalar(ScalarOp::k_select, {is_hit, value, b.constant(0, compute)});
+  ctx.finish_result(std::move(b), result);
+  return true;
+}
+
 // binary_cross_entropy(self, target, weight, reduction), each element's: (target - 1) * log1p(-self) - target *
 // log(self), with the logarithms limited to -100. In float16, eager rounds each step, which may overflow. A self or a
 // target outside of [0, 1] is an error.
@@ -101,6 +135,8 @@ bool lower_binary_cross_entropy(LowerContext& ctx) {
 
 void register_loss_lowerings() {
   add_lowering("nll_loss_forward", lower_nll_loss);
+  add_lowering("nll_loss_backward", lower_nll_loss_backward);
+  add_lowering("nll_loss2d_backward", lower_nll_loss_backward);
   add_lowering("binary_cross_entropy", lower_binary_cross_entropy);
 }
 

@@ -396,7 +396,8 @@ def test_stats_are_flat_totals_since_import_or_reset():
     assert stats["break_reasons"] == {"outside_effect": 2} and stats["traced_instructions"] > 20 and stats[
         "compile_seconds"] > stats["trace_seconds"] > 0
     framejit.reset()
-    assert framejit.stats() == {name: 0 for name in numbers} | {"break_reasons": {}, "fallback_reasons": {}}
+    assert framejit.stats() == {name: 0 for name in numbers} | {
+        "break_reasons": {}, "fallback_reasons": {}, "plain_hit_reasons": {}}
     assert run("import framejit; print(any(framejit.stats().values()))").stdout == "False\n"
 
 

@@ -75,6 +75,7 @@ graph::DynamicExtents DynamicSources::extents(SourceId source, PyObject* tensor)
     for (auto [what, which] : {std::pair(".size(", &found.sizes), std::pair(".stride(", &found.strides)})
       if (rest.starts_with(what)) add_dim(*which, std::strtoul(rest.data() + std::strlen(what), nullptr, 10));
   }
+  if (!dims.empty()) add_dim(dims, 0);  // where lengths vary, batches often do: the last one of an epoch is smaller
   const SizeMarks marks = size_marks(tensor);
   for (const SizeMarks::Dynamic& mark : marks.dynamic) add_dim(dims, mark.dim);
   for (size_t dim : marks.fixed)

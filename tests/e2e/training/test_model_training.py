@@ -36,9 +36,16 @@ def training(name, dropout, learning_rate=None):
     return make
 
 
+# An output that other outputs are made of has a backward of its own: it gets a gradient from each of them, and from the
+# program.
+BACKWARDS = {"BERT": 2, "DistilBERT": 2, "GPT-2": 2, "Llama": 2, "ViT": 2, "ResNet": 2, "ConvNeXt": 2, "T5": 3,
+             "Whisper": 3, "CLIP": 8}
+
+
 @pytest.mark.parametrize("name, dropout", CASES)
 def test_gradients(name, dropout, precision):
-    check_step(training(name, dropout), steps=2, graphs=1, backward_graphs=1, autocast=precision == "bf16")
+    check_step(training(name, dropout), steps=2, graphs=1, backward_graphs=BACKWARDS.get(name, 1),
+               autocast=precision == "bf16")
 
 
 def curve_of(make, compile_=lambda target: target):
@@ -63,7 +70,7 @@ def test_loss_curves(name):
     allowed = 2 * (plain - exact).abs().max() + CURVE * eps * exact.abs().max()
     assert float((ours - exact).abs().max()) <= float(allowed), (ours, plain, exact)
     assert torch.equal(our_state, state)
-    assert_counts(framejit.stats(), CURVE, graphs=1, backward_graphs=1)
+    assert_counts(framejit.stats(), CURVE, graphs=1, backward_graphs=BACKWARDS.get(name, 1))
 
 
 # ---- GANs
@@ -131,7 +138,7 @@ def test_a_model_that_is_evaluated_between_steps(name):
             with torch.no_grad():
                 return result.loss, run(**inputs).loss
         return Program(model, step=step, zero=False)
-    check_step(make, graphs=2, backward_graphs=1)
+    check_step(make, graphs=2, backward_graphs=BACKWARDS[name])
 
 
 @pytest.mark.parametrize("name", ["BERT", "Llama"])
@@ -152,7 +159,7 @@ def test_a_frozen_body(name):
         body = next(m for _, m in program.target.named_children())
         body.requires_grad_(False)
         return program
-    check_step(make, graphs=1, backward_graphs=1)
+    check_step(make, graphs=1, backward_graphs=BACKWARDS[name])
 
 
 def test_attention_that_is_written_out():
@@ -160,4 +167,4 @@ def test_attention_that_is_written_out():
         program = training("BERT", 0.1)()
         program.target.set_attn_implementation("eager")
         return program
-    check_step(make, graphs=1, backward_graphs=1)
+    check_step(make, graphs=1, backward_graphs=BACKWARDS["BERT"])
