@@ -89,12 +89,11 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
         if (on[r]) levels[layout.gradients[g].index] = std::max(levels[layout.gradients[g].index], levels[r] + 1);
     }
   layout.groups = grouped(levels, shared);
-  layout.reaches.assign(roots, Set(layout.gradients.size()));
+  layout.reaches.resize(roots, Set(layout.gradients.size()));
   for (size_t g = 0; g < layout.gradients.size(); ++g) {
-    const ValueId gradient = recorded.outputs[layout.forward_outputs + g];
-    if (gradient == kNoValue) continue;
-    const Set on = tangents_of(gradient);
-    for (size_t r = 0; r < on.size(); ++r) layout.reaches[r][g] = on[r];
+    const Set on = tangents_of(recorded.outputs[layout.forward_outputs + g]);
+    const bool depends_on_any = std::find(on.begin(), on.end(), true) != on.end();
+    for (size_t r = 0; depends_on_any && r < roots; ++r) layout.reaches[r][g] = on[r];
   }
   const auto is_kept = [&](ValueId v) { return v != kNoValue && kept[recorded.values[index_of(v)].storage]; };
   layout.keeps_input.clear();

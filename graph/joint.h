@@ -62,7 +62,8 @@ struct TrainingGraphs {
   std::shared_ptr<const Graph> recorded;  // the joint graph before any pass
 };
 
-// Fills in what the recorded joint graph says of its formulas: what they keep, which roots share them.
+// Fills in what the recorded joint graph says of its formulas: what they keep, which roots share them, and on which
+// roots a gradient depends. `reaches` says beforehand which roots lead to it: that holds where it depends on none.
 void describe_joint(const Graph& recorded, JointLayout& layout);
 
 }  // namespace framejit::graph

@@ -41,6 +41,20 @@ at::Tensor non_leaf(const at::Tensor& leaf) {
   return result;
 }
 
+// What a backward from an output may run.
+std::set<const torch::autograd::Node*> nodes_behind(const at::Tensor& output) {
+  std::set<const torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> open{output.grad_fn().get()};
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    for (const torch::autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
+    if (auto* slices = dynamic_cast<torch::autograd::CopySlices*>(node)) open.push_back(slices->fn.get());
+  }
+  return seen;
+}
+
 // Whether autograd runs on this thread alone is of no matter to eager, but the recorder is used by one thread at a
 // time.
 class OnThisThread {
@@ -57,8 +71,7 @@ class OnThisThread {
 
 }  // namespace
 
-at::Tensor JointRecording::add_input(const at::Tensor& real, const std::string& source,
-                                     const DynamicExtents& dynamic) {
+at::Tensor JointRecording::add_input(const at::Tensor& real, const std::string& source, const DynamicExtents& dynamic) {
   at::Tensor traced = recorder_->add_input(real, source, dynamic);
   leaves_.resize(recorder_->input_count());
   visible_.resize(recorder_->input_count());
@@ -116,8 +129,7 @@ void JointRecording::part_roots(std::vector<Root>& roots) const {
   }
 }
 
-std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& roots,
-                                                     std::vector<GradientOf>& of) const {
+std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& roots, JointLayout& layout) const {
   std::vector<at::Tensor> outputs, tangents, wanted;
   std::vector<GradientOf> wanted_of;
   for (uint32_t i = 0; i < leaves_.size(); ++i)
@@ -127,10 +139,13 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
     tangents.push_back(roots[r].tangent);
     if (roots[r].part.defined()) wanted.push_back(roots[r].part), wanted_of.push_back({GradientOf::kRoot, r});
   }
+  layout.reaches.resize(roots.size());
   if (outputs.empty() || wanted.empty()) return {};
   std::vector<size_t> order;
   for (size_t i = 0; i < wanted.size(); ++i)
     wanted[i].register_hook([&order, i](const at::Tensor&) { order.push_back(i); });
+  std::vector<std::set<const torch::autograd::Node*>> behind;
+  for (const at::Tensor& output : outputs) behind.push_back(nodes_behind(output));
   std::vector<at::Tensor> found, gradients;
   RecordScope scope(*recorder_);
   ForwardScope views_by_op;  // a backward may write to views of what it made
@@ -147,8 +162,10 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   }
   for (size_t i : order) {
     if (!found[i].defined()) continue;
-    of.push_back(wanted_of[i]);
+    layout.gradients.push_back(wanted_of[i]);
     gradients.push_back(found[i]);
+    const torch::autograd::Node* leaf = torch::autograd::impl::grad_accumulator(wanted[i]).get();
+    for (size_t r = 0; r < roots.size(); ++r) layout.reaches[r].push_back(behind[r].contains(leaf));
   }
   return gradients;
 }
@@ -177,7 +194,7 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
     results.push_back(copy_of_value(outputs[i]));
   }
   if (roots.size() > 1 && !is_root.empty()) part_roots(roots);
-  for (at::Tensor& gradient : run_backward(roots, layout.gradients)) results.push_back(std::move(gradient));
+  for (at::Tensor& gradient : run_backward(roots, layout)) results.push_back(std::move(gradient));
   FJ_TRY_VOID(recorder_->finish(results));
   joint.graph = recorder_->graph();
   describe_joint(joint.graph, layout);

@@ -44,8 +44,8 @@ class JointRecording {
   struct Root {
     at::Tensor output, tangent, part;  // part: a leaf that stands for the output where other roots are made of it
   };
-  // Gradients in the engine's order, and what each is for.
-  std::vector<at::Tensor> run_backward(const std::vector<Root>& roots, std::vector<GradientOf>& of) const;
+  // Gradients in the engine's order; the layout gets what each is for, and which roots lead to it.
+  std::vector<at::Tensor> run_backward(const std::vector<Root>& roots, JointLayout& layout) const;
   at::Tensor add_tangent(const at::Tensor& output, size_t index);
   void part_roots(std::vector<Root>& roots) const;
 

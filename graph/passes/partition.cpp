@@ -226,22 +226,19 @@ class Partition {
     }
   }
 
-  // Nodes that make `wanted`, up to values that are given.
+  // Nodes that make `wanted`, up to values that are given, and those that have effects in this part.
   std::vector<bool> nodes_for(const std::vector<ValueId>& wanted, const std::set<ValueId>& given,
-                              bool keep_effects) const {
+                              bool is_backward) const {
     std::vector<bool> needed(joint_.values.size()), nodes(joint_.nodes.size());
     for (ValueId v : wanted)
       if (v != kNoValue && !given.contains(v)) needed[index_of(v)] = true;
     for (size_t i = joint_.nodes.size(); i-- > 0;) {
       const Node& node = joint_.nodes[i];
       bool is_needed = false, is_dependent = false;
-      for (ValueId v : node.results) {
-        is_needed = is_needed || (v != kNoValue && needed[index_of(v)]);
-        is_dependent = is_dependent || depends(v);
-      }
-      const bool has_effect =
-          ((node.op->flags & (kRandom | kSideEffect)) != 0 || may_fail(joint_, node)) && !is_dependent;
-      if (!is_needed && !(keep_effects && has_effect)) continue;
+      for (ValueId v : node.results) is_needed = is_needed || (v != kNoValue && needed[index_of(v)]);
+      for_each_value(node, [&](ValueId v) { is_dependent = is_dependent || depends(v); });
+      const bool has_effect = (node.op->flags & (kRandom | kSideEffect)) != 0 || may_fail(joint_, node);
+      if (!is_needed && !(has_effect && is_dependent == is_backward)) continue;
       nodes[i] = true;
       for_each_value(node, [&](ValueId v) {
         if (v != kNoValue && !given.contains(v)) needed[index_of(v)] = true;
@@ -304,7 +301,7 @@ class Partition {
     for (const auto& [input, v] : joint_.updates) wanted.push_back(v);
     wanted.insert(wanted.end(), saved_.begin(), saved_.end());
     std::set<ValueId> given(joint_.inputs.begin(), joint_.inputs.end());
-    const std::vector<bool> nodes = nodes_for(wanted, given, true);
+    const std::vector<bool> nodes = nodes_for(wanted, given, false);
     Cut cut(joint_, joint_.name);
     for (size_t i = 0; i < layout_.forward_inputs; ++i) cut.add_input(joint_.inputs[i], joint_.input_names[i]);
     cut.add_constants();
@@ -369,7 +366,7 @@ class Partition {
     for (size_t i = layout_.forward_inputs; i < joint_.inputs.size(); ++i) given.insert(joint_.inputs[i]);
     const std::vector<ValueId> gradients(joint_.outputs.begin() + static_cast<ptrdiff_t>(layout_.forward_outputs),
                                          joint_.outputs.end());
-    return nodes_for(gradients, given, false);
+    return nodes_for(gradients, given, true);
   }
 
   // Per saved value, per tangent. reaches: per tangent, per gradient.
