@@ -82,10 +82,8 @@ class Partition {
       if (layout_.keeps_output[i]) made.kept_outputs.push_back(i);
     FJ_TRY_VOID(make_forward(made));
     FJ_TRY_VOID(make_backward(made));
+    made.reaches = layout_.reaches;
     made.readers = readers(made.backward, made.saved.size(), made.reaches);
-    for (size_t r = 0; r < layout_.reaches.size(); ++r)
-      for (size_t g = 0; g < layout_.reaches[r].size(); ++g)
-        made.reaches[r][g] = made.reaches[r][g] || layout_.reaches[r][g];
     return made;
   }
 
@@ -369,7 +367,7 @@ class Partition {
     return nodes_for(gradients, given, true);
   }
 
-  // Per saved value, per tangent. reaches: per tangent, per gradient.
+  // Per saved value, per tangent. reaches: per tangent, per gradient; what the backward says is added.
   static std::vector<std::vector<bool>> readers(const Graph& backward, size_t saved,
                                                 std::vector<std::vector<bool>>& reaches) {
     const size_t tangents = backward.inputs.size() - saved;
@@ -395,10 +393,16 @@ class Partition {
       for (size_t i = 0; i < saved; ++i)
         if (node_of[i]) add(found[i], node_on);
     }
-    reaches.assign(tangents, Set(backward.outputs.size()));
-    for (size_t g = 0; g < backward.outputs.size(); ++g)
-      for (size_t t = 0; t < tangents; ++t)
-        reaches[t][g] = backward.outputs[g] != kNoValue && on[index_of(backward.outputs[g])][t];
+    reaches.resize(tangents, Set(backward.outputs.size()));
+    for (size_t g = 0; g < backward.outputs.size(); ++g) {
+      if (backward.outputs[g] == kNoValue) continue;
+      const size_t v = index_of(backward.outputs[g]);
+      const bool is_constant = std::find(on[v].begin(), on[v].end(), true) == on[v].end();
+      for (size_t t = 0; t < tangents; ++t) {
+        reaches[t][g] = reaches[t][g] || on[v][t];
+        for (size_t i = 0; is_constant && reaches[t][g] && i < saved; ++i) found[i][t] = found[i][t] || of[v][i];
+      }
+    }
     return found;
   }
 
