@@ -61,7 +61,7 @@ Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_pt
   if (config().strict)
     for (const Graph* graph : {&graphs.forward, &graphs.backward}) {
       const Result<void> valid = verify(*graph);
-      FJ_CHECK(valid.ok(), "partition: " + valid.error().message);
+      FJ_ASSERT(valid.ok(), "partition: " + valid.error().message);
     }
   graphs.draws = std::any_of(recorded->nodes.begin(), recorded->nodes.end(),
                              [](const Node& node) { return node.op->has(kRandom); });

@@ -23,8 +23,9 @@ class EagerCompiler {
     plan_.name = graph_.name;
     plan_.input_count = static_cast<uint32_t>(graph_.inputs.size());
     plan_.symbol_count = static_cast<uint32_t>(graph_.shapes.symbol_count());
-    for (size_t i = 0; i < graph_.inputs.size(); ++i) add_buffer(graph_.inputs[i], runtime::Home::kInput, i);
-    for (size_t i = 0; i < graph_.constants.size(); ++i) add_buffer(graph_.constants[i], runtime::Home::kConstant, i);
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) add_buffer(graph_.inputs[i], runtime::Storage::kInput, i);
+    for (size_t i = 0; i < graph_.constants.size(); ++i)
+      add_buffer(graph_.constants[i], runtime::Storage::kConstant, i);
     find_last_uses();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) add_node(i);
     for (size_t i = 0; i < graph_.outputs.size(); ++i) plan_.outputs.push_back(output(i));
@@ -35,9 +36,9 @@ class EagerCompiler {
  private:
   static constexpr size_t kNever = SIZE_MAX;
 
-  void add_buffer(ValueId v, runtime::Home home, size_t index) {
+  void add_buffer(ValueId v, runtime::Storage storage, size_t index) {
     runtime::Buffer buffer = sizes_.buffer(graph_.meta(v));
-    buffer.home = home;
+    buffer.storage = storage;
     buffer.index = static_cast<uint32_t>(index);
     buffer_of_[index_of(v)] = static_cast<runtime::BufferId>(plan_.buffers.size());
     plan_.buffers.push_back(std::move(buffer));
@@ -80,7 +81,7 @@ class EagerCompiler {
     step.result_lists = {-1};
     step.args = {sizes_.arg(node.args[0], buffer_of_), {}};
     runtime::Buffer buffer = sizes_.buffer(graph_.meta(node.results[0]));
-    buffer.home = runtime::Home::kTensor;
+    buffer.storage = runtime::Storage::kTensor;
     const auto copy = static_cast<runtime::BufferId>(plan_.buffers.size());
     plan_.buffers.push_back(std::move(buffer));
     step.results = {copy};
@@ -100,7 +101,7 @@ class EagerCompiler {
     if (copy != runtime::kNoBuffer) step.args[0].payload = copy;
     for (ValueId v : node.results) {
       const bool wanted = v != kNoValue && used_[index_of(v)];
-      if (wanted && buffer_of_[index_of(v)] == runtime::kNoBuffer) add_buffer(v, runtime::Home::kTensor, 0);
+      if (wanted && buffer_of_[index_of(v)] == runtime::kNoBuffer) add_buffer(v, runtime::Storage::kTensor, 0);
       step.results.push_back(wanted ? buffer_of_[index_of(v)] : runtime::kNoBuffer);
     }
     plan_.steps.emplace_back(std::move(step));
@@ -111,7 +112,8 @@ class EagerCompiler {
         return;
       freed.push_back(v);
       const runtime::BufferId buffer = buffer_of_[index_of(v)];
-      if (plan_.buffers[buffer].home == runtime::Home::kTensor) plan_.steps.emplace_back(runtime::FreeStep{buffer});
+      if (plan_.buffers[buffer].storage == runtime::Storage::kTensor)
+        plan_.steps.emplace_back(runtime::FreeStep{buffer});
     });
   }
 
@@ -128,7 +130,7 @@ class EagerCompiler {
     const runtime::BufferId buffer = buffer_of_[index_of(v)];
     if (!is_input && !(alias.kind == OutputKind::kViewOfOutput && graph_.outputs[alias.of] == v))
       return {runtime::Output::kBuffer, buffer};
-    add_buffer(v, runtime::Home::kTensor, 0);
+    add_buffer(v, runtime::Storage::kTensor, 0);
     const runtime::BufferId view = std::exchange(buffer_of_[index_of(v)], buffer);
     plan_.steps.emplace_back(runtime::ViewStep{buffer, view});
     return {runtime::Output::kBuffer, view};

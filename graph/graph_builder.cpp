@@ -123,12 +123,12 @@ std::vector<ValueId> GraphBuilder::emit_many(std::string_view op, std::vector<Ar
                                              std::vector<TensorMeta> metas) {
   Node node;
   node.op = find_op(op);
-  FJ_CHECK(node.op != nullptr, "unknown op " + std::string(op));
+  FJ_ASSERT(node.op != nullptr, "unknown op " + std::string(op));
   node.args = std::move(args);
   if (const std::vector<ValueId>* known = find_equal(*node.op, node.args)) return *known;
   if (metas.empty()) {
     const bool covered = infer_metas(*node.op, node.args, graph_.values, graph_.shapes, metas);
-    FJ_CHECK(covered, "no shape rule covers " + node.op->name);
+    FJ_ASSERT(covered, "no shape rule covers " + node.op->name);
   }
   std::vector<ValueId> results;
   for (TensorMeta& meta : metas) results.push_back(new_value(std::move(meta), new_storage()));
@@ -139,7 +139,7 @@ std::vector<ValueId> GraphBuilder::emit_many(std::string_view op, std::vector<Ar
 
 ValueId GraphBuilder::emit(std::string_view op, std::vector<Arg> args) {
   const auto results = emit_many(op, std::move(args), {});
-  FJ_CHECK(results.size() == 1, std::string(op) + " has more than one result");
+  FJ_ASSERT(results.size() == 1, std::string(op) + " has more than one result");
   return results[0];
 }
 
@@ -164,8 +164,8 @@ void GraphBuilder::rollback(const Mark& mark) {
   if (!holds_boundary) graph_.values.resize(mark.values);  // otherwise the dropped results stay as unused values
 }
 
-Graph GraphBuilder::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,
-                           std::vector<std::pair<uint32_t, ValueId>> updates) {
+Graph GraphBuilder::build(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,
+                          std::vector<std::pair<uint32_t, ValueId>> updates) {
   aliases.resize(outputs.size());
   graph_.outputs = std::move(outputs);
   graph_.output_aliases = std::move(aliases);

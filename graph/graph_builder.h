@@ -41,8 +41,8 @@ class GraphBuilder {
   Mark mark() const;
   void rollback(const Mark& mark);
 
-  Graph finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases = {},
-               std::vector<std::pair<uint32_t, ValueId>> updates = {});
+  Graph build(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases = {},
+              std::vector<std::pair<uint32_t, ValueId>> updates = {});
 
  private:
   Graph graph_;

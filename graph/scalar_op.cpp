@@ -75,8 +75,8 @@ int64_t wrap_to(DType dtype, int64_t v) {
   return v;
 }
 
-[[noreturn]] double not_float_form(const char* name) { FJ_CHECK(false, std::string("no float form of ") + name); }
-[[noreturn]] int64_t not_int_form(const char* name) { FJ_CHECK(false, std::string("no integer form of ") + name); }
+[[noreturn]] double not_float_form(const char* name) { FJ_ASSERT(false, std::string("no float form of ") + name); }
+[[noreturn]] int64_t not_int_form(const char* name) { FJ_ASSERT(false, std::string("no integer form of ") + name); }
 
 }  // namespace
 
@@ -188,7 +188,7 @@ ScalarValue load_element(DType dtype, const void* address) {
     case DType::kComplex128:
     case DType::kOther: break;
   }
-  FJ_CHECK(false, "no element form of this dtype");
+  FJ_ASSERT(false, "no element form of this dtype");
 }
 
 void store_element(DType dtype, void* address, ScalarValue value) {
@@ -208,7 +208,7 @@ void store_element(DType dtype, void* address, ScalarValue value) {
     case DType::kComplex128:
     case DType::kOther: break;
   }
-  FJ_CHECK(false, "no element form of this dtype");
+  FJ_ASSERT(false, "no element form of this dtype");
 }
 
 }  // namespace framejit::graph

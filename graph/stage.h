@@ -25,14 +25,14 @@ template <class State> struct Stage {
 
 // `graph`: the name under which it is timed. If the result of a row does not verify, that is a defect of the row.
 template <class State> Result<void> run_stage(const Stage<State>& row, State& state, const std::string& graph) {
-  FJ_TRY_VOID(go_on());
+  FJ_TRY_VOID(stop_if_interrupted());
   {
     const log::Stopwatch watch(graph, row.name);
     FJ_TRY_VOID(row.run(state));
   }
   if (config().strict) {
     const Result<void> valid = row.verify(state);
-    FJ_CHECK(valid.ok(), std::string(row.name) + ": " + valid.error().message);
+    FJ_ASSERT(valid.ok(), std::string(row.name) + ": " + valid.error().message);
   }
   row.dump(state, row.name);
   return {};

@@ -296,7 +296,7 @@ std::optional<int64_t> value_of(const SymExpr& e, std::span<const int64_t> symbo
   if (e.is_constant()) return e.constant();
   const SymExpr::Node& n = *e.node();
   if (n.op == SymOp::kSymbol) {
-    FJ_CHECK(n.symbol < symbol_values.size(), "no value for symbol s" + std::to_string(n.symbol));
+    FJ_ASSERT(n.symbol < symbol_values.size(), "no value for symbol s" + std::to_string(n.symbol));
     return symbol_values[n.symbol];
   }
   const bool folds = n.op == SymOp::kSum || n.op == SymOp::kProduct;

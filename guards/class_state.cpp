@@ -10,11 +10,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "guards/checks.h"
-#include "guards/interrupts.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/py_ref.h"
+#include "guards/cpython/weak_objects.h"
+#include "guards/guard_functions.h"
 #include "guards/step.h"
-#include "guards/weak_objects.h"
 
 namespace framejit::guards {
 namespace {

@@ -1,10 +1,10 @@
 // guards/describe.cpp — objects as short text, without calling their own __repr__.
 #include "guards/describe.h"
 
-#include "guards/checks.h"
-#include "guards/interrupts.h"
-#include "guards/py_ref.h"
-#include "guards/weak_objects.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/py_ref.h"
+#include "guards/cpython/weak_objects.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::guards {
 namespace {

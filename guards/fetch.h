@@ -5,11 +5,11 @@
 #pragma once
 
 #include "guards/class_state.h"
-#include "guards/interrupts.h"
-#include "guards/iterators.h"
-#include "guards/lru_cache.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/iterators.h"
+#include "guards/cpython/lru_cache.h"
+#include "guards/cpython/weak_objects.h"
 #include "guards/step.h"
-#include "guards/weak_objects.h"
 
 namespace framejit::guards {
 

@@ -1,7 +1,7 @@
 // guards/guard.cpp — the set of guards of one trace; equal ones are merged as they are added.
 #include "guards/guard.h"
 
-#include "guards/checks.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::guards {
 namespace {

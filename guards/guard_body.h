@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "guards/cpython/weak_objects.h"
 #include "guards/guard_program.h"
-#include "guards/size_checks.h"
+#include "guards/size_guards.h"
 #include "guards/step.h"
-#include "guards/weak_objects.h"
 
 namespace framejit::guards {
 
@@ -19,7 +19,7 @@ struct GuardProgram::Body {
   std::vector<uint32_t> register_of_source;
   uint32_t register_count = 0;
   bool computes = false;  // has sources of kind computed, size or weak_reference
-  SizeChecks sizes;
+  SizeGuards sizes;
   WeakObjects weak;
   PyRef code;  // of the frame, held weakly: for the names of locals
 

@@ -8,18 +8,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "guards/checks.h"
 #include "guards/class_state.h"
+#include "guards/cpython/interrupts.h"
 #include "guards/describe.h"
 #include "guards/guard_body.h"
-#include "guards/interrupts.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::guards {
 namespace {
 
 StepCode fetch_code(SourceKind kind) { return static_cast<StepCode>(kind); }
-StepCode check_code(GuardKind kind) {
-  return static_cast<StepCode>(static_cast<int>(StepCode::check_is) + static_cast<int>(kind));
+StepCode guard_code(GuardKind kind) {
+  return static_cast<StepCode>(static_cast<int>(StepCode::guard_is) + static_cast<int>(kind));
 }
 
 bool is_dict_guard(GuardKind kind) {
@@ -59,7 +59,7 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
   }
   for (uint32_t index : relations_) FJ_TRY_VOID(emit_guard(index));
   for (SourceId id = 0; id < merged.size(); ++id) body_.register_of_source[id] = body_.register_of_source[merged[id]];
-  body_.sizes = SizeChecks(set_.size_facts);
+  body_.sizes = SizeGuards(set_.size_facts);
   weaken();
   return {};
 }
@@ -225,7 +225,7 @@ Result<void> GuardCompiler::emit_fetch(SourceId id) {
 
 Result<void> GuardCompiler::emit_guard(uint32_t index) {
   Guard& guard = set_.guards_[index];
-  Step step(check_code(guard.kind));
+  Step step(guard_code(guard.kind));
   step.base = body_.register_of_source[guard.source];
   step.origin = index;
   step.number = guard.number;

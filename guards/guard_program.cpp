@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "guards/checks.h"
 #include "guards/fetch.h"
 #include "guards/guard_body.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::guards {
 
@@ -53,8 +53,8 @@ int GuardProgram::Body::first_failing_step(const RunState& run, size_t start) co
     break;
 #include "guards/source_kinds.def"
 #undef SOURCE
-#define GUARD(name, text)                                                              \
-  case StepCode::check_##name: holds = check_##name(run, base, *step); break;
+#define GUARD(name, text) \
+  case StepCode::guard_##name: holds = guard_##name(run, base, *step); break;
 #include "guards/guard_kinds.def"
 #undef GUARD
       case StepCode::dict_block:

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "guards/frame_access.h"
+#include "guards/cpython/frame_access.h"
 #include "guards/guard.h"
 #include "runtime/base/result.h"
 

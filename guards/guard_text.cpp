@@ -1,9 +1,9 @@
 // guards/guard_text.cpp — guards as text, and why one does not hold: from its row and a second fetch.
 #include <cctype>
 
-#include "guards/checks.h"
 #include "guards/describe.h"
 #include "guards/guard_body.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::guards {
 namespace {
@@ -187,7 +187,7 @@ const char* what_is_amiss(StepCode fetch) {
   }
 }
 
-bool is_check(const Step& step) { return step.code >= StepCode::check_is && step.code < StepCode::dict_block; }
+bool is_guard(const Step& step) { return step.code >= StepCode::guard_is && step.code < StepCode::dict_block; }
 
 }  // namespace
 
@@ -195,7 +195,7 @@ bool is_check(const Step& step) { return step.code >= StepCode::check_is && step
 std::vector<std::string> GuardProgram::Body::all_changed(const RunState& run, int failed) const {
   std::vector<std::string> all;
   PyCodeObject* names = live_code();
-  while (failed >= 0 && is_check(steps[failed])) {
+  while (failed >= 0 && is_guard(steps[failed])) {
     const Guard& guard = set.guards()[steps[failed].origin];
     const std::vector<std::string> changed =
         changed_numbers(guard, run.registers[steps[failed].base], set.sources.text(guard.source, names));
@@ -221,7 +221,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
   if (failed >= 0) {
     const Step& step = body.steps[failed];
     failure.held = static_cast<size_t>(failed);
-    if (is_check(step)) {
+    if (is_guard(step)) {
       failure.guard = &body.set.guards()[step.origin];
       failure.object = registers[step.base];
       failure.source = body.set.sources.text(failure.guard->source, code);

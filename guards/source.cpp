@@ -1,9 +1,9 @@
 // guards/source.cpp — hash-consing of access paths, and their text.
 #include "guards/source.h"
 
-#include "guards/checks.h"
+#include "guards/cpython/weak_objects.h"
 #include "guards/describe.h"
-#include "guards/weak_objects.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::guards {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 #include "runtime/base/hash_index.h"
 
 namespace framejit::guards {

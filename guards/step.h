@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "guards/frame_access.h"
+#include "guards/cpython/frame_access.h"
 #include "guards/guard.h"
 
 namespace framejit::guards {
@@ -21,7 +21,7 @@ enum class StepCode : uint8_t {
 #define SOURCE(name, text) fetch_##name,
 #include "guards/source_kinds.def"
 #undef SOURCE
-#define GUARD(name, text) check_##name,
+#define GUARD(name, text) guard_##name,
 #include "guards/guard_kinds.def"
 #undef GUARD
   dict_block,

@@ -1,4 +1,4 @@
-// inductor/assemble.cpp — buffers get homes, views get steps, and everything is freed after its last use.
+// inductor/assemble.cpp — buffers get storages, views get steps, and everything is freed after its last use.
 //
 // A view of a tensor exists as a tensor only if an extern call or an output needs it (kernels read through index maps).
 // It is made when first needed and, like its base, freed after the last step that uses either.
@@ -10,8 +10,8 @@
 #include <unordered_map>
 
 #include "graph/node_values.h"
+#include "inductor/buffer_placement.h"
 #include "inductor/compile_kernels.h"
-#include "inductor/homes.h"
 #include "inductor/kernel/base_offsets.h"
 #include "inductor/kernel/in_place.h"
 #include "inductor/output_code.h"
@@ -122,9 +122,9 @@ class Assembler {
     return span * SymExpr(row_of(b.dtype).bytes);
   }
 
-  BufferId add_buffer(const TensorMeta& meta, runtime::Home home, uint32_t index) {
+  BufferId add_buffer(const TensorMeta& meta, runtime::Storage storage, uint32_t index) {
     runtime::Buffer buffer = sizes_.buffer(meta);
-    buffer.home = home;
+    buffer.storage = storage;
     buffer.index = index;
     plan_.buffers.push_back(std::move(buffer));
     return static_cast<BufferId>(plan_.buffers.size() - 1);
@@ -133,11 +133,11 @@ class Assembler {
   void plan_buffers() {
     buffer_of_.assign(program_.buffers.size(), runtime::kNoBuffer);
     value_buffer_.assign(graph_.values.size(), runtime::kNoBuffer);
-    for (size_t i = 0; i < input_count_; ++i) plan_graph_buffer(graph_.inputs[i], runtime::Home::kInput, i);
+    for (size_t i = 0; i < input_count_; ++i) plan_graph_buffer(graph_.inputs[i], runtime::Storage::kInput, i);
     for (size_t i = input_count_; i < graph_.inputs.size(); ++i)
-      plan_graph_buffer(graph_.inputs[i], runtime::Home::kDerived, i - input_count_);
+      plan_graph_buffer(graph_.inputs[i], runtime::Storage::kDerived, i - input_count_);
     for (size_t i = 0; i < graph_.constants.size(); ++i)
-      plan_graph_buffer(graph_.constants[i], runtime::Home::kConstant, i);
+      plan_graph_buffer(graph_.constants[i], runtime::Storage::kConstant, i);
     for (const auto& [input, v] : graph_.updates) {  // written in place
       const ValueForm& form = forms_[graph::index_of(v)];
       if (form.kind == ValueForm::kBuffer && form.buffer == forms_[graph::index_of(graph_.inputs[input])].buffer)
@@ -145,7 +145,7 @@ class Assembler {
     }
     in_arena_ = arena_buffers(graph_, schedule_, target_.info());
     in_input_.assign(program_.buffers.size(), false);
-    if (target_.info().facts.steps_end_in_order)
+    if (target_.info().traits.steps_end_in_order)
       for (const NewValue& made : schedule_.new_values) take_input(made);
     find_library_results();
     find_takers();
@@ -208,7 +208,7 @@ class Assembler {
     taken_by_.assign(program_.buffers.size(), kNobody);
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) find_overwritten(*call, s);
-      else if (target_.info().facts.points_run_in_order) find_taken(s);
+      else if (target_.info().traits.points_run_in_order) find_taken(s);
       // otherwise threads meet at barriers between the nests' common data, not here
     }
     for (size_t b = 0; b < owner_.size(); ++b)
@@ -270,7 +270,7 @@ class Assembler {
       return;
     }
     const TensorMeta meta = buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
-    buffer_of_[b] = add_buffer(meta, is_kept ? runtime::Home::kArena : runtime::Home::kTensor, 0);
+    buffer_of_[b] = add_buffer(meta, is_kept ? runtime::Storage::kArena : runtime::Storage::kTensor, 0);
     if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
   }
 
@@ -313,8 +313,9 @@ class Assembler {
     std::vector<size_t> request_of;
     const std::vector<ArenaRequest> requests = lives(true, request_of);
     const TargetInfo& target = target_.info();
-    arena_ = plan_blocks(requests, target.facts.library_memory_is_known ? bytes_beside_arena() : std::vector<int64_t>{},
-                         target.costs.block_saving);
+    arena_ =
+        plan_blocks(requests, target.traits.library_memory_is_known ? bytes_beside_arena() : std::vector<int64_t>{},
+                    target.costs.block_saving);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       if (buffer_of_[b] == runtime::kNoBuffer || request_of[owner_[b]] == SIZE_MAX) continue;
       const ArenaBlocks::Place& place = arena_.places[request_of[owner_[b]]];
@@ -326,7 +327,7 @@ class Assembler {
 
   // Memory for what a step writes. The first of those that share it allocates it, and the others are views of it.
   void make_tensor(LoopBufferId b) {
-    if (plan_.buffers[buffer_of_[b]].home != runtime::Home::kTensor || allocated_[b]) return;
+    if (plan_.buffers[buffer_of_[b]].storage != runtime::Storage::kTensor || allocated_[b]) return;
     const LoopBufferId owner = owner_[b];
     const BufferId id = buffer_of_[b], whole = buffer_of_[owner];
     if (!allocated_[owner]) {
@@ -341,8 +342,8 @@ class Assembler {
     plan_.steps.emplace_back(runtime::ViewStep{whole, id});
   }
 
-  void plan_graph_buffer(ValueId v, runtime::Home home, size_t index) {
-    const BufferId id = add_buffer(graph_.meta(v), home, static_cast<uint32_t>(index));
+  void plan_graph_buffer(ValueId v, runtime::Storage storage, size_t index) {
+    const BufferId id = add_buffer(graph_.meta(v), storage, static_cast<uint32_t>(index));
     buffer_of_[forms_[graph::index_of(v)].buffer] = id;
     value_buffer_[graph::index_of(v)] = id;
   }
@@ -360,8 +361,8 @@ class Assembler {
     ValueId root = v;
     while (forms_[graph::index_of(root)].kind == ValueForm::kView) root = forms_[graph::index_of(root)].base;
     const BufferId base = buffer_of_[forms_[graph::index_of(root)].buffer];
-    FJ_CHECK(base != runtime::kNoBuffer, "a view of a value that has no tensor");
-    known = add_buffer(graph_.meta(v), runtime::Home::kTensor, 0);
+    FJ_ASSERT(base != runtime::kNoBuffer, "a view of a value that has no tensor");
+    known = add_buffer(graph_.meta(v), runtime::Storage::kTensor, 0);
     note_use(base);
     note_use(known);
     plan_.steps.emplace_back(runtime::ViewStep{base, known});
@@ -487,7 +488,7 @@ class Assembler {
     }
     std::vector<std::vector<BufferId>> freed(plan_.steps.size());
     for (BufferId b = 0; b < plan_.buffers.size(); ++b)
-      if (plan_.buffers[b].home == runtime::Home::kTensor && !leaves[b] && last_use_[b] != SIZE_MAX)
+      if (plan_.buffers[b].storage == runtime::Storage::kTensor && !leaves[b] && last_use_[b] != SIZE_MAX)
         freed[last_use_[b]].push_back(b);
     std::vector<runtime::Step> steps;
     for (size_t s = 0; s < plan_.steps.size(); ++s) {

@@ -37,7 +37,7 @@ bool draws_numbers(const graph::Node& node) {
 
 // Why a graph must not run more often than the program says; "" if it may.
 std::string why_not(const graph::Graph& functional, const TargetInfo& target) {
-  if (!target.facts.steps_end_in_order) return "its device keeps running after the call returns";
+  if (!target.traits.steps_end_in_order) return "its device keeps running after the call returns";
   for (const graph::Node& node : functional.nodes) {
     if (node.op->has(graph::kMutates)) return node.op->name + " writes an argument";
     if (draws_numbers(node)) return node.op->name + " draws random numbers";
@@ -123,7 +123,7 @@ class Tuner {
   Result<std::vector<Candidate>> candidates(const ChoiceRow& row, double until) {
     std::vector<Candidate> all{{row.alternatives[0], 0, best_}};
     for (size_t k = 1; k < row.alternatives.size(); ++k) {
-      FJ_TRY_VOID(go_on());
+      FJ_TRY_VOID(stop_if_interrupted());
       if (now() >= until) {
         note(row.alternatives[k] + " not tried: no time left");
         continue;
@@ -152,7 +152,7 @@ class Tuner {
       for (size_t k = 0; k < all.size(); ++k) {
         Candidate& c = all[(round + k) % all.size()];
         if (c.is_out) continue;
-        FJ_TRY_VOID(go_on());
+        FJ_TRY_VOID(stop_if_interrupted());
         run_once(c, round > 0);
       }
       if (round == kTrialRounds && !all[0].is_out)

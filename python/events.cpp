@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "guards/interpreter_end.h"
-#include "guards/interrupts.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/interpreter_end.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/py_ref.h"
 #include "runtime/base/log.h"
 
 namespace framejit::python {

@@ -19,16 +19,16 @@
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/resume/trace_all.h"
 #include "graph/compiler.h"
-#include "python/events.h"
-#include "guards/running_compile.h"
+#include "guards/cpython/running_compile.h"
 #include "inductor/compile.h"
+#include "python/events.h"
 #include "runtime/aten/backward.h"
 #include "runtime/aten/derived_values.h"
-#include "runtime/aten/ask_eager.h"
+#include "runtime/aten/gelu_of_aten.h"
 #include "runtime/aten/recorded_graph.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
-#include "runtime/eager_kernels.h"
+#include "runtime/eager_gelu.h"
 #include "runtime/kernel_cache.h"
 
 extern char** environ;
@@ -213,14 +213,14 @@ PyObject* emit_break(PyObject*, PyObject* args) {
   const std::optional<Reason> row = find_reason(reason);
   if (!row) return PyErr_Format(PyExc_ValueError, "no reason %s", reason);
   frame_hook::count_break(*row, detail, at, "");
-  frame_hook::say_why(*row, detail, at);  // what was asked for is not done at all
+  frame_hook::warn_reason(*row, detail, at);  // what was asked for is not done at all
   Py_RETURN_NONE;
 }
 
-PyObject* say_once(PyObject*, PyObject* args) {
+PyObject* warn_once(PyObject*, PyObject* args) {
   const char *asked, *instead;
-  if (!PyArg_ParseTuple(args, "ss:say_once", &asked, &instead)) return nullptr;
-  frame_hook::say_once(asked, instead);
+  if (!PyArg_ParseTuple(args, "ss:warn_once", &asked, &instead)) return nullptr;
+  frame_hook::warn_once(asked, instead);
   Py_RETURN_NONE;
 }
 
@@ -279,7 +279,7 @@ PyMethodDef methods[] = {
     {"add_listener", add_listener, METH_O, nullptr},
     {"remove_listener", remove_listener, METH_O, nullptr},
     {"emit_break", emit_break, METH_VARARGS, nullptr},
-    {"say_once", say_once, METH_VARARGS, nullptr},
+    {"warn_once", warn_once, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -29,7 +29,8 @@ void free_after_last_use(CallPlan& plan, size_t saved) {
   std::vector<size_t> last(saved, kStays);
   std::vector<BufferId> buffer(saved, kNoBuffer);
   const auto saved_of = [&](BufferId b) {
-    return b != kNoBuffer && plan.buffers[b].home == Home::kSaved ? std::optional(plan.buffers[b].index) : std::nullopt;
+    return b != kNoBuffer && plan.buffers[b].storage == Storage::kSaved ? std::optional(plan.buffers[b].index)
+                                                                        : std::nullopt;
   };
   for (size_t i = 0; i < plan.steps.size(); ++i)
     for_each_buffer(plan.steps[i], [&](BufferId b) {
@@ -53,8 +54,8 @@ void save_outputs(Executable& executable, size_t first) {
   CallPlan& plan = executable.forward;
   for (size_t i = first; i < plan.outputs.size(); ++i) {
     const Output& output = plan.outputs[i];
-    FJ_CHECK(output.kind == Output::kBuffer && output.index != kNoBuffer,
-             "a value is saved that the plan does not make");
+    FJ_ASSERT(output.kind == Output::kBuffer && output.index != kNoBuffer,
+              "a value is saved that the plan does not make");
     plan.saves.push_back(output.index);
     executable.saved.push_back(plan.buffers[output.index]);
   }
@@ -67,17 +68,17 @@ Executable as_backward(Executable from, uint32_t saved) {
   made.saved.resize(saved);
   CallPlan plan = moved_plan(std::move(from), made);
   for (Buffer& buffer : plan.buffers) {
-    if (buffer.home != Home::kInput) continue;
+    if (buffer.storage != Storage::kInput) continue;
     if (buffer.index >= saved) {
       buffer.index -= saved;
     } else {
-      buffer.home = Home::kSaved;
+      buffer.storage = Storage::kSaved;
       made.saved[buffer.index] = buffer;
     }
   }
   for (Output& output : plan.outputs) {
     if (output.kind != Output::kInput) continue;
-    FJ_CHECK(output.index >= saved, "a gradient is a saved value itself");
+    FJ_ASSERT(output.index >= saved, "a gradient is a saved value itself");
     output.index -= saved;
   }
   plan.input_count -= saved;

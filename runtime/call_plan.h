@@ -31,14 +31,16 @@ struct Size {
   bool operator==(const Size&) const = default;
 };
 
-enum class Home : uint8_t {
-  kInput, kConstant,
+enum class Storage : uint8_t {
+  kInput,
+  kConstant,
   kDerived,  // made by the plan `derive` from parameters, kept between calls
   kSaved,    // from a forward to its backward
-  kArena, kTensor
+  kArena,
+  kTensor
 };
 struct Buffer {
-  Home home = Home::kTensor;
+  Storage storage = Storage::kTensor;
   uint32_t index = 0;        // which input, constant, derived or saved value; kArena: which block
   DType dtype = DType::kFloat32;
   int32_t torch_dtype = 6;   // c10::ScalarType, also for dtypes without a row

@@ -15,19 +15,19 @@ class Verifier {
 
   Result<void> run() {
     if (plan_.arena.size() > kArenaBlocks) wrong("more than " + std::to_string(kArenaBlocks) + " blocks of the arena");
-    for (size_t i = 0; i < plan_.size_program.size(); ++i) check_size_op(i);
-    for (const ArenaBlock& block : plan_.arena) check(block.bytes);
-    for (const Buffer& b : plan_.buffers) check(b);
-    for (const Step& step : plan_.steps) std::visit([&](const auto& s) { check(s); }, step);
+    for (size_t i = 0; i < plan_.size_program.size(); ++i) verify_size_op(i);
+    for (const ArenaBlock& block : plan_.arena) verify(block.bytes);
+    for (const Buffer& b : plan_.buffers) verify(b);
+    for (const Step& step : plan_.steps) std::visit([&](const auto& s) { verify(s); }, step);
     for (const auto& [input, buffer] : plan_.updates) {
       if (input >= plan_.input_count) wrong("an update of input " + std::to_string(input));
-      check(buffer);
+      verify(buffer);
     }
     for (const Output& o : plan_.outputs) {
       if (o.kind == Output::kInput && o.index >= plan_.input_count) wrong("output of input " + std::to_string(o.index));
-      if (o.kind == Output::kBuffer && o.index != kNoBuffer) check(o.index);
+      if (o.kind == Output::kBuffer && o.index != kNoBuffer) verify(o.index);
     }
-    for (BufferId b : plan_.saves) check(b);
+    for (BufferId b : plan_.saves) verify(b);
     if (wrong_.empty()) return {};
     return Error{Reason::not_verified, "plan " + std::string(kind_) + " @" + plan_.name + ": " + wrong_};
   }
@@ -36,17 +36,17 @@ class Verifier {
   void wrong(std::string what) {
     if (wrong_.empty()) wrong_ = std::move(what);
   }
-  void check(const Size& s) {
+  void verify(const Size& s) {
     if (s.slot >= 0 && static_cast<size_t>(s.slot) >= plan_.size_program.size())
       wrong("size slot z" + std::to_string(s.slot));
   }
-  void check(const std::vector<Size>& sizes) {
-    for (const Size& s : sizes) check(s);
+  void verify(const std::vector<Size>& sizes) {
+    for (const Size& s : sizes) verify(s);
   }
-  void check(BufferId b) {
+  void verify(BufferId b) {
     if (b >= plan_.buffers.size()) wrong("buffer b" + std::to_string(b));
   }
-  void check_size_op(size_t at) {
+  void verify_size_op(size_t at) {
     const SizeOp& op = plan_.size_program[at];
     const auto is_earlier = [&](int32_t slot) { return slot >= 0 && static_cast<size_t>(slot) < at; };
     if (op.opcode == SizeOpcode::kConstant) return;
@@ -54,66 +54,69 @@ class Verifier {
                                                        : is_earlier(op.left) && is_earlier(op.right);
     if (!fits) wrong("operands of z" + std::to_string(at));
   }
-  void check(const Buffer& b) {
-    check(b.sizes);
-    check(b.strides);
-    check(b.offset);
+  void verify(const Buffer& b) {
+    verify(b.sizes);
+    verify(b.strides);
+    verify(b.offset);
     if (b.sizes.size() != b.strides.size()) wrong("a buffer with " + std::to_string(b.strides.size()) + " strides");
-    if (b.home == Home::kInput && b.index >= plan_.input_count) wrong("a buffer of input " + std::to_string(b.index));
-    if (b.home == Home::kArena && b.index >= plan_.arena.size()) wrong("a buffer of arena " + std::to_string(b.index));
-    if (b.home == Home::kArena && b.index < plan_.arena.size() && !(b.device == plan_.arena[b.index].device))
+    if (b.storage == Storage::kInput && b.index >= plan_.input_count)
+      wrong("a buffer of input " + std::to_string(b.index));
+    if (b.storage == Storage::kArena && b.index >= plan_.arena.size())
+      wrong("a buffer of arena " + std::to_string(b.index));
+    if (b.storage == Storage::kArena && b.index < plan_.arena.size() && !(b.device == plan_.arena[b.index].device))
       wrong("a buffer of device " + text_of(b.device) + " in arena " + std::to_string(b.index));
-    if (b.home == Home::kDerived && (b.index >= executable_.derived.size() || std::string_view(kind_) == "derive"))
+    if (b.storage == Storage::kDerived &&
+        (b.index >= executable_.derived.size() || std::string_view(kind_) == "derive"))
       wrong("a buffer of derived value " + std::to_string(b.index));
-    if (b.home == Home::kSaved && (b.index >= executable_.saved.size() || std::string_view(kind_) != "backward"))
+    if (b.storage == Storage::kSaved && (b.index >= executable_.saved.size() || std::string_view(kind_) != "backward"))
       wrong("a buffer of saved value " + std::to_string(b.index));
   }
-  void check(const KernelStep& s) {
+  void verify(const KernelStep& s) {
     if (s.kernel >= executable_.kernels.size()) wrong("kernel c" + std::to_string(s.kernel));
     if (s.place.stream != 0) wrong("stream " + std::to_string(s.place.stream) + ": only each device's first is there");
     if (s.unit < 1) wrong("a unit of " + std::to_string(s.unit));
     if (!s.place.device.is_cpu() && s.grain > 0)
       wrong("parts of a kernel that runs on device " + text_of(s.place.device));
-    for (BufferId b : s.buffers) check(b);
+    for (BufferId b : s.buffers) verify(b);
     for (const auto& [argument, bytes] : s.offsets)
       if (argument >= s.buffers.size() || bytes < 0) wrong("an offset of argument " + std::to_string(argument));
-    check(s.sizes);
-    check(s.extent);
+    verify(s.sizes);
+    verify(s.extent);
   }
-  struct ArgCheck {
+  struct VerifyArg {
     Verifier& v;
     void operator()(BufferId b) const {
-      if (b != kNoBuffer) v.check(b);
+      if (b != kNoBuffer) v.verify(b);
     }
     void operator()(const std::vector<BufferId>& list) const {
       for (BufferId b : list) (*this)(b);
     }
-    void operator()(const Size& s) const { v.check(s); }
-    void operator()(const std::vector<Size>& s) const { v.check(s); }
+    void operator()(const Size& s) const { v.verify(s); }
+    void operator()(const std::vector<Size>& s) const { v.verify(s); }
     template <class Other> void operator()(const Other&) const {}
   };
-  void check(const ExternStep& s) {
-    for (const PlanArg& a : s.args) std::visit(ArgCheck{*this}, a.payload);
+  void verify(const ExternStep& s) {
+    for (const PlanArg& a : s.args) std::visit(VerifyArg{*this}, a.payload);
     for (BufferId b : s.results)
-      if (b != kNoBuffer) check(b);
+      if (b != kNoBuffer) verify(b);
   }
-  void check(const AllocateStep& s) { check_tensor(s.buffer); }
-  void check(const ViewStep& s) { check(s.base), check_tensor(s.result); }
-  void check(const FreeStep& s) {
-    check(s.buffer);
-    if (s.buffer < plan_.buffers.size() && plan_.buffers[s.buffer].home != Home::kSaved) check_tensor(s.buffer);
+  void verify(const AllocateStep& s) { verify_tensor(s.buffer); }
+  void verify(const ViewStep& s) { verify(s.base), verify_tensor(s.result); }
+  void verify(const FreeStep& s) {
+    verify(s.buffer);
+    if (s.buffer < plan_.buffers.size() && plan_.buffers[s.buffer].storage != Storage::kSaved) verify_tensor(s.buffer);
   }
-  void check_tensor(BufferId b) {
-    check(b);
-    if (b < plan_.buffers.size() && plan_.buffers[b].home != Home::kTensor)
+  void verify_tensor(BufferId b) {
+    verify(b);
+    if (b < plan_.buffers.size() && plan_.buffers[b].storage != Storage::kTensor)
       wrong("b" + std::to_string(b) + " has no tensor of its own");
   }
-  void check_block(uint32_t block) {
+  void verify_block(uint32_t block) {
     if (block == 0 || block >= plan_.arena.size()) wrong("arena " + std::to_string(block) + " is not taken by a step");
   }
-  void check(const TakeStep& s) { check_block(s.block); }
-  void check(const GiveStep& s) { check_block(s.block); }
-  void check(const CheckStep& s) { check(s.left), check(s.right); }
+  void verify(const TakeStep& s) { verify_block(s.block); }
+  void verify(const GiveStep& s) { verify_block(s.block); }
+  void verify(const CheckStep& s) { verify(s.left), verify(s.right); }
 
   const Executable& executable_;
   const CallPlan& plan_;

@@ -37,7 +37,7 @@ class PlanParser {
 
   Result<Buffer> buffer() {
     Buffer b;
-    FJ_TRY_VOID(home(b));
+    FJ_TRY_VOID(storage(b));
     FJ_TRY_VOID(dtype(b));
     FJ_TRY_VOID(in_.expect("["));
     while (!in_.peek_is("]") && !in_.peek_is(";")) {
@@ -132,18 +132,20 @@ class PlanParser {
     return place;
   }
 
-  Result<void> home(Buffer& b) {
-    static constexpr std::pair<const char*, Home> kNumbered[] = {
-        {"input", Home::kInput}, {"constant", Home::kConstant}, {"derived", Home::kDerived}, {"saved", Home::kSaved}};
-    for (const auto& [word, home] : kNumbered) {
+  Result<void> storage(Buffer& b) {
+    static constexpr std::pair<const char*, Storage> kNumbered[] = {{"input", Storage::kInput},
+                                                                    {"constant", Storage::kConstant},
+                                                                    {"derived", Storage::kDerived},
+                                                                    {"saved", Storage::kSaved}};
+    for (const auto& [word, storage] : kNumbered) {
       if (!in_.accept(word)) continue;
-      b.home = home;
+      b.storage = storage;
       FJ_TRY(b.index, number<uint32_t>());
       return {};
     }
-    b.home = Home::kTensor;
+    b.storage = Storage::kTensor;
     if (in_.accept("tensor")) return {};
-    b.home = Home::kArena;
+    b.storage = Storage::kArena;
     FJ_TRY_VOID(in_.expect("arena"));
     FJ_TRY(b.offset, size());
     if (in_.accept(":")) {

@@ -54,15 +54,15 @@ std::string place_text(const Place& place) {
 
 std::string text_of(const Buffer& buffer) {
   std::string out;
-  switch (buffer.home) {
-    case Home::kInput: out = "input " + std::to_string(buffer.index); break;
-    case Home::kConstant: out = "constant " + std::to_string(buffer.index); break;
-    case Home::kDerived: out = "derived " + std::to_string(buffer.index); break;
-    case Home::kSaved: out = "saved " + std::to_string(buffer.index); break;
-    case Home::kArena:
+  switch (buffer.storage) {
+    case Storage::kInput: out = "input " + std::to_string(buffer.index); break;
+    case Storage::kConstant: out = "constant " + std::to_string(buffer.index); break;
+    case Storage::kDerived: out = "derived " + std::to_string(buffer.index); break;
+    case Storage::kSaved: out = "saved " + std::to_string(buffer.index); break;
+    case Storage::kArena:
       out = "arena " + (buffer.index != 0 ? std::to_string(buffer.index) + ":" : "") + text_of(buffer.offset);
       break;
-    case Home::kTensor: out = "tensor"; break;
+    case Storage::kTensor: out = "tensor"; break;
   }
   const std::string dtype =
       buffer.dtype == DType::kOther ? "dtype" + std::to_string(buffer.torch_dtype) : row_of(buffer.dtype).text;
@@ -70,7 +70,7 @@ std::string text_of(const Buffer& buffer) {
   out += dtype + "[" + joined(buffer.sizes, [](const Size& s) { return text_of(s); });
   if (!is_row_major(buffer)) out += "; " + joined(buffer.strides, [](const Size& s) { return text_of(s); });
   out += "]";
-  if (buffer.home != Home::kArena && (buffer.offset.slot >= 0 || buffer.offset.constant != 0))
+  if (buffer.storage != Storage::kArena && (buffer.offset.slot >= 0 || buffer.offset.constant != 0))
     out += " + " + text_of(buffer.offset);
   return out + device_text(buffer.device);
 }

@@ -15,9 +15,9 @@
 #include "graph/aten/sym_node.h"
 #include "graph/aten/traced_tensor.h"
 #include "graph/graph_names.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/py_ref.h"
 #include "guards/describe.h"
-#include "guards/interrupts.h"
-#include "guards/py_ref.h"
 #include "runtime/base/log.h"
 
 namespace framejit::frame_hook {

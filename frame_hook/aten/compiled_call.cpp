@@ -13,7 +13,7 @@
 #include "frame_hook/aten/derived_weights.h"
 #include "frame_hook/aten/torch_graphs.h"
 #include "frame_hook/aten/training.h"
-#include "guards/running_compile.h"
+#include "guards/cpython/running_compile.h"
 #include "runtime/arena.h"
 #include "runtime/aten/graph_replay.h"
 #include "runtime/aten/plan_runner.h"
@@ -163,7 +163,8 @@ class PlannedCall final : public CompiledCall {
 std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan) {
   std::vector<bool> copied(plan.input_count, false);
   const auto mark = [&](runtime::BufferId b) {
-    if (b != runtime::kNoBuffer && plan.buffers[b].home == runtime::Home::kInput) copied[plan.buffers[b].index] = true;
+    if (b != runtime::kNoBuffer && plan.buffers[b].storage == runtime::Storage::kInput)
+      copied[plan.buffers[b].index] = true;
   };
   for (const runtime::Step& step : plan.steps) {
     if (const auto* view = std::get_if<runtime::ViewStep>(&step)) mark(view->base);

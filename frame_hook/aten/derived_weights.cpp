@@ -5,11 +5,11 @@
 #include <set>
 
 #include "frame_hook/trace/machine/graph_break.h"
-#include "guards/interrupts.h"
-#include "guards/running_compile.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/running_compile.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
-#include "runtime/base/said_once.h"
+#include "runtime/base/warn_once.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -165,7 +165,7 @@ void DerivedWeights::derive(const Due& due) {
 void DerivedWeights::derive_now(const Due& due) {
   if (weights_.empty()) return;  // another call has found that nothing can be
   if (const std::string why = runtime::DerivedValues::refusal(due.weights, trust_); !why.empty()) {
-    say_not_watched(why);
+    warn_not_watched(why);
     return refuse(due, why);
   }
   if (!runner_) make_runner();
@@ -221,8 +221,8 @@ bool DerivedWeights::drop_idlest(const Instance& instance, const std::vector<at:
 }
 
 // Shown without a log, because the user can change it.
-void DerivedWeights::say_not_watched(const std::string& why) const {
-  if (log::is_new("weights that are not watched") && log::enabled(log::Kind::NotWatched))
+void DerivedWeights::warn_not_watched(const std::string& why) const {
+  if (log::is_first_time("weights that are not watched") && log::enabled(log::Kind::NotWatched))
     log::emit(log::Kind::NotWatched, name_, {{"reason", why}, {"setting", "options={\"freezing\": True}"}});
 }
 

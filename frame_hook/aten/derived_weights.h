@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "frame_hook/aten/compiled_call.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 #include "runtime/aten/derived_values.h"
 
 namespace framejit::frame_hook {
@@ -68,7 +68,7 @@ class DerivedWeights {
   void keep(const Due& due, std::shared_ptr<const runtime::DerivedValues> values);
   static bool drop_idlest(const Instance& instance, const std::vector<at::Tensor>& weights,
                           runtime::InTheWay in_the_way);
-  void say_not_watched(const std::string& why) const;
+  void warn_not_watched(const std::string& why) const;
   static void lose(Instance& instance);
   void refuse(const Due& due, const std::string& reason);
   void stop(const std::string& reason);

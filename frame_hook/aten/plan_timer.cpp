@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "guards/interrupts.h"
-#include "guards/running_compile.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/running_compile.h"
 
 namespace framejit::frame_hook {
 namespace {

@@ -21,9 +21,9 @@
 #include "graph/node_values.h"
 #include "graph/passes/pipeline.h"
 #include "guards/aten/tensor_facts.h"
-#include "guards/interrupts.h"
-#include "guards/py_ref.h"
-#include "guards/running_compile.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/py_ref.h"
+#include "guards/cpython/running_compile.h"
 #include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
@@ -273,7 +273,7 @@ std::vector<size_t> TorchRecording::written_inputs() const {
 }
 
 // Two inputs with memory in common of which one is written: the order of reads and writes would matter.
-Result<void> TorchRecording::check_overlap(const std::vector<size_t>& written) const {
+Result<void> TorchRecording::refuse_overlap(const std::vector<size_t>& written) const {
   if (written.empty()) return {};
   std::vector<const at::Tensor*> tensors;
   for (size_t w : written) tensors.push_back(&inputs_[w]);
@@ -306,10 +306,12 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
   }
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i)) outputs_.add_written(traced_inputs_[i]);
-  const auto has_history = [](const OutputFacts& facts) { return facts.history || facts.new_history; };
-  if (std::any_of(outputs_.facts.begin(), outputs_.facts.end(), has_history)) return finish_joint(written);
+  const auto has_history = [](const OutputProperties& properties) {
+    return properties.history || properties.new_history;
+  };
+  if (std::any_of(outputs_.properties.begin(), outputs_.properties.end(), has_history)) return finish_joint(written);
   FJ_TRY_VOID(recorder_->finish(outputs_.tensors));
-  FJ_TRY_VOID(check_overlap(written));
+  FJ_TRY_VOID(refuse_overlap(written));
   graph::CapturedGraph captured{recorder_->graph(), graph::where_it_begins(recorder_->graph())};
   log_captured(captured);
   return captured;
@@ -330,7 +332,7 @@ Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size
     return Error{Reason::no_backward, failure ? failure->detail : e.what()};
   }
   if (!joint->ok()) return joint->error();
-  FJ_TRY_VOID(check_overlap(written));
+  FJ_TRY_VOID(refuse_overlap(written));
   graph::JointGraph& made = joint->value();
   graph::CapturedGraph captured{std::move(made.graph), graph::where_it_begins(recorder_->graph())};
   if (!made.layout.gradients.empty())
@@ -363,11 +365,11 @@ std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled
   }
   add_hidden_writes(compiled.functional);
   std::vector<int64_t> versions;
-  for (const OutputFacts& facts : outputs_.facts) versions.push_back(facts.version);
+  for (const OutputProperties& properties : outputs_.properties) versions.push_back(properties.version);
   std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, versions);
   if (user_backend != nullptr)
     call = make_user_call(user_backend, std::move(compiled.functional), std::move(call), inputs_);
-  return call ? with_output_facts(std::move(call), std::move(outputs_), inputs_.size()) : nullptr;
+  return call ? with_output_properties(std::move(call), std::move(outputs_), inputs_.size()) : nullptr;
 }
 
 }  // namespace framejit::frame_hook

@@ -10,7 +10,7 @@
 
 #include "frame_hook/aten/captured_calls.h"
 #include "frame_hook/aten/compiled_call.h"
-#include "frame_hook/aten/output_facts.h"
+#include "frame_hook/aten/output_properties.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
 #include "graph/aten/joint.h"
 #include "graph/aten/recorder.h"
@@ -52,7 +52,7 @@ class TorchRecording final : public Recording {
   PyObject* refuse_limit(PyObject* called, const std::string& words);
   bool accept_result(PyObject* result, PyObject* const* args, size_t count, int depth);
   PyObject* refuse(Reason reason, std::string detail);
-  Result<void> check_overlap(const std::vector<size_t>& written) const;
+  Result<void> refuse_overlap(const std::vector<size_t>& written) const;
   RecordedValues values() const { return {recorder_->constants(), recorder_->opaques(), inputs_}; }
   void log_captured(const graph::CapturedGraph& captured) const;
   void add_hidden_writes(const graph::Graph& functional);

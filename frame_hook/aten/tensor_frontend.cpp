@@ -11,7 +11,7 @@
 #include "frame_hook/aten/torch_modes.h"
 #include "graph/aten/torch_values.h"
 #include "guards/aten/tensor_facts.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/gpu_driver.h"
 
 namespace framejit::frame_hook {

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "guards/interrupts.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 namespace {

@@ -11,8 +11,8 @@
 #include <optional>
 #include <utility>
 
-#include "guards/interrupts.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/py_ref.h"
 #include "runtime/gpu_driver.h"
 
 namespace framejit::frame_hook {

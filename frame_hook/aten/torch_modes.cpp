@@ -11,8 +11,8 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/forward_grad.h>
 
-#include "guards/interrupts.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 namespace {

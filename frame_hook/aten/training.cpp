@@ -74,7 +74,7 @@ class LazyBackward final : public runtime::BackwardPlans {
  private:
   // What has no code runs op by op.
   void tell(const Error& error) const {
-    FJ_CHECK(!config().strict, "no code for a backward: " + error.message);
+    FJ_ASSERT(!config().strict, "no code for a backward: " + error.message);
     const ReasonRow& row = row_of(Reason::backward_failed);
     runtime::backward_totals().refused += 1;
     log::emit(log::Kind::RunsPlainly, graph::where_it_begins(graphs_->forward),

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "frame_hook/aten/compiled_call.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "frame_hook/bytecode/opcode_rows.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -151,9 +151,9 @@ class Decoder {
     instruction.opcode_index = raw.opcode_index;
     instruction.next_index = raw.next;
     instruction.line = lines_[raw.opcode_index];
-    if (instruction.op == Op::call) finish_call(instruction);
+    if (instruction.op == Op::call) resolve_call(instruction);
     if (!split_super_instruction(instruction)) {
-      finish(instruction);
+      resolve(instruction);
       push(instruction);
     }
     return raw.next;
@@ -165,7 +165,7 @@ class Decoder {
     result_->instructions.push_back(instruction);
   }
 
-  void finish_call(Instruction& instruction) {
+  void resolve_call(Instruction& instruction) {
     if (call_start_ >= 0) instruction.index = call_start_;
     instruction.object = keyword_names_;
     call_start_ = -1;
@@ -195,9 +195,9 @@ class Decoder {
 #endif
   }
 
-  void finish(Instruction& i) {
-    finish_packed_arg(i);
-    finish_by_version(i);
+  void resolve(Instruction& i) {
+    unpack_flags(i);
+    adapt_to_version(i);
     switch (arg_kind_of(i.op)) {
       case ArgKind::name: i.object = PyTuple_GET_ITEM(code_->co_names, i.arg); break;
       case ArgKind::constant: i.object = PyTuple_GET_ITEM(code_->co_consts, i.arg); break;
@@ -210,7 +210,7 @@ class Decoder {
   }
 
   // Flags that CPython keeps in the low bits of the argument.
-  void finish_packed_arg(Instruction& i) const {
+  void unpack_flags(Instruction& i) const {
     using enum Instruction::Flag;
     switch (i.op) {
       case Op::load_global: set_flag(i, kPushNull, take_bits(i, 1)); break;
@@ -249,7 +249,7 @@ class Decoder {
     }
   }
 
-  void finish_by_version(Instruction& i) const {
+  void adapt_to_version(Instruction& i) const {
     switch (i.op) {
       case Op::pop_top: i.arg = kPythonVersion == 312 && raw_name_of(i.raw) == "END_FOR" ? 2 : 1; break;
       case Op::make_function:

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "frame_hook/hook/pyver.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 namespace {

@@ -61,7 +61,7 @@ class Evaluator {
   Flow push_with_null(const Instruction& instruction, PyObject* value);
   Flow unpack_exact(PyObject* sequence, int count);
   Flow unpack_iterable(PyObject* iterable, int before, int after);  // after < 0: exactly `before` items
-  Flow finish_call(int operand_count, PyObject* result);
+  Flow replace_operands(int operand_count, PyObject* result);
   void attach_name(PyObject* name);                            // NameError.name of the raised error
 
 #define HANDLER_run(name) Flow name(const Instruction& instruction);

@@ -1,12 +1,12 @@
 // frame_hook/hook/evaluator_call.cpp — calls from the frame's own stack, functions, imports.
 #include "frame_hook/hook/evaluator.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 
 using Flow = Evaluator::Flow;
 
-Flow Evaluator::finish_call(int operand_count, PyObject* result) {
+Flow Evaluator::replace_operands(int operand_count, PyObject* result) {
   if (consume(operand_count, result) == Flow::raise) return Flow::raise;
   return poll();
 }
@@ -24,7 +24,7 @@ Flow Evaluator::call(const Instruction& i) {
   // The callee may briefly write the slot below the arguments. A collector that looks at a generator's stack must not
   // see that.
   if (!pyver::is_generator_frame(frame_)) count |= PY_VECTORCALL_ARGUMENTS_OFFSET;
-  return finish_call(operand_count, PyObject_Vectorcall(callable, arguments, count, names));
+  return replace_operands(operand_count, PyObject_Vectorcall(callable, arguments, count, names));
 }
 
 // If the arguments are not iterable or the keywords are not a dict, the interpreter has its own error texts.
@@ -39,7 +39,7 @@ Flow Evaluator::call_function_ex(const Instruction& i) {
   PyRef arguments = PyTuple_CheckExact(given) ? PyRef::borrow(given) : PyRef::steal(PySequence_Tuple(given));
   PyObject* result = arguments ? PyObject_Call(callable, arguments.get(), kwargs) : nullptr;
   arguments = PyRef();
-  return finish_call(operand_count, result);
+  return replace_operands(operand_count, result);
 }
 
 Flow Evaluator::make_function(const Instruction& i) {

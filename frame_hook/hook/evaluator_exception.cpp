@@ -1,6 +1,6 @@
 // frame_hook/hook/evaluator_exception.cpp — raise, handlers, with blocks.
 #include "frame_hook/hook/evaluator.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 

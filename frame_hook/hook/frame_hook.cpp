@@ -5,7 +5,7 @@
 
 #include "frame_hook/hook/evaluator.h"
 #include "frame_hook/hook/pyver.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 #include "runtime/base/c_stack.h"
 
 namespace framejit::frame_hook {

@@ -5,7 +5,7 @@
 
 #include "frame_hook/hook/evaluator.h"
 #include "frame_hook/hook/pyver.h"
-#include "guards/interpreter_end.h"
+#include "guards/cpython/interpreter_end.h"
 
 namespace framejit::frame_hook {
 namespace {

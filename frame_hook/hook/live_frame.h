@@ -17,7 +17,7 @@
 
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/hook/code_state.h"
-#include "guards/frame_access.h"
+#include "guards/cpython/frame_access.h"
 
 namespace framejit::frame_hook {
 

@@ -6,7 +6,7 @@
 #include "frame_hook/hook/evaluator.h"
 #include "frame_hook/hook/live_frame.h"
 #include "frame_hook/hook/pyver.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 namespace {

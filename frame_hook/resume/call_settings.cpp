@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 

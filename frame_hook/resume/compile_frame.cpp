@@ -12,8 +12,8 @@
 #include "frame_hook/trace/torch/weight_sources.h"
 #include "graph/compiler.h"
 #include "graph/int64_range.h"
-#include "guards/interrupts.h"
-#include "guards/running_compile.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/running_compile.h"
 #include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
@@ -211,7 +211,7 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   auto segment = std::make_unique<Segment>();
   segment->options = options;
   segment->steps = trace.steps;
-  segment->told = trace.told;
+  segment->answer = trace.answer;
   RecipeBuilder recipe(trace, *tensor_frontend());
   plan_exit(trace, recipe, *segment);
   if (!compile_graph(trace, recipe, *segment)) return nullptr;
@@ -234,7 +234,7 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
       segment->input_registers.push_back(segment->guards->register_of(source));
   for (guards::SourceId source : memory) segment->memory_registers.push_back(segment->guards->register_of(source));
   segment->kept_registers = registers_of(wanted, *segment->guards);
-  segment->recipe = recipe.finish([&](guards::SourceId source) { return segment->guards->register_of(source); });
+  segment->recipe = recipe.build([&](guards::SourceId source) { return segment->guards->register_of(source); });
   return segment;
 }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/interrupts.h"
-#include "guards/weak_objects.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/weak_objects.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 
@@ -35,16 +35,16 @@ uint64_t all_hits(const Site& site, const Account& account, const Options& optio
   return hits;
 }
 
-bool takes_room(const Segment& segment, const Options& options, PyObject* self) {
+bool counts_to_limit(const Segment& segment, const Options& options, PyObject* self) {
   if (segment.options != options) return false;
   PyObject* other = segment.self ? guards::weak_target(segment.self.get()) : nullptr;
   return !other || other == self;
 }
 
-Refusal room_left(const Site& site, const Options& options, PyObject* self) {
+Refusal limit_reached(const Site& site, const Options& options, PyObject* self) {
   const size_t room = static_cast<size_t>(config().entries);
-  if (entries_with(site, options, self) >= room) return Refusal::no_room;
-  return site.entries.size() >= room * kMostRooms ? Refusal::no_room_of_modules : Refusal::none;
+  if (entries_with(site, options, self) >= room) return Refusal::entry_limit;
+  return site.entries.size() >= room * kMostLimits ? Refusal::limit_of_modules : Refusal::none;
 }
 
 bool is_left_over(const Segment& segment, const Options& options) {
@@ -68,7 +68,7 @@ std::unique_ptr<EntryBase> take_longest_unused(Site& site, const Options& option
   const bool own = entries_with(site, options, self) > 0;
   auto longest = site.entries.end();
   for (auto entry = site.entries.begin(); entry != site.entries.end(); ++entry)
-    if ((own ? takes_room(segment_of(*entry), options, self) : segment_of(*entry).options == options) &&
+    if ((own ? counts_to_limit(segment_of(*entry), options, self) : segment_of(*entry).options == options) &&
         (longest == site.entries.end() || segment_of(*entry).last_use < segment_of(*longest).last_use))
       longest = entry;
   if (longest == site.entries.end()) return nullptr;
@@ -111,7 +111,7 @@ bool has_failed(const Site& site, const Options& options) {
 
 size_t entries_with(const Site& site, const Options& options, PyObject* self) {
   return static_cast<size_t>(std::count_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) {
-    return takes_room(segment_of(entry), options, self);
+    return counts_to_limit(segment_of(entry), options, self);
   }));
 }
 
@@ -134,7 +134,7 @@ std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Opti
 Refusal ask_account(Site& site, const Options& options, PyObject* self,
                     std::vector<std::unique_ptr<EntryBase>>& evicted) {
   Account& account = account_of(site, options);
-  const Refusal room = room_left(site, options, self);
+  const Refusal room = limit_reached(site, options, self);
   const bool full = room != Refusal::none;
   // fullgraph promises that nothing runs plainly: entries that die are made again whenever they are needed.
   const bool loses =

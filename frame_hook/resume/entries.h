@@ -8,7 +8,7 @@
 // everything here.
 //
 // Every live nn.Module has the whole room for its own methods, although all modules can use the entries of all: layers
-// that differ in a number are separate programs. All of them together have kMostRooms rooms. Entries of modules that
+// that differ in a number are separate programs. All of them together have kMostLimits rooms. Entries of modules that
 // are gone use the room of everybody, and give way once framejit.compile() is called again.
 #pragma once
 
@@ -52,12 +52,12 @@ constexpr uint64_t kHitsThatPay = 8;      // of an entry with tensor work, to co
 constexpr uint64_t kHitsToEarn = 16;      // at one instruction, since the last compile that had to be earned
 constexpr int kMostLosses = 32;           // in a row; an entry without tensor work loses more
 constexpr int kPlainLoss = 4;
-constexpr size_t kMostRooms = 16;  // at one instruction, for all modules together: every call looks at all entries
+constexpr size_t kMostLimits = 16;  // at one instruction, for all modules together: every call looks at all entries
 
 enum class Refusal : uint8_t {
   none,
-  no_room,       // all entries exist, and there are too few hits for one of them to go
-  no_room_of_modules,  // the same for all modules together: kMostRooms * FRAMEJIT_ENTRIES
+  entry_limit,  // all entries exist, and there are too few hits for one of them to go
+  limit_of_modules,  // the same for all modules together: kMostLimits * FRAMEJIT_ENTRIES
   does_not_pay,
 };
 

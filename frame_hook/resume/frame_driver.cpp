@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "frame_hook/resume/call_settings.h"
+#include "frame_hook/resume/compiling_answers.h"
 #include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/global_mode.h"
 #include "frame_hook/resume/loop_hints.h"
@@ -13,14 +14,13 @@
 #include "frame_hook/resume/one_compile.h"
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
-#include "frame_hook/resume/told.h"
-#include "guards/interpreter_end.h"
-#include "guards/interrupts.h"
-#include "guards/running_compile.h"
+#include "guards/cpython/interpreter_end.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/running_compile.h"
 #include "runtime/base/c_stack.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
-#include "runtime/base/said_once.h"
+#include "runtime/base/warn_once.h"
 
 namespace framejit::frame_hook {
 
@@ -51,8 +51,8 @@ struct Next {
 class Drive final {
  public:
   // `refusal`: if given, a frame that has not started is left to the caller and does not run plainly.
-  Drive(LiveFrame& frame, const Options& options, ToldInCall& told, bool* refusal = nullptr)
-      : frame_(frame), options_(options), told_(told), refusal_(refusal) {}
+  Drive(LiveFrame& frame, const Options& options, CompilingAnswers& answers, bool* refusal = nullptr)
+      : frame_(frame), options_(options), answers_(answers), refusal_(refusal) {}
 
   PyObject* run() {
     for (;;) {
@@ -95,7 +95,7 @@ class Drive final {
 
   LiveFrame& frame_;
   const Options& options_;                // the settings object lives as long as the call
-  ToldInCall& told_;
+  CompilingAnswers& answers_;
   bool* const refusal_;
 };
 
@@ -103,15 +103,15 @@ class Drive final {
 // the round that resumes, further up this C stack.
 class CalleeFiller final : public FrameFiller {
  public:
-  CalleeFiller(const Segment& segment, SegmentRun& run, size_t level, const Options& options, ToldInCall& told)
-      : segment_(segment), run_(run), level_(level), options_(options), told_(told) {}
+  CalleeFiller(const Segment& segment, SegmentRun& run, size_t level, const Options& options, CompilingAnswers& answers)
+      : segment_(segment), run_(run), level_(level), options_(options), answers_(answers) {}
   PyObject* fill(LiveFrame& frame) override {
     if (!frame.enter()) return nullptr;
-    Drive drive(frame, options_, told_);
-    told_.enters_callee();
+    Drive drive(frame, options_, answers_);
+    answers_.enters_callee();
     const Next next = drive.resume(segment_, run_, level_);
     PyObject* const result = next.leave ? next.result : drive.run();
-    told_.leaves_callee();
+    answers_.leaves_callee();
     return result;
   }
 
@@ -120,7 +120,7 @@ class CalleeFiller final : public FrameFiller {
   SegmentRun& run_;
   size_t level_;
   const Options& options_;
-  ToldInCall& told_;
+  CompilingAnswers& answers_;
 };
 
 Next Drive::plainly() {
@@ -144,7 +144,7 @@ void Drive::count_hit_without_graph(const Segment& segment) {
 
 // An entry that fitted gave no result. The error that is set is the user's, or says why plain Python has to run.
 Next Drive::no_result(RunStatus status, const Segment& segment) {
-  if (segment.told == Told::yes) told_.only_no();
+  if (segment.answer == CompilingAnswer::yes) answers_.only_no();
   if (status == RunStatus::missed) return plainly_because(Reason::guards_moved);
   if (status == RunStatus::busy) return plainly_because(Reason::lock_taken);
   if (status == RunStatus::raised || error_is_interrupt()) return leave_with_error(here());
@@ -190,7 +190,7 @@ Next Drive::run_plain(const Segment& segment) {
 
 Next Drive::apply(const Segment& segment, SegmentRun& run) {
   stats().segment_instructions += segment.steps;
-  if (segment.told != Told::nothing) told_.runs(segment, frame_.code());
+  if (segment.answer != CompilingAnswer::nothing) answers_.runs(segment, frame_.code());
   if (segment.exit == ExitKind::plain) return run_plain(segment);
   if (segment.exit == ExitKind::returned) {
     if (segment.leaves_handler)
@@ -223,7 +223,7 @@ Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
 Next Drive::resume_callee(const Segment& segment, SegmentRun& run, size_t level) {
   const FramePlan& plan = segment.frames[level];
   frame_.set_current(plan.index);
-  CalleeFiller filler(segment, run, level + 1, options_, told_);
+  CalleeFiller filler(segment, run, level + 1, options_, answers_);
   const bool makes_object = plan.on_return == OnReturn::push_object;
   const PyRef function = run.slots[segment.frames[level + 1].function],
               object = makes_object ? run.slots[plan.pending_object] : PyRef();
@@ -340,7 +340,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   CompileOutcome outcome;
   try {
     TraceHints hints = note_of(frame_.state()).hints;
-    hints.tells_compiling = told_.tells_yes(frame_.state());
+    hints.answers_compiling = answers_.answers_yes(frame_.state());
     add_loop_hints(*frame_.decoded(), index, hints.dynamic_sources);
     outcome =
         stays_if_python_ends([&] { return compile_segment(access, frame_.decoded(), index, options_, hints); });
@@ -389,7 +389,8 @@ Next Drive::round() {
   SegmentRun run;
   for (auto& entry : site->entries) {
     const std::shared_ptr<Segment> segment = static_cast<SegmentEntry&>(*entry).segment;
-    if (segment->options != options_ || (segment->told != Told::nothing && !told_.fits(*segment, frame_.state())))
+    if (segment->options != options_ ||
+        (segment->answer != CompilingAnswer::nothing && !answers_.fits(*segment, frame_.state())))
       continue;
     const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
     if (status == RunStatus::missed) continue;
@@ -488,22 +489,22 @@ PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
   if (is_left_alone(frame)) return frame.pass_through();
   const Options* known = options_of(options);
   if (!known) return frame.is_entered() || frame.enter() ? frame.raise() : nullptr;
-  ToldInCall told;
-  return told.leaves(Drive(frame, *known, told).run());
+  CompilingAnswers answers;
+  return answers.leaves(Drive(frame, *known, answers).run());
 }
 
 PyObject* FrameDriver::on_frame(LiveFrame& frame, const Options& options) {
   const bool is_of_compile = g_compiling;  // an import of the tracer
   if (is_of_compile || is_left_alone(frame)) return frame.pass_through();
-  ToldInCall told;
-  return told.leaves(Drive(frame, options, told).run());
+  CompilingAnswers answers;
+  return answers.leaves(Drive(frame, options, answers).run());
 }
 
 std::optional<PyObject*> FrameDriver::try_frame(LiveFrame& frame, const Options& options) {
   if (is_left_alone(frame)) return std::nullopt;
   bool refusal = false;
-  ToldInCall told;
-  PyObject* const result = told.leaves(Drive(frame, options, told, &refusal).run());
+  CompilingAnswers answers;
+  PyObject* const result = answers.leaves(Drive(frame, options, answers, &refusal).run());
   return refusal ? std::nullopt : std::optional(result);
 }
 
@@ -515,7 +516,7 @@ void FrameDriver::on_stack_end(PyCodeObject* code) {
 
 void FrameDriver::reset() {
   reset_code_states();
-  log::forget_what_was_said();
+  log::reset_warn_once();
   stats() = Stats{};
 }
 

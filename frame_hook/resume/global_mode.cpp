@@ -11,7 +11,7 @@
 #include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/frame_driver.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 

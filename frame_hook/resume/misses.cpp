@@ -52,7 +52,7 @@ void Misses::explain(const char* died) {
 
 void Misses::log_limit(Refusal refusal) {
   if (std::exchange(account_of(site_, options_).limit_is_said, true)) return;
-  const bool of_modules = refusal == Refusal::no_room_of_modules;
+  const bool of_modules = refusal == Refusal::limit_of_modules;
   const size_t entries = of_modules ? site_.entries.size() : own_entries();
   const std::string detail =
       "plain Python from now on: " + std::to_string(entries) + " entries" + (of_modules ? " of all modules" : "");
@@ -66,7 +66,7 @@ void Misses::log_limit(Refusal refusal) {
   if (!of_modules)
     return log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries)}, {"guard", guard}});
   log::emit(log::Kind::LimitOfModules, place(frame_),
-            {{"count", count_text(entries, kMostRooms)}, {"rooms", std::to_string(kMostRooms)}, {"guard", guard}});
+            {{"count", count_text(entries, kMostLimits)}, {"rooms", std::to_string(kMostLimits)}, {"guard", guard}});
 }
 
 std::string Misses::failing_guards() const {
@@ -84,8 +84,8 @@ std::string Misses::failing_guards() const {
 }
 
 std::string Misses::limit_error(Refusal refusal) const {
-  const bool of_modules = refusal == Refusal::no_room_of_modules;
-  const std::string count = of_modules ? count_text(site_.entries.size(), kMostRooms) + " entries of all modules"
+  const bool of_modules = refusal == Refusal::limit_of_modules;
+  const std::string count = of_modules ? count_text(site_.entries.size(), kMostLimits) + " entries of all modules"
                                        : count_text(own_entries()) + " entries";
   return place(frame_) + ": " + count + " with fullgraph=True, and none fits this call. " +
          failing_guards() +

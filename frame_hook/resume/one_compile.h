@@ -3,7 +3,7 @@
 
 #include <Python.h>
 
-#include "guards/running_compile.h"
+#include "guards/cpython/running_compile.h"
 
 namespace framejit::frame_hook {
 

@@ -3,8 +3,8 @@
 
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/set_order.h"
-#include "guards/interrupts.h"
-#include "guards/iterators.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/iterators.h"
 
 namespace framejit::frame_hook {
 

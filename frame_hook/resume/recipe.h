@@ -100,7 +100,7 @@ class RecipeBuilder {
   const std::vector<PyObject*>& traced_outputs() const { return outputs_; }    // borrowed: to finish the recording
   const std::vector<guards::SourceId>& wanted_sources() const { return wanted_; }
   // After the guard program exists: source ids become registers.
-  Recipe finish(const std::function<size_t(guards::SourceId)>& register_of);
+  Recipe build(const std::function<size_t(guards::SourceId)>& register_of);
 
  private:
   SlotId step(RecipeOp op, std::vector<SlotId> operands = {}, int64_t number = 0, PyObject* object = nullptr);

@@ -2,7 +2,7 @@
 #include "frame_hook/resume/recipe.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/numpy_calls.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 

@@ -58,7 +58,7 @@ SlotId RecipeBuilder::constant(PyObject* object) { return step(RecipeOp::constan
 
 SlotId RecipeBuilder::call(const char* builtin, std::vector<SlotId> operands) {
   PyObject* callable = PyDict_GetItemString(PyEval_GetBuiltins(), builtin);
-  FJ_CHECK(callable, builtin);
+  FJ_ASSERT(callable, builtin);
   return step(RecipeOp::call, std::move(operands), 0, callable);
 }
 
@@ -144,7 +144,7 @@ SlotId RecipeBuilder::build_constant(Value* value) {
 SlotId RecipeBuilder::build_tensor(TensorValue* value) {
   if (value->object && !value->traced) return constant(value->object.get());
   PyObject* traced = value->traced.get();
-  FJ_CHECK(traced, "a tensor value without a tensor");
+  FJ_ASSERT(traced, "a tensor value without a tensor");
   auto [it, fresh] = output_index_.try_emplace(traced, outputs_.size());
   if (fresh) outputs_.push_back(traced);
   return step(RecipeOp::output, {}, static_cast<int64_t>(it->second));
@@ -210,7 +210,7 @@ bool is_rebuildable(PyTypeObject* base, const Value* payload) {
 Value* attribute_of(InstanceValue* value, const char* name) {
   bool known = false;
   Value* v = value->find_attr(interned(name), &known);
-  FJ_CHECK(v, name);
+  FJ_ASSERT(v, name);
   return v;
 }
 
@@ -484,8 +484,8 @@ void RecipeBuilder::fill_pending() {
   pending_.clear();
 }
 
-Recipe RecipeBuilder::finish(const std::function<size_t(guards::SourceId)>& register_of) {
-  FJ_CHECK(pending_.empty(), "add_effects() comes last");
+Recipe RecipeBuilder::build(const std::function<size_t(guards::SourceId)>& register_of) {
+  FJ_ASSERT(pending_.empty(), "add_effects() comes last");
   for (RecipeStep& s : recipe_.steps_)
     if (s.op == RecipeOp::fetch) s.number = static_cast<int64_t>(register_of(static_cast<guards::SourceId>(s.number)));
   recipe_.frontend_ = &frontend_;

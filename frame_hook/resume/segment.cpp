@@ -5,7 +5,7 @@
 
 #include <new>
 
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 

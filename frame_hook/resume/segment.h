@@ -85,7 +85,7 @@ class Segment {
   Reason reason{};
   std::string where;                       // of the break
   bool failed = false;  // plain because of `reason`, which nothing in the program asks for
-  Told told = Told::nothing;
+  CompilingAnswer answer = CompilingAnswer::nothing;
   std::shared_ptr<const CompileOptions> options;
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
   uint64_t hits = 0, last_use = 0;         // the driver's, with the GIL held

@@ -4,10 +4,10 @@
 
 #include <string_view>
 
-#include "guards/interrupts.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/py_ref.h"
 #include "runtime/base/log.h"
-#include "runtime/base/said_once.h"
+#include "runtime/base/warn_once.h"
 
 namespace framejit::frame_hook {
 
@@ -25,8 +25,8 @@ Stance action_of(PyObject* stance) {
   if (!text) return Stance::compile;
   for (const auto& row : kRows)
     if (row.name == text) return row.action;
-  say_once(std::string("torch.compiler.set_stance(\"") + text + "\")",
-           "framejit does not know this stance and compiles as always");
+  warn_once(std::string("torch.compiler.set_stance(\"") + text + "\")",
+            "framejit does not know this stance and compiles as always");
   return Stance::compile;
 }
 
@@ -35,9 +35,9 @@ void say_what_is_not_done(PyObject* stance) {
               backend = PyRef::steal(PyObject_GetAttrString(stance, "backend"));
   drop_error();
   if (unsafe.get() == Py_True)
-    say_once("torch.compiler.set_stance(skip_guard_eval_unsafe=True)", "framejit checks all of its guards");
+    warn_once("torch.compiler.set_stance(skip_guard_eval_unsafe=True)", "framejit checks all of its guards");
   if (backend && backend.get() != Py_None)
-    say_once("torch.compiler.set_stance(force_backend=...)", "framejit keeps the backend that compile() was given");
+    warn_once("torch.compiler.set_stance(force_backend=...)", "framejit keeps the backend that compile() was given");
 }
 
 PyObject* g_modules = nullptr;             // owned: calls may outlive sys.modules, which is gone when the interpreter
@@ -80,8 +80,8 @@ Stance stance_now() {
   return action;
 }
 
-void say_once(const std::string& asked, const std::string& instead) {
-  if (log::is_new(asked) && log::enabled(log::Kind::Unheeded))
+void warn_once(const std::string& asked, const std::string& instead) {
+  if (log::is_first_time(asked) && log::enabled(log::Kind::Unheeded))
     log::emit(log::Kind::Unheeded, "", {{"asked", asked}, {"instead", instead}});
 }
 

@@ -17,6 +17,6 @@ void look_for_stance_in(PyObject* modules);  // sys.modules, once, before the fi
 
 // Says on the channel `warnings`, once until reset(), that something that was asked for is done differently or not at
 // all.
-void say_once(const std::string& asked, const std::string& instead);
+void warn_once(const std::string& asked, const std::string& instead);
 
 }  // namespace framejit::frame_hook

@@ -5,16 +5,16 @@
 #include <iterator>
 
 #include "runtime/base/log.h"
-#include "runtime/base/said_once.h"
+#include "runtime/base/warn_once.h"
 
 namespace framejit::frame_hook {
 
 namespace {
 
-constexpr Reason kSaid[] = {
-#define SAID(reason) Reason::reason,
-#include "frame_hook/resume/said_reasons.def"
-#undef SAID
+constexpr Reason kWarned[] = {
+#define WARNED(reason) Reason::reason,
+#include "frame_hook/resume/warned_reasons.def"
+#undef WARNED
 };
 
 // How many causes of one reason are reported; a program can have any number of them.
@@ -24,13 +24,13 @@ constexpr int kMostCauses = 8;
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // The row's sentence with the detail; if the sentence has no place for it, it comes after the sentence.
-std::string told(Reason reason, const std::string& detail) {
+std::string text_with_advice(Reason reason, const std::string& detail) {
   const std::string text = sentence(reason, detail);
   return detail.empty() || text != row_of(reason).what ? text : text + ": " + detail;
 }
 
-bool is_said(Reason reason) {
-  return is_failure(reason) || std::find(std::begin(kSaid), std::end(kSaid), reason) != std::end(kSaid);
+bool is_warned(Reason reason) {
+  return is_failure(reason) || std::find(std::begin(kWarned), std::end(kWarned), reason) != std::end(kWarned);
 }
 
 void count_and_log(Reason reason, const std::string& where, const std::string& detail) {
@@ -66,12 +66,12 @@ bool is_failure(Reason reason) {
   return kind == ReasonKind::refusal || kind == ReasonKind::defect;
 }
 
-void say_why(Reason reason, const std::string& detail, const std::string& where) {
+void warn_reason(Reason reason, const std::string& detail, const std::string& where) {
   const ReasonRow& row = row_of(reason);
-  const std::string text = first_line(told(reason, detail)), count = std::string(row.name) + " ";
-  if (!log::enabled(log::Kind::RunsPlainly) || !log::is_new(std::string(row.name) + ": " + text)) return;
+  const std::string text = first_line(text_with_advice(reason, detail)), count = std::string(row.name) + " ";
+  if (!log::enabled(log::Kind::RunsPlainly) || !log::is_first_time(std::string(row.name) + ": " + text)) return;
   for (int i = 0; i < kMostCauses; ++i) {
-    if (!log::is_new(count + std::to_string(i))) continue;
+    if (!log::is_first_time(count + std::to_string(i))) continue;
     return log::emit(log::Kind::RunsPlainly, where, {{"reason", row.name}, {"detail", text}, {"hint", row.hint}});
   }
 }
@@ -80,14 +80,14 @@ void count_break(Reason reason, const std::string& detail, const std::string& wh
   const ReasonRow& row = row_of(reason);
   stats().graph_breaks += 1;
   stats().break_reasons[row.name] += 1;
-  if (is_said(reason)) say_why(reason, detail, where);
+  if (is_warned(reason)) warn_reason(reason, detail, where);
   if (log::enabled(log::Kind::Break))
     log::emit(log::Kind::Break, where,
               {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}}, caret);
 }
 
 void count_fallback(Reason reason, const std::string& where, const std::string& detail) {
-  if (is_said(reason)) say_why(reason, detail, where);
+  if (is_warned(reason)) warn_reason(reason, detail, where);
   count_and_log(reason, where, detail);
 }
 

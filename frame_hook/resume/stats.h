@@ -44,6 +44,6 @@ void count_fallback(Reason reason, const std::string& where, const std::string& 
 void count_again(Reason reason, const std::string& where);
 
 // One line on the channel `warnings`, once for each reason and detail until reset().
-void say_why(Reason reason, const std::string& detail, const std::string& where);
+void warn_reason(Reason reason, const std::string& detail, const std::string& where);
 
 }  // namespace framejit::frame_hook

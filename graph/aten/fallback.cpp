@@ -16,10 +16,10 @@
 #include <mutex>
 #include <numeric>
 
+#include "graph/aten/accepted_kinds.h"
 #include "graph/aten/composites.h"
 #include "graph/aten/eager_errors.h"
 #include "graph/aten/float_ops.h"
-#include "graph/aten/kind_check.h"
 #include "graph/aten/meta_call.h"
 #include "graph/aten/recorder.h"
 #include "graph/ops/rule_kit.h"
@@ -39,7 +39,7 @@ struct Concern {
   bool any_tensor = false, all_meta = true;
 };
 
-Concern concern_of(const OpFacts& facts, std::span<const IValue> args) {
+Concern concern_of(const OpInfo& info, std::span<const IValue> args) {
   Concern concern;
   for (const IValue& arg : args)
     each_tensor(arg, [&](const at::Tensor& tensor) {
@@ -47,17 +47,17 @@ Concern concern_of(const OpFacts& facts, std::span<const IValue> args) {
       concern.all_meta = concern.all_meta && tensor.is_meta();
       if (concern.traced == nullptr) concern.traced = as_traced(tensor);
     });
-  if (!concern.any_tensor && facts.device_arg >= 0) {
-    const IValue& device = args[static_cast<size_t>(facts.device_arg)];
+  if (!concern.any_tensor && info.device_arg >= 0) {
+    const IValue& device = args[static_cast<size_t>(info.device_arg)];
     concern.any_tensor = concern.all_meta = device.isDevice() && device.toDevice().is_meta();
   }
   return concern;
 }
 
 void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* stack) {
-  const OpFacts& facts = facts_of(op);
-  const size_t count = facts.arg_classes.size();
-  const Concern concern = concern_of(facts, std::span(stack->data() + stack->size() - count, count));
+  const OpInfo& info = op_info_of(op);
+  const size_t count = info.arg_classes.size();
+  const Concern concern = concern_of(info, std::span(stack->data() + stack->size() - count, count));
   Recorder* recorder = concern.traced != nullptr ? &concern.traced->recorder() : recorder_of_thread();
   // Meta tensors of other code are shape arithmetic (decompositions, functionalisation), not part of the program.
   if (recorder == nullptr || (concern.traced == nullptr && concern.any_tensor && concern.all_meta)) {
@@ -65,11 +65,11 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* 
     op.callBoxed(*stack);
     return;
   }
-  if (facts.decomposes && !stays_whole(facts.handle, std::span(stack->data() + stack->size() - count, count))) {
+  if (info.decomposes && !stays_whole(info.handle, std::span(stack->data() + stack->size() - count, count))) {
     op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
     return;
   }
-  recorder->record(facts, stack);
+  recorder->record(info, stack);
 }
 
 // Most size checks that torch's shape functions and our rules leave out matter only for these.
@@ -105,7 +105,7 @@ bool fills_contiguous(const Graph& graph, const Node& node) {
 }
 
 // Whether a fill of transposed memory draws in memory order: the op itself is tried, with its own generator.
-bool draws_along_memory(const OpFacts& facts, std::span<const IValue> args) {
+bool draws_along_memory(const OpInfo& info, std::span<const IValue> args) {
   for (const IValue& arg : args.subspan(1)) {
     bool takes_tensors = false;
     each_tensor(arg, [&](const at::Tensor&) { takes_tensors = true; });
@@ -117,8 +117,8 @@ bool draws_along_memory(const OpFacts& facts, std::span<const IValue> args) {
     torch::jit::Stack stack(args.begin(), args.end());
     stack[0] = transposed ? tensor.t() : tensor;
     for (size_t i = 0; i < stack.size(); ++i)
-      if (facts.handle.schema().arguments()[i].name() == "generator") stack[i] = at::detail::createCPUGenerator(1);
-    facts.handle.callBoxed(stack);
+      if (info.handle.schema().arguments()[i].name() == "generator") stack[i] = at::detail::createCPUGenerator(1);
+    info.handle.callBoxed(stack);
     return tensor;
   };
   try {
@@ -146,13 +146,13 @@ c10::SymFloat Recorder::float_of(const at::Tensor& traced, double now) {
 
 // Arguments look as if the numbers of open floats had been passed. Returns which arguments they are, if the op has a
 // form that takes values.
-Recorder::FloatArgs Recorder::settle_floats(const OpFacts& facts, torch::jit::Stack* stack) {
+Recorder::FloatArgs Recorder::settle_floats(const OpInfo& info, torch::jit::Stack* stack) {
   FloatArgs found;
-  const size_t count = facts.arg_classes.size(), first = stack->size() - count;
+  const size_t count = info.arg_classes.size(), first = stack->size() - count;
   for (size_t i = 0; i < count; ++i) {
     IValue& value = (*stack)[first + i];
     if (!value.isSymFloat()) continue;
-    const auto open = facts.arg_classes[i] == ArgClass::kScalar && twin_with_values(facts) != nullptr
+    const auto open = info.arg_classes[i] == ArgClass::kScalar && twin_with_values(info) != nullptr
                           ? as_open_float(value.toSymFloat())
                           : std::nullopt;
     if (open) found.emplace_back(i, ValueId{open->value});
@@ -165,26 +165,26 @@ Recorder::FloatArgs Recorder::settle_floats(const OpFacts& facts, torch::jit::St
 void Recorder::refuse_op_of_users(const OpCall& call) {
   const std::string& name = call.def().name;
   const auto is_number = [](ReturnClass r) { return r == ReturnClass::kOther; };
-  if (std::ranges::any_of(call.facts.returns, is_number)) fail({Reason::data_dependent_value, name});
+  if (std::ranges::any_of(call.info.returns, is_number)) fail({Reason::data_dependent_value, name});
   const auto is_optional = [](const c10::Argument& a) { return a.type()->kind() == c10::TypeKind::OptionalType; };
-  if (std::ranges::any_of(call.facts.handle.schema().returns(), is_optional))
+  if (std::ranges::any_of(call.info.handle.schema().returns(), is_optional))
     fail({Reason::unsupported_op, name + ", which may return None,"});
   if (ProgramModes::now() != modes_)
     fail({Reason::unsupported_op, name + " under a mode that the traced program has entered"});
 }
 
-void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
-  const size_t count = facts.arg_classes.size();
-  if (fill_in_memory_order(facts, stack)) return;
-  const FloatArgs floats = settle_floats(facts, stack);
-  OpCall call(facts, std::span<const IValue>(stack->data() + stack->size() - count, count));
-  call.node.op = facts.def;
+void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
+  const size_t count = info.arg_classes.size();
+  if (fill_in_memory_order(info, stack)) return;
+  const FloatArgs floats = settle_floats(info, stack);
+  OpCall call(info, std::span<const IValue>(stack->data() + stack->size() - count, count));
+  call.node.op = info.def;
   if (open_scopes_ == 0 || !live())
     fail({Reason::escaped_traced, "a traced tensor outside of its capture (" + call.def().name + ")"});
   if (!answer_from_known_contents(call) && !answer_lift(call)) {
     if (depends_on_data(call)) {
-      const bool value = std::all_of(facts.returns.begin(), facts.returns.end(),
-                                     [](ReturnClass r) { return r == ReturnClass::kOther; });
+      const bool value =
+          std::all_of(info.returns.begin(), info.returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; });
       // Programs call item(), and torch calls it where it wants the number of a tensor.
       const std::string& name = call.def().name;
       fail({value ? Reason::data_dependent_value : Reason::data_dependent_size,
@@ -195,33 +195,31 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     build_args(call);
     refuse_writes_to_constants(call);
     refuse_absolute_offsets(call);
-    if (facts.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node))
+    if (info.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node))
       fail({Reason::unsupported_op, call.def().name + " on a tensor that is not contiguous"});
     // The memory of the new sizes has no functional form.
-    if (facts.def->name == "resize_" || facts.def->name == "resize_as_")
-      fail({Reason::unsupported_op, facts.def->name});
+    if (info.def->name == "resize_" || info.def->name == "resize_as_") fail({Reason::unsupported_op, info.def->name});
     refuse_memory(call);
-    if (is_cast_inside(facts.def->name, call.device))
-      fail({Reason::unsupported_op, facts.def->name + " under autocast"});
+    if (is_cast_inside(info.def->name, call.device)) fail({Reason::unsupported_op, info.def->name + " under autocast"});
     const bool is_pointwise = call.def().has(kPointwise) && call.device.is_cpu();
-    if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(facts, call.args)))
+    if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(info, call.args)))
       fail({Reason::exception_raised, "an error of " + call.def().name});
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) {
       origin = ShapeOrigin::kInPlace;
-    } else if (facts.in_place || !shape_by_rule(call)) {
+    } else if (info.in_place || !shape_by_rule(call)) {
       if (call.def().has(kRuleIsComplete)) fail({Reason::exception_raised, "an error of " + call.def().name});
       origin = shape_by_torch(call);
     }
     const bool asks_kinds = (origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) && !is_pointwise &&
-                            is_new_mix(facts, call.args);
+                            is_new_mix(info, call.args);
     if (asks_kinds || has_empty_argument(graph(), call.node)) {
       const bool ran = MetaCall(*this, call).execute().has_value();
-      if (asks_kinds && ran) note_mix(facts, call.args);
+      if (asks_kinds && ran) note_mix(info, call.args);
     }
     ++counts_.calls[static_cast<size_t>(origin)];
     note_writes(call);
-    if (!floats.empty()) call.node.op = twin_with_values(facts);
+    if (!floats.empty()) call.node.op = twin_with_values(info);
     for (const auto& [i, value] : floats) call.node.args[i] = Arg(value);
     // An op without tensor results and without writes (a choice of kernel, a property) leaves nothing in the graph.
     if (!call.node.results.empty() || call.def().has(kMutates) || call.def().has(kSideEffect))
@@ -233,14 +231,14 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
 
 // Random fills draw in memory order, functional forms in dimension order. A tensor in another order is filled through a
 // view that has the same order in both.
-bool Recorder::fill_in_memory_order(const OpFacts& facts, torch::jit::Stack* stack) {
-  if (!facts.in_place || !facts.def->has(kRandom)) return false;
-  const size_t first = stack->size() - facts.arg_classes.size();
+bool Recorder::fill_in_memory_order(const OpInfo& info, torch::jit::Stack* stack) {
+  if (!info.in_place || !info.def->has(kRandom)) return false;
+  const size_t first = stack->size() - info.arg_classes.size();
   const at::Tensor self = (*stack)[first].toTensor();
   if (as_traced(self) == nullptr || !self.device().is_cpu()) return false;
   const TensorMeta meta = graph().meta(as_traced(self)->value);
   if (meta.is_contiguous() || overlaps_itself(meta) ||
-      !draws_along_memory(facts, std::span<const IValue>(stack->data() + first, facts.arg_classes.size())))
+      !draws_along_memory(info, std::span<const IValue>(stack->data() + first, info.arg_classes.size())))
     return false;
   std::vector<int64_t> order(meta.ndim());
   std::iota(order.begin(), order.end(), 0);
@@ -252,7 +250,7 @@ bool Recorder::fill_in_memory_order(const OpFacts& facts, torch::jit::Stack* sta
   if (std::is_sorted(order.begin(), order.end())) return false;
   at::AutoDispatchBelowAutograd below;
   (*stack)[first] = self.permute(order);
-  record(facts, stack);
+  record(info, stack);
   stack->back() = self;
   return true;
 }
@@ -272,8 +270,8 @@ void Recorder::find_device(OpCall& call) const {
                     call.device, " and ", tensor.device(), "!");
       }
     });
-  if (call.facts.device_arg < 0) return;
-  const IValue& device = call.args[static_cast<size_t>(call.facts.device_arg)];
+  if (call.info.device_arg < 0) return;
+  const IValue& device = call.args[static_cast<size_t>(call.info.device_arg)];
   if (!device.isDevice()) return;
   call.device = device.toDevice();
   if (call.device.is_cuda() && !call.device.has_index())
@@ -281,7 +279,7 @@ void Recorder::find_device(OpCall& call) const {
 }
 
 bool Recorder::depends_on_data(const OpCall& call) const {
-  switch (call.facts.data_dependence) {
+  switch (call.info.data_dependence) {
     case DataDependence::kNone: return false;
     case DataDependence::kAlways: return true;
     case DataDependence::kWithoutSize: return call.args.size() < 2 || !call.args[1].isInt();
@@ -323,7 +321,7 @@ bool Recorder::answer_from_known_contents(OpCall& call) {
   if (!known) return false;
   {
     const PlainExecution plain;
-    call.facts.handle.callBoxed(stack);
+    call.info.handle.callBoxed(stack);
   }
   for (IValue& value : stack)
     call.results.push_back(value.isTensor() && value.toTensor().defined() ? IValue(lifted(value.toTensor())) : value);
@@ -333,7 +331,7 @@ bool Recorder::answer_from_known_contents(OpCall& call) {
 at::Tensor Recorder::lifted(const at::Tensor& real) {
   Node node;
   TensorMeta meta = meta_of(real);
-  node.op = find_facts("clone")->def;
+  node.op = find_op_info("clone")->def;
   node.args = {Arg(add_constant(real, true)), Arg()};
   meta.offset = 0;
   at::Tensor result = fresh_result(std::move(meta));
@@ -367,7 +365,7 @@ void Recorder::build_args(OpCall& call) {
     const IValue& value = call.args[i];
     if (value.isTensor()) {
       call.node.args.push_back(tensor_arg(call, value.toTensor()));
-    } else if (value.isTensorList() || call.facts.arg_classes[i] == ArgClass::kOptionalTensorList) {
+    } else if (value.isTensorList() || call.info.arg_classes[i] == ArgClass::kOptionalTensorList) {
       std::vector<ValueId> list;
       if (value.isTensorList()) for (const at::Tensor& t : value.toTensorList()) list.push_back(value_of(t));
       else if (!value.isNone())
@@ -390,7 +388,7 @@ void Recorder::build_args(OpCall& call) {
       }
       call.node.args.push_back(OpaqueSlot{at->second});
     } else {
-      auto arg = arg_of(value, call.facts.arg_classes[i]);
+      auto arg = arg_of(value, call.info.arg_classes[i]);
       if (!arg)
         fail({Reason::unsupported_op,
               call.def().name + " with " + value.tagKind() + " for '" + call.def().arg_names[i] + "'"});
@@ -469,7 +467,7 @@ void Recorder::refuse_memory(const OpCall& call) {
     });
   for (int8_t i : written_arguments(call))
     if (const TensorMeta* written = meta_at(static_cast<size_t>(i));
-        !call.facts.in_place && written != nullptr && overlaps_itself(*written))
+        !call.info.in_place && written != nullptr && overlaps_itself(*written))
       fail({Reason::unsupported_op, call.def().name + " that writes to a tensor whose elements share memory"});
   if (reads_what_it_writes(call))
     fail({Reason::unsupported_op, call.def().name + " that writes to a part of what it reads"});
@@ -515,7 +513,7 @@ bool Recorder::fits_in_place(const OpCall& call) const {
 // An in-place op keeps the shape of its tensor. Only broadcasting and promotion can be wrong, which the rule of the
 // functional form finds.
 bool Recorder::keep_shape_in_place(OpCall& call) {
-  if (!call.facts.in_place) return false;
+  if (!call.info.in_place) return false;
   if (!fits_in_place(call)) {
     std::vector<TensorMeta> metas;
     const ValueId* self = call.node.args[0].get<ValueId>();
@@ -535,7 +533,7 @@ bool Recorder::shape_by_rule(OpCall& call) {
   std::vector<TensorMeta> metas;
   const DType number = dtype_of(c10::get_default_dtype_as_scalartype());
   if (!infer_metas(call.def(), call.node.args, graph().values, shapes(), metas, number)) return false;
-  const auto& returns = call.facts.returns;
+  const auto& returns = call.info.returns;
   const auto is_list = [](ReturnClass r) { return r == ReturnClass::kTensorList; };
   if (std::any_of(returns.begin(), returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; })) return false;
   const bool lists = std::any_of(returns.begin(), returns.end(), is_list);
@@ -564,7 +562,7 @@ at::Tensor Recorder::result_of_rule(OpCall& call, size_t result, TensorMeta meta
     return fresh_result(std::move(meta));
   }
   const at::Tensor& base = call.args[static_cast<size_t>(alias)].toTensor();
-  if (!call.facts.returns_argument[result]) return view_result(std::move(meta), base);
+  if (!call.info.returns_argument[result]) return view_result(std::move(meta), base);
   TracedTensorImpl& written = *as_traced(base);
   const TensorMeta& before = graph().meta(written.value);
   if (before.sizes != meta.sizes || before.strides != meta.strides || !(before.offset == meta.offset))
@@ -573,7 +571,7 @@ at::Tensor Recorder::result_of_rule(OpCall& call, size_t result, TensorMeta meta
 }
 
 void Recorder::add_rule_results(OpCall& call, const std::vector<TensorMeta>& metas) {
-  if (call.facts.returns.size() == 1 && call.facts.returns[0] == ReturnClass::kTensorList) {
+  if (call.info.returns.size() == 1 && call.info.returns[0] == ReturnClass::kTensorList) {
     c10::List<at::Tensor> list;
     for (const TensorMeta& meta : metas) {
       at::Tensor item = result_of_rule(call, 0, meta);

@@ -28,10 +28,10 @@ c10::Argument with_value(const c10::Argument& a) {
 // "framejit::pow.Tensor_Scalar" runs pow.Tensor_Scalar.
 void run_twin(const c10::OperatorHandle& twin, torch::jit::Stack* stack) {
   const c10::OperatorName& name = twin.operator_name();
-  const OpFacts* facts =
-      find_facts(name.name.substr(kNamespace.size()) + (name.overload_name.empty() ? "" : "." + name.overload_name));
-  FJ_CHECK(facts != nullptr, "no operator behind " + name.name);
-  const auto& arguments = facts->handle.schema().arguments();
+  const OpInfo* info =
+      find_op_info(name.name.substr(kNamespace.size()) + (name.overload_name.empty() ? "" : "." + name.overload_name));
+  FJ_ASSERT(info != nullptr, "no operator behind " + name.name);
+  const auto& arguments = info->handle.schema().arguments();
   const size_t first = stack->size() - arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i) {
     c10::IValue& value = (*stack)[first + i];
@@ -39,17 +39,17 @@ void run_twin(const c10::OperatorHandle& twin, torch::jit::Stack* stack) {
     const at::Tensor& tensor = value.toTensor();
     value = tensor.defined() ? c10::IValue(tensor.item()) : c10::IValue();
   }
-  facts->handle.callBoxed(*stack);
+  info->handle.callBoxed(*stack);
 }
 
-const OpDef* register_twin(const OpFacts& facts) {
-  const c10::FunctionSchema& schema = facts.handle.schema();
+const OpDef* register_twin(const OpInfo& info) {
+  const c10::FunctionSchema& schema = info.handle.schema();
   constexpr std::string_view kAten = "aten::";
   if (!schema.name().starts_with(kAten) ||
       std::none_of(schema.arguments().begin(), schema.arguments().end(), is_number))
     return nullptr;
-  if (facts.def->has(kMutates)) {
-    const OpFacts* functional = facts.def->functional.empty() ? nullptr : find_facts(facts.def->functional);
+  if (info.def->has(kMutates)) {
+    const OpInfo* functional = info.def->functional.empty() ? nullptr : find_op_info(info.def->functional);
     if (functional == nullptr || twin_with_values(*functional) == nullptr) return nullptr;
   }
   std::vector<c10::Argument> arguments;
@@ -58,26 +58,26 @@ const OpDef* register_twin(const OpFacts& facts) {
                     name = schema.overload_name().empty() ? base : base + "." + schema.overload_name();
   static auto* const library = new torch::Library(torch::Library::FRAGMENT, "framejit", std::nullopt, __FILE__,
                                                   __LINE__);  // never removed: graphs name its ops
-  const std::vector<at::Tag> tags = facts.handle.getTags().vec();
+  const std::vector<at::Tag> tags = info.handle.getTags().vec();
   library->def(c10::FunctionSchema(std::string(kNamespace) + base, schema.overload_name(), std::move(arguments),
                                    schema.returns()),
                tags);
   library->impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                               torch::CppFunction::makeFromBoxedFunction<&run_twin>()));
-  const OpFacts* twin = find_facts(std::string(kNamespace) + name);
-  FJ_CHECK(twin != nullptr, "the twin of " + name + " is not there");
+  const OpInfo* twin = find_op_info(std::string(kNamespace) + name);
+  FJ_ASSERT(twin != nullptr, "the twin of " + name + " is not there");
   return twin->def;
 }
 
 }  // namespace
 
-const OpDef* twin_with_values(const OpFacts& facts) {
+const OpDef* twin_with_values(const OpInfo& info) {
   static std::recursive_mutex mutex;  // recursive: the twin of a writing op needs the twin of its functional form
   static auto* const twins = new std::unordered_map<const OpDef*, const OpDef*>;
   std::lock_guard lock(mutex);
-  if (const auto at = twins->find(facts.def); at != twins->end()) return at->second;
-  const OpDef* twin = register_twin(facts);
-  return (*twins)[facts.def] = twin;
+  if (const auto at = twins->find(info.def); at != twins->end()) return at->second;
+  const OpDef* twin = register_twin(info);
+  return (*twins)[info.def] = twin;
 }
 
 }  // namespace framejit::graph

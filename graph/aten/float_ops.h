@@ -6,11 +6,11 @@
 // Passes and emitters have no rules for twins, so each is an extern call.
 #pragma once
 
-#include "graph/aten/op_facts.h"
+#include "graph/aten/op_info.h"
 
 namespace framejit::graph {
 
 // Made on first use. Null if there is none: for an op without Scalars, or one that writes and has no functional form.
-const OpDef* twin_with_values(const OpFacts& facts);
+const OpDef* twin_with_values(const OpInfo& info);
 
 }  // namespace framejit::graph

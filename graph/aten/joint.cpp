@@ -11,8 +11,8 @@
 #include <set>
 #include <utility>
 
-#include "runtime/aten/torch_version.h"
 #include "graph/shape_rule.h"
+#include "runtime/aten/torch_version.h"
 
 namespace framejit::graph {
 namespace {
@@ -91,10 +91,10 @@ bool JointRecording::has_new_history(size_t input) const {
 at::Tensor JointRecording::add_tangent(const at::Tensor& output, size_t index) {
   const OpDef* empty_like = find_op("empty_like");
   std::vector<TensorMeta> metas;
-  FJ_CHECK(empty_like != nullptr, "no row for empty_like");
+  FJ_ASSERT(empty_like != nullptr, "no row for empty_like");
   const std::vector<Arg> args{Arg(recorder_->value_of(output))};
-  FJ_CHECK(infer_metas(*empty_like, args, recorder_->graph().values, recorder_->shapes(), metas),
-           "empty_like refuses an output");
+  FJ_ASSERT(infer_metas(*empty_like, args, recorder_->graph().values, recorder_->shapes(), metas),
+            "empty_like refuses an output");
   return recorder_->add_input(std::move(metas[0]), "tangent of output " + std::to_string(index));
 }
 

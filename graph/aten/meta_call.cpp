@@ -107,8 +107,8 @@ at::Tensor MetaCall::twin_of(const at::Tensor& tensor) {
 IValue MetaCall::meta_argument(size_t index) {
   const IValue& value = call_.args[index];
   const Arg& arg = call_.node.args[index];
-  const ArgClass arg_class = call_.facts.arg_classes[index];
-  if (static_cast<int>(index) == call_.facts.device_arg) {
+  const ArgClass arg_class = call_.info.arg_classes[index];
+  if (static_cast<int>(index) == call_.info.device_arg) {
     const bool follows_a_tensor = value.isNone() && std::any_of(call_.args.begin(), call_.args.end(),
                                                                 [](const IValue& v) { return v.isTensor(); });
     return follows_a_tensor ? value : IValue(c10::Device(c10::kMeta));
@@ -142,15 +142,15 @@ ShapeOrigin MetaCall::call_meta(torch::jit::Stack& stack) {
   c10::impl::ExcludeDispatchKeyGuard below(
       DispatchKeySet({DispatchKey::Fake, DispatchKey::Functionalize, DispatchKey::Python}) |
       c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  if (call_.facts.typed_meta != nullptr) {
-    call_.facts.typed_meta->callBoxed(call_.facts.handle, DispatchKeySet(DispatchKey::Meta), &stack);
+  if (call_.info.typed_meta != nullptr) {
+    call_.info.typed_meta->callBoxed(call_.info.handle, DispatchKeySet(DispatchKey::Meta), &stack);
     return ShapeOrigin::kTyped;
   }
-  const MetaKernel kernel = call_.facts.meta_kernel();
+  const MetaKernel kernel = call_.info.meta_kernel();
   if (kernel == MetaKernel::kNone)
     recorder_.fail({Reason::unsupported_op, call_.def().name + ", which has no shape function"});
   try {
-    call_.facts.handle.redispatchBoxed(DispatchKeySet(DispatchKey::Meta), &stack);
+    call_.info.handle.redispatchBoxed(DispatchKeySet(DispatchKey::Meta), &stack);
   } catch (const c10::NotImplementedError&) {  // torch's own fallback of the Meta key
     recorder_.fail({Reason::unsupported_op, call_.def().name + ", which has no shape function"});
   }
@@ -178,7 +178,7 @@ torch::jit::Stack MetaCall::run_on(int64_t value) const {
     return at::Tensor(at::detail::empty_strided_cpu(shape.sizes, shape.strides, tensor.scalar_type())).fill_(value);
   };
   torch::jit::Stack stack;
-  const auto& schema = call_.facts.handle.schema().arguments();
+  const auto& schema = call_.info.handle.schema().arguments();
   for (size_t i = 0; i < call_.args.size(); ++i) {
     const IValue& given = call_.args[i];
     if (given.isTensor()) {
@@ -187,7 +187,7 @@ torch::jit::Stack MetaCall::run_on(int64_t value) const {
       c10::List<at::Tensor> list;
       for (const at::Tensor& t : given.toTensorList()) list.push_back(real(t));
       stack.push_back(std::move(list));
-    } else if (call_.facts.arg_classes[i] == ArgClass::kOptionalTensorList && given.isList()) {
+    } else if (call_.info.arg_classes[i] == ArgClass::kOptionalTensorList && given.isList()) {
       c10::List<std::optional<at::Tensor>> list;
       for (const IValue& item : given.toListRef())
         list.push_back(item.isTensor() && item.toTensor().defined() ? std::optional<at::Tensor>(real(item.toTensor()))
@@ -198,7 +198,7 @@ torch::jit::Stack MetaCall::run_on(int64_t value) const {
                                 [this](const SymExpr& e) { return recorder_.shapes().hint(e); }));
     }
   }
-  call_.facts.handle.callBoxed(stack);
+  call_.info.handle.callBoxed(stack);
   return stack;
 }
 
@@ -331,8 +331,8 @@ bool MetaCall::may_hold_for_other_sizes(const torch::jit::Stack& results) const 
 }
 
 std::optional<ShapeOrigin> MetaCall::run_with_symbols() {
-  if (!runtime::is_users(call_.def().name) || call_.def().has(kView) || call_.facts.typed_meta != nullptr ||
-      call_.facts.meta_kernel() != MetaKernel::kPython || symbols_of(call_, recorder_.graph()).empty())
+  if (!runtime::is_users(call_.def().name) || call_.def().has(kView) || call_.info.typed_meta != nullptr ||
+      call_.info.meta_kernel() != MetaKernel::kPython || symbols_of(call_, recorder_.graph()).empty())
     return std::nullopt;
   with_symbols_ = true;
   torch::jit::Stack stack;

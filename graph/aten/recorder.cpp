@@ -110,7 +110,7 @@ const c10::Storage& Recorder::traced_storage_of(const at::Tensor& tensor) {
 
 at::Tensor Recorder::add_input(const at::Tensor& real, const std::string& source, const DynamicExtents& dynamic) {
   TensorMeta meta = meta_of(real);
-  FJ_CHECK(meta.dtype != DType::kOther && as_traced(real) == nullptr, "a tensor that cannot be an input: " + source);
+  FJ_ASSERT(meta.dtype != DType::kOther && as_traced(real) == nullptr, "a tensor that cannot be an input: " + source);
   for (size_t d = 0; d < meta.ndim(); ++d)
     if (const int64_t size = real.size(static_cast<int64_t>(d)); may_be_symbol(dynamic.sizes, d, size))
       meta.sizes[d] = SymExpr::symbol(shapes().add_symbol(size, kLeastSize, kMostSize));
@@ -131,7 +131,7 @@ at::Tensor Recorder::add_input(const at::Tensor& real, const std::string& source
 }
 
 at::Tensor Recorder::add_input(TensorMeta meta, const std::string& source) {
-  FJ_CHECK(meta.dtype != DType::kOther, "a tensor that cannot be an input: " + source);
+  FJ_ASSERT(meta.dtype != DType::kOther, "a tensor that cannot be an input: " + source);
   const c10::Device device = torch_device_of(meta.device);
   auto impl =
       c10::make_intrusive<TracedTensorImpl>(shared_from_this(), make_traced_storage(bytes_of(meta, shapes()), device),
@@ -224,8 +224,8 @@ const at::Tensor* Recorder::find_contents(ValueId value, int budget) {
 
 void Recorder::compute_contents(const Node& node, int budget) {
   if (node.op->has(kMutates) || node.op->has(kRandom) || node.op->has(kDataDependent)) return;
-  const OpFacts* facts = find_facts(node.op->name);
-  if (facts == nullptr) return;
+  const OpInfo* info = find_op_info(node.op->name);
+  if (info == nullptr) return;
   const auto learn = [&](ValueId v) { return v == kNoValue || find_contents(v, budget - 1) != nullptr; };
   bool constant_sizes = true;
   const SizeValue size_of = [&](const SymExpr& e) {
@@ -238,12 +238,12 @@ void Recorder::compute_contents(const Node& node, int budget) {
     if (const auto* list = node.args[i].get<std::vector<ValueId>>();
         list != nullptr && !std::all_of(list->begin(), list->end(), learn))
       return;
-    stack.push_back(ivalue_of(node.args[i], facts->handle.schema().arguments()[i], contents_, opaques_, size_of));
+    stack.push_back(ivalue_of(node.args[i], info->handle.schema().arguments()[i], contents_, opaques_, size_of));
   }
   if (!constant_sizes) return;
   const PlainExecution plain;
   try {
-    facts->handle.callBoxed(stack);
+    info->handle.callBoxed(stack);
   } catch (const std::exception&) {  // an error of the program, which is raised where the op stands
     return;
   }
@@ -289,7 +289,7 @@ Result<void> Recorder::finish(const std::vector<at::Tensor>& outputs) {
                                          : OutputAlias{});
   }
   log_python_shapes();
-  finished_ = builder_.finish(std::move(values), std::move(aliases));
+  finished_ = builder_.build(std::move(values), std::move(aliases));
   return {};
 }
 
@@ -299,7 +299,7 @@ RecordScope::RecordScope(Recorder& recorder)
       outer_fake_(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)),
       outer_cache_(at::autocast::is_autocast_cache_enabled()),
       mark_(recorder.builder_.mark()) {
-  FJ_CHECK(recorder.live(), "a finished recording is used again");
+  FJ_ASSERT(recorder.live(), "a finished recording is used again");
   t_recorder = &recorder;
   ++recorder.open_scopes_;
   recorder.shape_changes_.clear();

@@ -23,12 +23,12 @@
 #include <utility>
 #include <vector>
 
-#include "graph/dynamic_extents.h"
 #include "graph/aten/capture_break.h"
-#include "graph/aten/op_facts.h"
+#include "graph/aten/op_info.h"
 #include "graph/aten/program_modes.h"
 #include "graph/aten/sym_node.h"
 #include "graph/aten/traced_tensor.h"
+#include "graph/dynamic_extents.h"
 #include "graph/graph_builder.h"
 
 namespace framejit::graph {
@@ -41,13 +41,13 @@ struct ShapeCounts {
 
 // One op on its way into the graph.
 struct OpCall {
-  const OpFacts& facts;
+  const OpInfo& info;
   std::span<const c10::IValue> args;
   c10::Device device{c10::kCPU};        // of the results
   Node node;
   std::vector<c10::IValue> results;
-  OpCall(const OpFacts& op, std::span<const c10::IValue> arguments) : facts(op), args(arguments) {}
-  const OpDef& def() const { return *facts.def; }
+  OpCall(const OpInfo& op, std::span<const c10::IValue> arguments) : info(op), args(arguments) {}
+  const OpDef& def() const { return *info.def; }
 };
 
 class Recorder final : public SymOwner, public std::enable_shared_from_this<Recorder> {
@@ -90,7 +90,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   const ShapeCounts& counts() const { return counts_; }
 
   // For the fallback: replaces the arguments on the stack with the results.
-  void record(const OpFacts& facts, torch::jit::Stack* stack);
+  void record(const OpInfo& info, torch::jit::Stack* stack);
   // The real contents of a small traced tensor that depends only on fresh constants and factories, or undefined.
   at::Tensor known_contents(const at::Tensor& tensor);
   void keep_unwritten(const at::Tensor& traced) { kept_storages_.insert(storage_number(traced_storage_of(traced))); }
@@ -100,7 +100,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   friend class RecordScope;
   explicit Recorder(std::string name) : builder_(std::move(name)) {}
 
-  bool fill_in_memory_order(const OpFacts& facts, torch::jit::Stack* stack);
+  bool fill_in_memory_order(const OpInfo& info, torch::jit::Stack* stack);
   void find_device(OpCall& call) const;
   bool depends_on_data(const OpCall& call) const;
   bool answer_from_known_contents(OpCall& call);
@@ -108,7 +108,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   bool answer_lift(OpCall& call);
   void build_args(OpCall& call);
   using FloatArgs = std::vector<std::pair<size_t, ValueId>>;
-  FloatArgs settle_floats(const OpFacts& facts, torch::jit::Stack* stack);
+  FloatArgs settle_floats(const OpInfo& info, torch::jit::Stack* stack);
   Arg tensor_arg(const OpCall& call, const at::Tensor& tensor);
   void refuse_writes_to_constants(const OpCall& call);
   void refuse_absolute_offsets(const OpCall& call);

@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-#include "graph/aten/op_facts.h"
+#include "graph/aten/op_info.h"
 #include "graph/int64_range.h"
 
 namespace framejit::graph {
@@ -44,9 +44,9 @@ class Replayer {
 
  private:
   void run_node(const Node& node) {
-    const OpFacts* facts = find_facts(node.op->name);
-    FJ_CHECK(facts != nullptr, "no operator " + node.op->name);
-    const auto& arguments = facts->handle.schema().arguments();
+    const OpInfo* info = find_op_info(node.op->name);
+    FJ_ASSERT(info != nullptr, "no operator " + node.op->name);
+    const auto& arguments = info->handle.schema().arguments();
     torch::jit::Stack stack;
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (i < node.args.size())
@@ -54,7 +54,7 @@ class Replayer {
                                   [this](const SymExpr& e) { return e.eval(symbols_); }));
       else stack.push_back(arguments[i].default_value().value_or(c10::IValue()));
     }
-    facts->handle.callBoxed(stack);
+    info->handle.callBoxed(stack);
     size_t next = 0;
     for (const c10::IValue& value : stack) {
       if (value.isTensor()) take(node, next++, value.toTensor());

@@ -41,7 +41,7 @@ std::optional<Arg> scalars_of(const c10::IValue& value) {
 }  // namespace
 
 c10::ScalarType scalar_type_of(DType dtype) {
-  FJ_CHECK(dtype != DType::kOther, "a dtype without a row reached a graph");
+  FJ_ASSERT(dtype != DType::kOther, "a dtype without a row reached a graph");
   return static_cast<c10::ScalarType>(row_of(dtype).torch_scalar_type);
 }
 
@@ -60,7 +60,7 @@ c10::Device torch_device_of(Device device) {
     case DeviceType::kMeta: return {c10::kMeta, device.index};
     case DeviceType::kOther: break;
   }
-  FJ_CHECK(false, "a device of another kind reached a graph");
+  FJ_ASSERT(false, "a device of another kind reached a graph");
   return {c10::kCPU};
 }
 

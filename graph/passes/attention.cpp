@@ -295,7 +295,7 @@ class Rewriter {
       if (const auto found = matches_.find(&node); found != matches_.end()) replace(found->second);
       else r_.copy_node(node);
     }
-    FJ_TRY(Graph simpler, canonicalize(r_.finish()));
+    FJ_TRY(Graph simpler, canonicalize(r_.build()));
     return dce(std::move(simpler));
   }
 

@@ -2,7 +2,7 @@
 //
 // In: a functional graph.  Out: the same values with fewer nodes. A row gets the mapped arguments and returns the value
 // that replaces the node, or nothing. Copies are removed, because values of a functional graph are immutable; if a copy
-// made an output fresh, Rebuild::finish() restores it. A change of dtype is never removed, because it rounds.
+// made an output fresh, Rebuild::build() restores it. A change of dtype is never removed, because it rounds.
 #include <set>
 #include <unordered_map>
 
@@ -136,7 +136,7 @@ Result<Graph> canonicalize(Graph graph) {
     }
     r.copy_node(node);
   }
-  return r.finish();
+  return r.build();
 }
 
 }  // namespace framejit::graph

@@ -47,7 +47,7 @@ Result<Graph> dce(Graph graph) {
   Rebuild r(graph, false);
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     if (live[i]) r.copy_node(graph.nodes[i]);
-  return r.finish();
+  return r.build();
 }
 
 }  // namespace framejit::graph

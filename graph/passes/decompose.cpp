@@ -70,17 +70,17 @@ Result<Graph> decompose(Graph graph) {
       r.copy_node(node);
       continue;
     }
-    FJ_CHECK(d.results.size() == node.results.size(),
-             "decomposition of " + node.op->name + " has another number of results");
+    FJ_ASSERT(d.results.size() == node.results.size(),
+              "decomposition of " + node.op->name + " has another number of results");
     for (size_t i = 0; i < d.results.size(); ++i) {
       if (node.results[i] == kNoValue) continue;
       const TensorMeta& made = r.out().meta(d.results[i]);
-      FJ_CHECK(made.dtype == d.metas[i].dtype && same_sizes(r.out().shapes(), made.sizes, d.metas[i].sizes),
-               "decomposition of " + node.op->name + " gives " + text_of(made) + " instead of " + text_of(d.metas[i]));
+      FJ_ASSERT(made.dtype == d.metas[i].dtype && same_sizes(r.out().shapes(), made.sizes, d.metas[i].sizes),
+                "decomposition of " + node.op->name + " gives " + text_of(made) + " instead of " + text_of(d.metas[i]));
       r.adopt(node.results[i], d.results[i]);
     }
   }
-  return r.finish();
+  return r.build();
 }
 
 }  // namespace framejit::graph

@@ -144,7 +144,7 @@ bool regrouped(Decomposing& d, const SymSizes& split, const SymSizes& order) {
   return true;
 }
 
-SymSizes order_behind(size_t outer, std::initializer_list<size_t> rest) {
+SymSizes order_after(size_t outer, std::initializer_list<size_t> rest) {
   SymSizes order;
   for (size_t i = 0; i < outer; ++i) order.emplace_back(static_cast<int64_t>(i));
   for (size_t i : rest) order.emplace_back(static_cast<int64_t>(outer + i));
@@ -163,7 +163,7 @@ bool pixel_shuffle(Decomposing& d) {  // self, factor
   const SymExpr channels = high.sizes[outer], height = low.sizes[outer + 1], width = low.sizes[outer + 2];
   if (shuffles) split.insert(split.end(), {channels, *factor, *factor, height, width});
   else split.insert(split.end(), {channels, height, *factor, width, *factor});
-  return regrouped(d, split, shuffles ? order_behind(outer, {0, 3, 1, 4, 2}) : order_behind(outer, {0, 2, 4, 1, 3}));
+  return regrouped(d, split, shuffles ? order_after(outer, {0, 3, 1, 4, 2}) : order_after(outer, {0, 2, 4, 1, 3}));
 }
 
 bool channel_shuffle(Decomposing& d) {  // self, groups

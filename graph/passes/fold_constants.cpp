@@ -173,7 +173,7 @@ Result<Graph> fold_constants(Graph graph) {
     }
     r.copy_node(node);
   }
-  return r.finish();
+  return r.build();
 }
 
 }  // namespace framejit::graph

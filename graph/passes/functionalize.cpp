@@ -67,7 +67,7 @@ class Functionalizer {
       r_.begin(node);
       FJ_TRY_VOID(node.op->has(kMutates) && !changes_sizes(node) ? write_node(node) : plain_node(node));
     }
-    return finish();
+    return build();
   }
 
  private:
@@ -389,7 +389,7 @@ class Functionalizer {
 
   // ------------------------------------------------------------ outputs
 
-  Result<Graph> finish() {
+  Result<Graph> build() {
     std::vector<std::pair<uint32_t, ValueId>> updates;
     for (const auto& [input, value] : g_.updates) {
       FJ_TRY(const ValueId content, get(value));
@@ -414,7 +414,7 @@ class Functionalizer {
       aliases.push_back(alias_of(i, old, first_output));
       if (old != kNoValue && aliases[i].kind == OutputKind::kFresh) outputs[i] = with_layout(out_, value, g_.meta(old));
     }
-    return r_.finish(std::move(outputs), std::move(aliases), std::move(updates));
+    return r_.build(std::move(outputs), std::move(aliases), std::move(updates));
   }
 
   // Outputs have the recorded layout: if the root now has another, it is restored, and its views are made from that.

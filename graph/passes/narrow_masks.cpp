@@ -31,7 +31,7 @@ std::optional<Graph> narrow_masks(const Graph& joint) {
     const ValueId mask = rebuild.out().emit("ne.Scalar", {drawn, SymExpr(0)});
     rebuild.set(node.results[0], converted(rebuild.out(), mask, joint.meta(node.results[0]).dtype));
   }
-  return rebuild.finish();
+  return rebuild.build();
 }
 
 }  // namespace framejit::graph

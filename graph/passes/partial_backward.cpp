@@ -35,7 +35,7 @@ class PartialBackward {
       outputs.push_back(is_absent ? kNoValue : with_layout(rebuild_.out(), rebuild_.get(v), from_.meta(v)));
       aliases.emplace_back();
     }
-    return rebuild_.finish(std::move(outputs), std::move(aliases), {});
+    return rebuild_.build(std::move(outputs), std::move(aliases), {});
   }
 
  private:

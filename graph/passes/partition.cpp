@@ -272,7 +272,7 @@ class Partition {
     ValueId get(ValueId v) const {
       if (v == kNoValue) return v;
       const auto at = map_.find(v);
-      FJ_CHECK(at != map_.end(), "a part of a joint graph reads a value that it has not");
+      FJ_ASSERT(at != map_.end(), "a part of a joint graph reads a value that it has not");
       return at->second;
     }
     GraphBuilder& out() { return out_; }
@@ -328,7 +328,7 @@ class Partition {
     }
     std::vector<std::pair<uint32_t, ValueId>> updates;
     for (const auto& [input, v] : joint_.updates) updates.emplace_back(input, cut.get(v));
-    made.forward = cut.out().finish(std::move(outputs), std::move(aliases), std::move(updates));
+    made.forward = cut.out().build(std::move(outputs), std::move(aliases), std::move(updates));
     log_cut(made, bytes);
     return {};
   }
@@ -419,7 +419,7 @@ class Partition {
     for (size_t i = layout_.forward_outputs; i < joint_.outputs.size(); ++i)
       outputs.push_back(cut.get(joint_.outputs[i]));
     std::vector<OutputAlias> aliases(outputs.size());
-    made.backward = cut.out().finish(std::move(outputs), std::move(aliases));
+    made.backward = cut.out().build(std::move(outputs), std::move(aliases));
     return {};
   }
 

@@ -68,7 +68,7 @@ Rebuild::Rebuild(const Graph& from, bool merge)
 Arg Rebuild::map(const Arg& arg) const {
   const auto made = [&](ValueId old) {
     const ValueId v = get(old);
-    FJ_CHECK(old == kNoValue || v != kNoValue, "a pass reads a value before it is made");
+    FJ_ASSERT(old == kNoValue || v != kNoValue, "a pass reads a value before it is made");
     return v;
   };
   if (const ValueId* v = arg.get<ValueId>()) return made(*v);
@@ -147,7 +147,7 @@ void Rebuild::adopt(ValueId old, ValueId made) {
   set(old, viewed_[index_of(old)] ? relaid(out_, made, from_.meta(old)) : made);
 }
 
-Graph Rebuild::finish() {
+Graph Rebuild::build() {
   std::vector<ValueId> outputs;
   for (size_t i = 0; i < from_.outputs.size(); ++i) {
     const ValueId old = from_.outputs[i];
@@ -164,7 +164,7 @@ Graph Rebuild::finish() {
   }
   std::vector<std::pair<uint32_t, ValueId>> updates;
   for (const auto& [input, value] : from_.updates) updates.emplace_back(input, get(value));
-  return finish(std::move(outputs), from_.output_aliases, std::move(updates));
+  return build(std::move(outputs), from_.output_aliases, std::move(updates));
 }
 
 namespace {
@@ -181,8 +181,8 @@ ValueId own_copy(GraphBuilder& out, ValueId value, ValueId memory) {
 
 }  // namespace
 
-Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,
-                      std::vector<std::pair<uint32_t, ValueId>> updates) {
+Graph Rebuild::build(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,
+                     std::vector<std::pair<uint32_t, ValueId>> updates) {
   std::set<ValueId> taken;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] == kNoValue || aliases[i].kind != OutputKind::kFresh) continue;
@@ -193,7 +193,7 @@ Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> ali
                              std::find(constants.begin(), constants.end(), memory) != constants.end();
     if (is_boundary || !taken.insert(memory).second) give_own_memory(outputs, aliases, i, memory);
   }
-  return out_.finish(std::move(outputs), std::move(aliases), std::move(updates));
+  return out_.build(std::move(outputs), std::move(aliases), std::move(updates));
 }
 
 // Outputs that are views of output `first` move along with it.
@@ -217,7 +217,7 @@ void Rebuild::give_own_memory(std::vector<ValueId>& outputs, const std::vector<O
 ValueId Rebuild::moved(ValueId v, ValueId from, ValueId to) {
   if (v == from) return to;
   const int32_t producer = out_.peek().values[index_of(v)].node;
-  FJ_CHECK(producer >= 0, "outputs that share memory are views of one value");
+  FJ_ASSERT(producer >= 0, "outputs that share memory are views of one value");
   const Node node = out_.peek().nodes[static_cast<size_t>(producer)];
   std::vector<Arg> args = node.args;
   const ValueId base = *args[0].get<ValueId>(), new_base = moved(base, from, to);

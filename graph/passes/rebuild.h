@@ -32,9 +32,9 @@ class Rebuild {
   void adopt(ValueId old, ValueId made);
 
   // Outputs, aliases and updates of the old graph, mapped. A fresh output gets its own memory, and its views follow.
-  Graph finish();
-  Graph finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,
-               std::vector<std::pair<uint32_t, ValueId>> updates);
+  Graph build();
+  Graph build(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,
+              std::vector<std::pair<uint32_t, ValueId>> updates);
 
  private:
   void give_own_memory(std::vector<ValueId>& outputs, const std::vector<OutputAlias>& aliases, size_t first,

@@ -93,7 +93,7 @@ Value* in_registers(llvm::IRBuilderBase& b, std::vector<Value*> operands,
                                 uint64_t{0});
     return b.CreateExtractElement(f(operands), uint64_t{0});
   }
-  FJ_CHECK(lanes % kLanes == 0, "a part of a register");
+  FJ_ASSERT(lanes % kLanes == 0, "a part of a register");
   const auto shuffled = [&](Value* x, Value* y, unsigned count, llvm::function_ref<unsigned(unsigned)> lane) {
     std::vector<int> mask(count);
     for (unsigned k = 0; k < count; ++k) mask[k] = static_cast<int>(lane(k));

@@ -388,7 +388,7 @@ Value* LaneOps::int_op(ScalarOp op, DType dtype, std::span<Value* const> v) {
     case ScalarOp::k_fmod:
     case ScalarOp::k_rem: break;
     // clang-format off
-    default: FJ_CHECK(false, std::string("no integer form of ") + graph::row_of(op).name);
+    default: FJ_ASSERT(false, std::string("no integer form of ") + graph::row_of(op).name);
     // clang-format on
   }
   if (!is_signed_type)

@@ -51,7 +51,7 @@ void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tai
 }
 
 void NestEmitter::emit_results(Accumulators& main, Accumulators& tail) {
-  reductions_.finish(main, tail);
+  reductions_.fold_lanes(main, tail);
   for (size_t i = 0; i < nest_.body.size(); ++i)
     if (plan_.insts[i].is_after && nest_.body[i].op != LoopOp::kReduce) instructions_.emit(static_cast<InstId>(i));
 }

@@ -49,7 +49,7 @@ Accumulators Reductions::restarted(const Accumulators& set) {
 }
 
 // The accumulators after a block. The sum of two floats is exactly s + lost (Knuth); infinities leave NaN in `lost`,
-// see finished().
+// see with_lost().
 Accumulators Reductions::joined(const Accumulators& total, const Accumulators& block) {
   Accumulators out = block;
   for_each_carried(total, [&](size_t k, const LoopInst& inst) {
@@ -73,7 +73,7 @@ void Reductions::for_each_carried(const Accumulators& set,
     if (is_carried(inst)) body(k++, inst);
 }
 
-Value* Reductions::finished(const Accumulator& a) {
+Value* Reductions::with_lost(const Accumulator& a) {
   if (a.lost == nullptr) return a.value;
   Value* lost =
       b_.CreateSelect(b_.CreateFCmpORD(a.lost, a.lost), a.lost, llvm::Constant::getNullValue(a.lost->getType()));
@@ -87,19 +87,19 @@ Value* Reductions::rounded(InstId i, Value* value) {
   return dtype == operand_dtype(inst) ? value : ops_.cast(value, dtype, operand_dtype(inst));
 }
 
-void Reductions::finish(Accumulators& main, Accumulators& tail) {
+void Reductions::fold_lanes(Accumulators& main, Accumulators& tail) {
   for (InstId i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
     if (inst.op != LoopOp::kReduce) continue;
     const size_t at = plan_.insts[i].place;
     if (!plan_.lanes.is_reduced) {
-      values_[i] = is_position(inst.reduce) ? positions_.whole(main[at]) : rounded(i, finished(main[at]));
+      values_[i] = is_position(inst.reduce) ? positions_.whole(main[at]) : rounded(i, with_lost(main[at]));
     } else if (is_position(inst.reduce)) {
       values_[i] = positions_.best(inst, main[at], tail[at]);
     } else {
       const DType dtype = plan_.insts[i].accumulator;
-      Value* folded = ops_.halve(inst.reduce, dtype, finished(main[at]), width());
-      Value* left = finished(tail[at]);
+      Value* folded = ops_.halve(inst.reduce, dtype, with_lost(main[at]), width());
+      Value* left = with_lost(tail[at]);
       // Without a tail, or without a main loop, one of them is still the neutral element.
       if (!llvm::isa<llvm::Constant>(left))
         folded = llvm::isa<llvm::Constant>(folded) ? left : ops_.combine(inst.reduce, dtype, folded, left);

@@ -13,11 +13,11 @@ class Reductions : NestPart {
   void accumulate(Accumulators& set);
   Accumulators restarted(const Accumulators& set);
   Accumulators joined(const Accumulators& total, const Accumulators& block);
-  void finish(Accumulators& main, Accumulators& tail);
+  void fold_lanes(Accumulators& main, Accumulators& tail);
 
  private:
   void for_each_carried(const Accumulators& set, llvm::function_ref<void(size_t k, const LoopInst& inst)> body);
-  Value* finished(const Accumulator& a);
+  Value* with_lost(const Accumulator& a);
   Value* rounded(InstId i, Value* value);
 
   Positions& positions_;

@@ -51,14 +51,14 @@ void Scans::take(Value* takes, Accumulator& a, Value* x, Value* position) {
 void Scans::take_if(Value* takes, Accumulator& a, Value* x, Value* position) {
   llvm::BasicBlock* before = b_.GetInsertBlock();
   llvm::BasicBlock* taken = llvm::BasicBlock::Create(b_.getContext(), "taken", s_.function);
-  llvm::BasicBlock* behind = llvm::BasicBlock::Create(b_.getContext(), "kept", s_.function);
-  b_.CreateCondBr(takes, taken, behind);
+  llvm::BasicBlock* after = llvm::BasicBlock::Create(b_.getContext(), "kept", s_.function);
+  b_.CreateCondBr(takes, taken, after);
   b_.SetInsertPoint(taken);
   llvm::BasicBlock* unordered = nullptr;
   Value* is_new = nullptr;
   if (x->getType()->isFloatingPointTy()) {
     unordered = llvm::BasicBlock::Create(b_.getContext(), "unordered", s_.function);
-    b_.CreateCondBr(b_.CreateFCmpUNO(x, a.value), unordered, behind,
+    b_.CreateCondBr(b_.CreateFCmpUNO(x, a.value), unordered, after,
                     llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
     b_.SetInsertPoint(unordered);
     is_new = b_.CreateFCmpUNO(x, x);
@@ -67,8 +67,8 @@ void Scans::take_if(Value* takes, Accumulator& a, Value* x, Value* position) {
     return is_new == nullptr || next == nullptr ? nullptr : b_.CreateSelect(is_new, next, old);
   };
   Value *chosen_value = chosen(a.value, x), *chosen_position = chosen(a.position, position);
-  b_.CreateBr(behind);
-  b_.SetInsertPoint(behind);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
   const auto joined = [&](Value* old, Value* next, Value* picked) {
     llvm::PHINode* phi = b_.CreatePHI(old->getType(), 3);
     phi->addIncoming(next, taken);

@@ -48,8 +48,8 @@ void Search::look_at(ReduceOp better, DType dtype, Value* x, Value* index, Accum
   }
   BasicBlock* before = b_.GetInsertBlock();
   BasicBlock* taken = BasicBlock::Create(b_.getContext(), "taken", s_.function);
-  BasicBlock* behind = BasicBlock::Create(b_.getContext(), "kept", s_.function);
-  b_.CreateCondBr(b_.CreateOrReduce(takes), taken, behind,
+  BasicBlock* after = BasicBlock::Create(b_.getContext(), "kept", s_.function);
+  b_.CreateCondBr(b_.CreateOrReduce(takes), taken, after,
                   llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
   b_.SetInsertPoint(taken);
   Accumulator next{ops_.halve(better, dtype, x, 0), index, nullptr};
@@ -59,8 +59,8 @@ void Search::look_at(ReduceOp better, DType dtype, Value* x, Value* index, Accum
     next.position = b_.CreateSelect(best.lost, best.position, next.position);
     next.lost = b_.CreateOr(best.lost, is_nan);
   }
-  b_.CreateBr(behind);
-  b_.SetInsertPoint(behind);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
   for (const auto member : {&Accumulator::value, &Accumulator::position, &Accumulator::lost}) {
     if (best.*member == nullptr) continue;
     llvm::PHINode* phi = b_.CreatePHI((best.*member)->getType(), 2);

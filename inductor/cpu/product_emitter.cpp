@@ -72,15 +72,15 @@ class ProductEmitter {
     SymExpr rest = inst.index[0];
     const auto take = [&](size_t dim) {
       SymExpr coefficient, left;
-      FJ_CHECK(split_linear(rest, symbols_.dim(dim), coefficient, left), "a product whose operand is not linear");
+      FJ_ASSERT(split_linear(rest, symbols_.dim(dim), coefficient, left), "a product whose operand is not linear");
       rest = left;
       return coefficient;
     };
     o.row_step = eval_size(s_, take(kRow));
     o.column_step = eval_size(s_, take(kColumn));
     const SymExpr along = take(kSum);
-    FJ_CHECK(along == SymExpr(inst.op == LoopOp::kLoad ? 1 : 0),
-             "a product whose operand is not contiguous along its sums");
+    FJ_ASSERT(along == SymExpr(inst.op == LoopOp::kLoad ? 1 : 0),
+              "a product whose operand is not contiguous along its sums");
     o.offset = eval_size(s_, rest);
     return o;
   }

@@ -45,7 +45,7 @@ std::string entry_of(const std::string& kernel_name) { return "fj_" + kernel_nam
 
 TargetInfo info_for(runtime::GpuVendor vendor) {
   TargetInfo info = gpu_target();
-  info.facts.fuses_convolutions = vendor == runtime::GpuVendor::kNvidia;  // the ops are cuDNN's
+  info.traits.fuses_convolutions = vendor == runtime::GpuVendor::kNvidia;  // the ops are cuDNN's
   return info;
 }
 

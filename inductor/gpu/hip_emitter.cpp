@@ -42,7 +42,7 @@ HipProgram shaped(const Kernel& kernel, const Costs& costs) {
     return emit_points(kernel, costs);
   }
   if (kernel.nests.size() == 1 && first.vector_dim < first.nest.ranges.size()) return emit_columns(kernel, costs);
-  FJ_CHECK(!kernel.is_flat, "a flat kernel is one nest");
+  FJ_ASSERT(!kernel.is_flat, "a flat kernel is one nest");
   if (auto rows = emit_rows(kernel, costs)) return std::move(*rows);
   return emit_mixed_rows(kernel, costs);
 }

@@ -26,7 +26,7 @@ std::string value_type_text(DType dtype) {
     case DType::kComplex128:
     case DType::kOther: break;
   }
-  FJ_CHECK(false, std::string("no value of dtype ") + row_of(dtype).text);
+  FJ_ASSERT(false, std::string("no value of dtype ") + row_of(dtype).text);
 }
 
 std::string memory_type_text(DType dtype) {
@@ -205,7 +205,7 @@ std::string NestText::inst(InstId i, const std::string& guard) const {
     case LoopOp::kStore: return stored(i, guard);
     case LoopOp::kCheck:
     case LoopOp::kReduce:
-    case LoopOp::kScan: FJ_CHECK(false, "no statement of its own");
+    case LoopOp::kScan: FJ_ASSERT(false, "no statement of its own");
   }
   return "const " + type + " v" + std::to_string(i) + " = " + value + ";";
 }

@@ -58,7 +58,7 @@ int64_t run_interpreted(void* const* buffers, const int64_t* sizes, const FjScal
 // differ.
 TargetInfo interp_info() {
   TargetInfo info = reference_target();
-  info.facts.may_widen_bf16 = info.facts.addmm_copies_first = info.facts.formats_differ = false;
+  info.traits.may_widen_bf16 = info.traits.addmm_copies_first = info.traits.formats_differ = false;
   return info;
 }
 

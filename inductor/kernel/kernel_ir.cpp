@@ -20,7 +20,7 @@ class KernelMaker {
         group_(group),
         is_private_(is_private),
         hints_(hints),
-        facts_(target.facts),
+        traits_(target.traits),
         costs_(target.costs),
         tuning_(tuning),
         symbols_(program.symbol_count) {}
@@ -99,7 +99,7 @@ class KernelMaker {
         locals.push_back(b);
       } else {
         strides_[id] = program_.buffers[id].strides;
-        b.is_private = is_private_[id] && facts_.launches_follow_sizes;
+        b.is_private = is_private_[id] && traits_.launches_follow_sizes;
         kernel_.buffers.push_back(b);
       }
     }
@@ -333,7 +333,7 @@ class KernelMaker {
         for (const SymExpr& e : inst.index) add(e);
     }
     kernel_.symbols.assign(used.begin(), used.end());
-    if (!facts_.launches_follow_sizes || used.empty()) return;
+    if (!traits_.launches_follow_sizes || used.empty()) return;
     kernel_.size_hints.assign(program_.symbol_count, 1);
     for (graph::SymbolId s : used)
       kernel_.size_hints[s] = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(hints_.symbols.at(s))));
@@ -343,7 +343,7 @@ class KernelMaker {
   const Group& group_;
   const std::vector<bool>& is_private_;
   const SizeHints& hints_;
-  const TargetFacts& facts_;
+  const TargetTraits& traits_;
   const Costs& costs_;
   const KernelTuning tuning_;
   size_t outer_ = 0;  // outer dimensions of a kernel of several nests

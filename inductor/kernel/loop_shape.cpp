@@ -15,7 +15,7 @@ Nest with_dims(const Nest& nest, uint32_t symbol_count, SymSizes ranges, SymSize
   NestBuilder b(symbol_count, nest.name, std::move(ranges), std::move(reduced));
   BodyCopy copy(b, nest, std::move(dims));
   copy.run();
-  return b.finish();
+  return b.build();
 }
 
 namespace {

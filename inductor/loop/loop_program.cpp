@@ -65,7 +65,7 @@ ScalarOp joining(ReduceOp op) {
     case ReduceOp::kArgmax:
     case ReduceOp::kArgmin: break;
   }
-  FJ_CHECK(false, "positions are not joined");
+  FJ_ASSERT(false, "positions are not joined");
 }
 
 void collect_uses(const LoopInst& inst, const NestSymbols& symbols, std::vector<InstId>& out) {

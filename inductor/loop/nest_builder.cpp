@@ -94,7 +94,7 @@ InstId NestBuilder::scalar(ScalarOp op, std::initializer_list<InstId> operands) 
   size_t k = 0;
   for (InstId operand : operands) inst.operands[k++] = operand;
   const auto& row = graph::row_of(op);
-  FJ_CHECK(static_cast<int>(k) == row.arity, row.name);
+  FJ_ASSERT(static_cast<int>(k) == row.arity, row.name);
   const DType operand_dtype = dtype(inst.operands[row.result == graph::ScalarResult::kSelect ? 1 : 0]);
   inst.dtype = row.result == graph::ScalarResult::kBoolean ? DType::kBool : operand_dtype;
   return emit(std::move(inst));

@@ -36,7 +36,7 @@ class NestBuilder {
   // Copies an instruction whose operands and expressions already belong to this nest.
   InstId emit(LoopInst inst);
   void add_origins(const std::vector<uint32_t>& nodes);
-  Nest finish() { return std::move(nest_); }
+  Nest build() { return std::move(nest_); }
 
  private:
   InstId carried(LoopOp kind, ReduceOp op, InstId value);

@@ -41,7 +41,7 @@ std::string_view product_of(const Graph& graph, const Node& node, graph::Device 
 Graph bare_products(const Graph& functional, const TargetInfo& target) {
   const graph::Device device = kernel_device(functional);
   const auto adds = [&](const Node& node) { return !product_of(functional, node, device).empty(); };
-  if (!target.facts.addmm_copies_first || std::none_of(functional.nodes.begin(), functional.nodes.end(), adds))
+  if (!target.traits.addmm_copies_first || std::none_of(functional.nodes.begin(), functional.nodes.end(), adds))
     return functional;
   Rebuild r(functional, true);
   for (const Node& node : functional.nodes) {
@@ -55,7 +55,7 @@ Graph bare_products(const Graph& functional, const TargetInfo& target) {
     const graph::ValueId product = r.out().emit(op, {args[1], args[2]});
     r.adopt(node.results[0], r.out().emit("add.Tensor", {product, args[0], SymExpr(1)}));
   }
-  return r.finish();
+  return r.build();
 }
 
 }  // namespace framejit::inductor

@@ -57,7 +57,7 @@ class EpilogueFuser {
       if (const auto fused = fused_.find(n); fused != fused_.end()) emit(r, graph_.nodes[n], fused->second);
       else r.copy_node(graph_.nodes[n]);
     }
-    return r.finish();
+    return r.build();
   }
 
  private:
@@ -123,7 +123,7 @@ class EpilogueFuser {
 }  // namespace
 
 Graph fuse_epilogues(Graph functional, const TargetInfo& target) {
-  if (!target.facts.fuses_convolutions) return functional;
+  if (!target.traits.fuses_convolutions) return functional;
   const EpilogueFuser fuser(functional);
   return fuser.is_empty() ? std::move(functional) : fuser.run();
 }

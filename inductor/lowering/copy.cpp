@@ -18,7 +18,7 @@ void store_region(LowerContext& ctx, ValueId v, Place place) {
   NestBuilder b = ctx.nest(ctx.meta(v).sizes);
   const std::vector<SymExpr> index = b.range_dims();
   const InstId value = ctx.load(b, v, index);
-  ctx.finish(std::move(b), ctx.result_buffer(), place(index), value);
+  ctx.add_nest(std::move(b), ctx.result_buffer(), place(index), value);
 }
 
 std::optional<std::vector<ValueId>> tensor_list(LowerContext& ctx, size_t i) {
@@ -75,7 +75,7 @@ bool lower_pad(LowerContext& ctx) {
     if (!e.is_constant() || e.constant() < 0) return false;
   NestBuilder b = ctx.result_nest();
   const InstId fill = b.constant(value, ctx.result_meta().dtype);
-  ctx.finish_result(std::move(b), fill);
+  ctx.store_result(std::move(b), fill);
   store_region(ctx, *self, [&](std::vector<SymExpr> index) {
     for (size_t k = 0; k + 1 < pad->size(); k += 2) {
       const size_t dim = index.size() - 1 - k / 2;
@@ -92,7 +92,7 @@ bool gather_by(LowerContext& ctx, Map map) {
   NestBuilder b = ctx.result_nest();
   std::vector<SymExpr> index = map(b.range_dims());
   const InstId value = ctx.load(b, *ctx.tensor(0), std::move(index));
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 
@@ -154,7 +154,7 @@ bool lower_triangle(LowerContext& ctx, bool lower) {
   const InstId keep = b.scalar(lower ? ScalarOp::k_le : ScalarOp::k_ge, {column, row});
   const InstId value = ctx.load(b, *self, index);
   const InstId result = b.scalar(ScalarOp::k_select, {keep, value, b.constant(0, ctx.result_meta().dtype)});
-  ctx.finish_result(std::move(b), result);
+  ctx.store_result(std::move(b), result);
   return true;
 }
 bool lower_tril(LowerContext& ctx) { return lower_triangle(ctx, true); }
@@ -200,7 +200,7 @@ bool lower_select_scatter(LowerContext& ctx) {
 void fill_with_zeros(LowerContext& ctx) {
   NestBuilder b = ctx.result_nest();
   const InstId zero = b.constant(0, ctx.result_meta().dtype);
-  ctx.finish_result(std::move(b), zero);
+  ctx.store_result(std::move(b), zero);
 }
 
 // select_backward(grad, sizes, dim, index): zeros, then grad where it was taken from.

@@ -18,7 +18,7 @@ bool fill(LowerContext& ctx, size_t argument) {
   } else {
     return false;
   }
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 
@@ -43,7 +43,7 @@ bool lower_range(LowerContext& ctx) {
   if (!first || !stride) return false;
   const InstId position = b.cast(b.index(b.dim(0)), compute);
   const InstId value = b.scalar(ScalarOp::k_add, {*first, b.scalar(ScalarOp::k_mul, {position, *stride})});
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 
@@ -52,7 +52,7 @@ bool lower_eye(LowerContext& ctx) {
   NestBuilder b = ctx.result_nest();
   const InstId same = b.scalar(ScalarOp::k_eq, {b.index(b.dim(0)), b.index(b.dim(1))});
   const InstId value = b.cast(same, ctx.result_meta().dtype);
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 

@@ -23,7 +23,7 @@ bool lower_embedding(LowerContext& ctx) {
   at.pop_back();
   const SymExpr row = b.checked_index(ctx.load(b, *indices, at), ctx.meta(*weight).sizes[0], false);
   const InstId value = ctx.load(b, *weight, {row, column});
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 
@@ -42,7 +42,7 @@ bool lower_index_select(LowerContext& ctx) {
                                         is_number ? SymExpr(1) : ctx.meta(*self).sizes[dim], false);
   if (!is_number) at[dim] = place;
   const InstId value = ctx.load(b, *self, std::move(at));
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 
@@ -57,7 +57,7 @@ bool lower_gather(LowerContext& ctx) {
   std::vector<SymExpr> at = b.range_dims();
   at[dim] = b.checked_index(ctx.load(b, *index, at), ctx.meta(*self).sizes[dim], false);
   const InstId value = ctx.load(b, *self, std::move(at));
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 
@@ -94,7 +94,7 @@ bool lower_index(LowerContext& ctx) {
     at.push_back(dims[next++]);
   }
   const InstId value = ctx.load(b, *self, std::move(at));
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 
@@ -107,7 +107,7 @@ bool lower_take(LowerContext& ctx) {
   const SymExpr numel = ctx.meta(*self).numel();
   const SymExpr flat = b.checked_index(ctx.load(b, *index, b.range_dims()), numel, true);
   const InstId value = ctx.load(b, *self, reshape_index(sizes, {numel}, {flat}, b.bounds()));
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 

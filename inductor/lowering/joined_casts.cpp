@@ -65,7 +65,7 @@ class CastJoiner {
         if (nodes.front() == n) emit(r, dtype, nodes);
       if (!joined.contains(n)) r.copy_node(graph_.nodes[n]);
     }
-    return r.finish();
+    return r.build();
   }
 
  private:
@@ -99,7 +99,7 @@ class CastJoiner {
 }  // namespace
 
 Graph join_casts(Graph functional, const TargetInfo& target) {
-  if (!target.facts.casts_together) return functional;
+  if (!target.traits.casts_together) return functional;
   const CastJoiner joiner(functional);
   return joiner.is_empty() ? std::move(functional) : joiner.run();
 }

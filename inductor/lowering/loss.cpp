@@ -41,13 +41,13 @@ bool lower_nll_loss(LowerContext& ctx) {
   const DType compute = value_dtype(ctx.result_meta().dtype);
   const auto store_weight = [&](NestBuilder b, std::vector<SymExpr> index, InstId value) {
     if (ctx.node().results.size() > 1 && ctx.node().results[1] != graph::kNoValue)
-      ctx.finish(std::move(b), ctx.result_buffer(1), std::move(index), value);
+      ctx.add_nest(std::move(b), ctx.result_buffer(1), std::move(index), value);
   };
   if (*reduction == kNone && rows == 1) {
     NestBuilder b = ctx.nest(targets.sizes);
     const std::vector<SymExpr> at = b.range_dims();
     const InstId loss = row_loss(ctx, b, at, *ignored, compute).loss;
-    ctx.finish(std::move(b), ctx.result_buffer(), at, loss);
+    ctx.add_nest(std::move(b), ctx.result_buffer(), at, loss);
     NestBuilder weight = ctx.nest({});
     const InstId zero = weight.constant(0, compute);
     store_weight(std::move(weight), {}, zero);
@@ -61,7 +61,7 @@ bool lower_nll_loss(LowerContext& ctx) {
   InstId loss = b.reduce(ReduceOp::kSum, row.loss);
   if (*reduction == kMean) loss = b.scalar(ScalarOp::k_div, {loss, total});
   NestBuilder weight = b;
-  ctx.finish(std::move(b), ctx.result_buffer(), {}, loss);
+  ctx.add_nest(std::move(b), ctx.result_buffer(), {}, loss);
   store_weight(std::move(weight), {}, total);
   return true;
 }
@@ -96,7 +96,7 @@ bool lower_nll_loss_backward(LowerContext& ctx) {
       b.scalar(ScalarOp::k_bit_and, {b.scalar(ScalarOp::k_eq, {wanted, b.index(at[along])}),
                                      b.scalar(ScalarOp::k_ne, {wanted, b.integer(*ignored, DType::kInt64)})});
   const InstId result = b.scalar(ScalarOp::k_select, {is_hit, value, b.constant(0, compute)});
-  ctx.finish_result(std::move(b), result);
+  ctx.store_result(std::move(b), result);
   return true;
 }
 
@@ -127,7 +127,7 @@ bool lower_binary_cross_entropy(LowerContext& ctx) {
   const InstId left = step(b.scalar(ScalarOp::k_mul, {step(b.scalar(ScalarOp::k_sub, {t, number(1)})), missed}));
   InstId loss = step(b.scalar(ScalarOp::k_sub, {left, step(b.scalar(ScalarOp::k_mul, {t, hit}))}));
   if (ctx.tensor(2)) loss = step(b.scalar(ScalarOp::k_mul, {loss, ctx.load_broadcast(b, *ctx.tensor(2), at)}));
-  ctx.finish_result(std::move(b), loss);
+  ctx.store_result(std::move(b), loss);
   return true;
 }
 

@@ -70,7 +70,7 @@ std::vector<std::string> lowered_ops() {
 
 int64_t wrap_dim(int64_t dim, size_t ndim) {
   const auto n = static_cast<int64_t>(std::max<size_t>(ndim, 1));
-  FJ_CHECK(dim >= -n && dim < n, "the lowering was given a dimension that does not exist");
+  FJ_ASSERT(dim >= -n && dim < n, "the lowering was given a dimension that does not exist");
   return dim < 0 ? dim + n : dim;
 }
 
@@ -178,21 +178,21 @@ LoopBufferId LowerContext::temp(DType dtype, SymSizes sizes) {
   return static_cast<LoopBufferId>(program_.buffers.size() - 1);
 }
 
-void LowerContext::finish(NestBuilder builder, LoopBufferId buffer, std::vector<SymExpr> index, InstId value) {
+void LowerContext::add_nest(NestBuilder builder, LoopBufferId buffer, std::vector<SymExpr> index, InstId value) {
   const InstId stored = builder.cast(value, program_.buffers[buffer].dtype);
   builder.store(buffer, std::move(index), stored);
-  finish(std::move(builder));
+  add_nest(std::move(builder));
 }
 
-void LowerContext::finish(NestBuilder builder) {
-  Nest nest = without_empty_loops(builder.finish(), program_.symbol_count);
+void LowerContext::add_nest(NestBuilder builder) {
+  Nest nest = without_empty_loops(builder.build(), program_.symbol_count);
   nest.name = "n" + std::to_string(next_nest_++);  // named here, because a builder that is copied finishes twice
   program_.items.push_back(std::move(nest));
 }
 
-void LowerContext::finish_result(NestBuilder builder, InstId value, size_t k) {
+void LowerContext::store_result(NestBuilder builder, InstId value, size_t k) {
   std::vector<SymExpr> index = builder.range_dims();
-  finish(std::move(builder), result_buffer(k), std::move(index), value);
+  add_nest(std::move(builder), result_buffer(k), std::move(index), value);
 }
 
 InstId LowerContext::load_temp(NestBuilder& builder, LoopBufferId b, std::vector<SymExpr> index) {
@@ -205,7 +205,7 @@ InstId load_value(const Graph& graph, const std::vector<ValueForm>& forms, const
   while (forms[graph::index_of(v)].kind == ValueForm::kView) {
     const ValueForm& form = forms[graph::index_of(v)];
     auto mapped = map_view(graph, graph.nodes[form.node], form.result, index, bounds);
-    FJ_CHECK(mapped.has_value(), "a view that is not an index map was lowered as one");
+    FJ_ASSERT(mapped.has_value(), "a view that is not an index map was lowered as one");
     index = std::move(*mapped);
     v = form.base;
   }
@@ -280,11 +280,11 @@ bool LowerContext::try_row(LowerFn row) {
     program_.items.resize(items);
     return false;
   }
-  const TargetFacts& facts = target_.facts;
+  const TargetTraits& traits = target_.traits;
   const auto is_left = [&](const LoopInst& inst) {
-    return (inst.op == LoopOp::kCheck && !facts.kernels_may_fail) || (is_ordered(inst) && !facts.points_run_in_order);
+    return (inst.op == LoopOp::kCheck && !traits.kernels_may_fail) || (is_ordered(inst) && !traits.points_run_in_order);
   };
-  if (facts.kernels_may_fail && facts.points_run_in_order) return true;
+  if (traits.kernels_may_fail && traits.points_run_in_order) return true;
   const bool has_any =
       std::any_of(program_.items.begin() + static_cast<long>(items), program_.items.end(), [&](const auto& item) {
         const Nest* nest = std::get_if<Nest>(&item);

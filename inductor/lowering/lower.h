@@ -77,7 +77,7 @@ class LowerContext {
   std::optional<std::vector<int64_t>> integers(size_t i) const;
   std::optional<std::string> text(size_t i) const;
 
-  // A nest over the sizes of a result; store with finish_nest.
+  // A nest over the sizes of a result; store with add_nest.
   NestBuilder nest(SymSizes ranges, SymSizes reduced = {});
   NestBuilder result_nest(size_t k = 0) { return nest(result_meta(k).sizes); }
   Walk walk(SymSizes sizes, int64_t dim);
@@ -85,9 +85,9 @@ class LowerContext {
   LoopBufferId temp(DType dtype, SymSizes sizes);
   DType buffer_dtype(LoopBufferId b) const { return program_.buffers[b].dtype; }
   // Stores `value`, cast to the buffer's dtype, at `index` and appends the nest.
-  void finish(NestBuilder builder, LoopBufferId buffer, std::vector<SymExpr> index, InstId value);
-  void finish(NestBuilder builder);
-  void finish_result(NestBuilder builder, InstId value, size_t k = 0);
+  void add_nest(NestBuilder builder, LoopBufferId buffer, std::vector<SymExpr> index, InstId value);
+  void add_nest(NestBuilder builder);
+  void store_result(NestBuilder builder, InstId value, size_t k = 0);
 
   // One element of a graph value; views on the way become index arithmetic.
   InstId load(NestBuilder& builder, graph::ValueId v, std::vector<SymExpr> index);

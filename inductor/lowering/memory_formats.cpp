@@ -9,12 +9,12 @@
 #include <set>
 #include <unordered_map>
 
+#include "graph/minimum_cut.h"
 #include "graph/node_values.h"
 #include "graph/ops/rule_kit.h"
 #include "graph/passes/rebuild.h"
 #include "graph/weight_values.h"
 #include "inductor/lowering/lower.h"
-#include "graph/minimum_cut.h"
 
 namespace framejit::inductor {
 
@@ -133,7 +133,7 @@ class FormatChooser {
     const DType dtype = graph_.meta(node.results[0]).dtype;
     const bool* transposed = node.args[6].get<bool>();
     const bool has_formats = dtype == DType::kFloat32 || dtype == DType::kBFloat16 ||
-                             (dtype == DType::kFloat16 && target_.facts.half_convolutions_are_last);
+                             (dtype == DType::kFloat16 && target_.traits.half_convolutions_are_last);
     return has_formats && transposed != nullptr && !*transposed &&
            all_ones(node, 5);
   }
@@ -151,7 +151,7 @@ class FormatChooser {
 
   // Picoseconds that channels_last saves.
   int64_t preference(const Node& node) const {
-    if (target_.facts.half_convolutions_are_last) {
+    if (target_.traits.half_convolutions_are_last) {
       const DType dtype = graph_.meta(node.results[0]).dtype;
       const bool is_half = dtype == DType::kBFloat16 || dtype == DType::kFloat16;
       return node.op->name == "convolution" && is_half ? kWanted : 0;
@@ -184,7 +184,7 @@ class FormatChooser {
     const bool is_ready =
         (graph::is_channels_last(w) && !w.is_contiguous()) || graph_.values[graph::index_of(weight)].node >= 0;
     const bool is_known = known_.is_weight(weight);
-    return saved(cost, w.dtype, is_known && target_.facts.packs_weights) * results *
+    return saved(cost, w.dtype, is_known && target_.traits.packs_weights) * results *
                (weights / std::max<int64_t>(graph_.shapes.hint(w.sizes[0]), 1)) -
            (is_known ? 0 : cost.rearranged * weights / (is_ready ? 2 : 1));
   }
@@ -237,12 +237,12 @@ class FormatChooser {
         r.adopt(node.results[k], results[k]);
       }
     }
-    return r.finish();
+    return r.build();
   }
 
   // As it was recorded, although it may be neither contiguous nor channels_last: where only convolutions have a format.
   bool stays(size_t n) const {
-    if (!target_.facts.half_convolutions_are_last || side_[vertex_[n]]) return false;
+    if (!target_.traits.half_convolutions_are_last || side_[vertex_[n]]) return false;
     bool follows = false;
     graph::for_each_value(graph_.nodes[n], [&](ValueId v) {
       follows = follows || (v != graph::kNoValue && laid_[graph::index_of(v)] != graph::kNoValue);
@@ -290,7 +290,7 @@ class FormatChooser {
 
 Graph choose_memory_formats(const Graph& functional, const TargetInfo& target, FormatRule rule,
                             const std::vector<bool>& weights) {
-  if (!target.facts.formats_differ) return functional;
+  if (!target.traits.formats_differ) return functional;
   return FormatChooser(functional, target, rule, weights).run();
 }
 

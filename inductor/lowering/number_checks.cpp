@@ -48,7 +48,7 @@ bool add_check(LowerContext& ctx, size_t argument) {
   NestBuilder b = ctx.nest({});
   const InstId value = tensor ? ctx.load(b, *tensor, {}) : b.index(*size);
   b.checked_index(b.cast(outside_of(b, value, *range), DType::kInt64), 1, false);
-  ctx.finish(std::move(b));
+  ctx.add_nest(std::move(b));
   return true;
 }
 

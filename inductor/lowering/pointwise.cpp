@@ -11,7 +11,7 @@
 #include "graph/number_range.h"
 #include "inductor/lowering/formula.h"
 #include "inductor/lowering/lower.h"
-#include "runtime/eager_kernels.h"
+#include "runtime/eager_gelu.h"
 
 namespace framejit::inductor {
 
@@ -137,7 +137,7 @@ bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule,
         return operand(ctx, b, i, arguments[i], compute, round, formula.find("_div(") == formula.npos);
     throw_internal_error(__FILE__, __LINE__, "formula names an argument", std::string(formula));
   });
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 
@@ -159,7 +159,7 @@ bool lower_div_mode(LowerContext& ctx) {
 
 // torch passes contiguous tensors of these dtypes to oneDNN if it has kernels for them.
 bool may_be_gelu_of_onednn(const TargetInfo& target, const TensorMeta& m) {
-  return target.facts.gelu_is_onednn &&
+  return target.traits.gelu_is_onednn &&
          (m.dtype == DType::kFloat32 || m.dtype == DType::kBFloat16 || m.dtype == DType::kFloat16) &&
          m.is_contiguous() && !(m.numel() == SymExpr(1));
 }
@@ -199,7 +199,7 @@ bool lower_pow_scalar(LowerContext& ctx) {
   const auto exponent = ctx.number(1);
   const bool floating = is_float(ctx.result_meta().dtype);
   // float16 goes through the C library's pow, whose zeros and infinities lose their sign.
-  const bool by_library = ctx.result_meta().dtype == DType::kFloat16 && ctx.target().facts.half_pow_is_libm;
+  const bool by_library = ctx.result_meta().dtype == DType::kFloat16 && ctx.target().traits.half_pow_is_libm;
   if (!exponent)  // a number that varies between calls
     return ctx.tensor(1) && floating &&
            lower_formula(ctx, "self exponent", Rule::kResult,
@@ -248,7 +248,7 @@ bool lower_nan_to_num(LowerContext& ctx) {
                                          b.constant(with[1], compute), result});
   result =
       b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_ne, {value, value}), b.constant(with[0], compute), result});
-  ctx.finish_result(std::move(b), result);
+  ctx.store_result(std::move(b), result);
   return true;
 }
 
@@ -264,7 +264,7 @@ bool lower_round_decimals(LowerContext& ctx) {
   const ScalarOp there = *decimals < 0 ? ScalarOp::k_div : ScalarOp::k_mul,
                  back = *decimals < 0 ? ScalarOp::k_mul : ScalarOp::k_div;
   const InstId result = b.scalar(back, {b.scalar(ScalarOp::k_round, {b.scalar(there, {value, ten})}), ten});
-  ctx.finish_result(std::move(b), result);
+  ctx.store_result(std::move(b), result);
   return true;
 }
 
@@ -292,7 +292,7 @@ bool lower_where(LowerContext& ctx) {
   const InstId condition = b.cast(select_operand(ctx, b, 0, value_dtype(ctx.meta(*ctx.tensor(0)).dtype)), DType::kBool);
   const InstId yes = select_operand(ctx, b, 1, compute), no = select_operand(ctx, b, 2, compute);
   const InstId result = b.scalar(ScalarOp::k_select, {condition, yes, no});
-  ctx.finish_result(std::move(b), result);
+  ctx.store_result(std::move(b), result);
   return true;
 }
 
@@ -306,7 +306,7 @@ bool lower_masked_fill(LowerContext& ctx) {
   const InstId mask = select_operand(ctx, b, 1, DType::kBool);
   const InstId value = b.round_to(select_operand(ctx, b, 2, compute), dtype), self = select_operand(ctx, b, 0, compute);
   const InstId result = b.scalar(ScalarOp::k_select, {mask, value, self});
-  ctx.finish_result(std::move(b), result);
+  ctx.store_result(std::move(b), result);
   return true;
 }
 
@@ -321,7 +321,7 @@ bool lower_to_copy(LowerContext& ctx) {
   if (source != value_dtype(source) && !is_float(target)) value = b.round_to(value, source);
   value = b.cast(value, target);
   if (target != source) value = b.round_to(value, target);
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 
@@ -333,7 +333,7 @@ bool lower_copy(LowerContext& ctx) {
   NestBuilder b = ctx.result_nest();
   const InstId value = b.cast(ctx.load_broadcast(b, *source, b.range_dims()), target);
   const InstId rounded = b.round_to(value, target);
-  ctx.finish_result(std::move(b), rounded);
+  ctx.store_result(std::move(b), rounded);
   return true;
 }
 

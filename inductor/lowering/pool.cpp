@@ -101,7 +101,7 @@ bool lower_max_pool(LowerContext& ctx) {
   if (!window) return false;
   NestBuilder b = ctx.result_nest();
   const InstId value = joined(ctx, b, *window, -INFINITY, ScalarOp::k_maximum);
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 
@@ -125,7 +125,7 @@ bool lower_avg_pool(LowerContext& ctx) {
   }
   if (ctx.given(6)) count = SymExpr(*ctx.integer(6));
   const InstId mean = b.scalar(ScalarOp::k_div, {sum, b.cast(b.index(count), b.dtype(sum))});
-  ctx.finish_result(std::move(b), mean);
+  ctx.store_result(std::move(b), mean);
   return true;
 }
 

@@ -89,7 +89,7 @@ bool reduce_as(LowerContext& ctx, size_t dims_argument, ReduceOp op, DType dtype
   NestBuilder b = ctx.nest(s->kept, s->reduced);
   const InstId value = b.reduce(op, load_input(ctx, b, *s, dtype, discrete));
   auto index = result_index(b, *s, ctx.result_meta().ndim());
-  ctx.finish(std::move(b), ctx.result_buffer(), std::move(index), value);
+  ctx.add_nest(std::move(b), ctx.result_buffer(), std::move(index), value);
   return true;
 }
 
@@ -137,7 +137,7 @@ bool lower_extremum_dim(LowerContext& ctx, ReduceOp value_op, ReduceOp position_
   const InstId value = b.reduce(value_op, input), position = b.reduce(position_op, input);
   auto index = result_index(b, *s, ctx.result_meta().ndim());
   b.store(ctx.result_buffer(0), index, value);
-  ctx.finish(std::move(b), ctx.result_buffer(1), std::move(index), position);
+  ctx.add_nest(std::move(b), ctx.result_buffer(1), std::move(index), position);
   return true;
 }
 bool lower_max_dim(LowerContext& ctx) { return lower_extremum_dim(ctx, ReduceOp::kMax, ReduceOp::kArgmax); }
@@ -153,7 +153,7 @@ bool lower_mean_over(LowerContext& ctx, size_t dims_argument) {
   const InstId sum = b.reduce(ReduceOp::kSum, load_input(ctx, b, *s, compute));
   const InstId mean = b.scalar(ScalarOp::k_div, {sum, count_of(b, s->count, compute)});
   auto index = result_index(b, *s, ctx.result_meta().ndim());
-  ctx.finish(std::move(b), ctx.result_buffer(), std::move(index), mean);
+  ctx.add_nest(std::move(b), ctx.result_buffer(), std::move(index), mean);
   return true;
 }
 bool lower_mean_dim(LowerContext& ctx) { return lower_mean_over(ctx, 1); }
@@ -172,7 +172,7 @@ bool lower_variance(LowerContext& ctx, bool root, bool with_mean) {
   const LoopBufferId mean_buffer = ctx.temp(compute, s->kept);
   std::vector<SymExpr> mean_index = first.range_dims();
   if (with_mean) first.store(ctx.result_buffer(1), result_index(first, *s, ctx.result_meta(1).ndim()), mean);
-  ctx.finish(std::move(first), mean_buffer, mean_index, mean);
+  ctx.add_nest(std::move(first), mean_buffer, mean_index, mean);
   NestBuilder b = ctx.nest(s->kept, s->reduced);
   const InstId distance =
       b.scalar(ScalarOp::k_sub, {load_input(ctx, b, *s, compute), ctx.load_temp(b, mean_buffer, mean_index)});
@@ -184,7 +184,7 @@ bool lower_variance(LowerContext& ctx, bool root, bool with_mean) {
   InstId result = b.scalar(ScalarOp::k_div, {squares, freedom});
   if (root) result = b.scalar(ScalarOp::k_sqrt, {result});
   auto index = result_index(b, *s, ctx.result_meta().ndim());
-  ctx.finish(std::move(b), ctx.result_buffer(), std::move(index), result);
+  ctx.add_nest(std::move(b), ctx.result_buffer(), std::move(index), result);
   return true;
 }
 bool lower_var(LowerContext& ctx) { return lower_variance(ctx, false, false); }
@@ -220,7 +220,7 @@ bool lower_vector_norm(LowerContext& ctx) {
   else if (!std::isinf(*order) && *order != 0 && *order != 1)
     result = b.scalar(ScalarOp::k_pow, {result, b.constant(1 / *order, compute)});
   auto index = result_index(b, *s, ctx.result_meta().ndim());
-  ctx.finish(std::move(b), ctx.result_buffer(), std::move(index), result);
+  ctx.add_nest(std::move(b), ctx.result_buffer(), std::move(index), result);
   return true;
 }
 

@@ -84,7 +84,7 @@ bool lower_nearest(LowerContext& ctx, size_t count, double shift) {
     at = place_of(b, b.scalar(ScalarOp::k_minimum, {whole, b.integer(axis.input - 1, DType::kInt64)}));
   }
   const InstId value = ctx.load(b, *ctx.tensor(0), std::move(index));
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 bool lower_nearest1d(LowerContext& ctx) { return lower_nearest(ctx, 1, 0); }
@@ -143,7 +143,7 @@ bool lower_linear(LowerContext& ctx, size_t count) {
   std::vector<Neighbours> near;
   for (const Axis& axis : *axes) near.push_back(neighbours(b, axis, index[axis.dim], ctx.flag(2, false), compute));
   const InstId value = blend(ctx, b, *axes, near, 0, index, compute);
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 bool lower_linear1d(LowerContext& ctx) { return lower_linear(ctx, 1); }
@@ -174,7 +174,7 @@ bool lower_edge_pad(LowerContext& ctx, size_t count, bool reflects) {
     index[dim] = place_of(b, at);
   }
   const InstId value = ctx.load(b, *self, std::move(index));
-  ctx.finish_result(std::move(b), value);
+  ctx.store_result(std::move(b), value);
   return true;
 }
 template <size_t count, bool reflects>

@@ -23,7 +23,7 @@ bool lower_running(LowerContext& ctx, ReduceOp op) {
   InstId value = b.cast(ctx.load(b, *self, index), dtype);
   if (ctx.meta(*self).dtype != dtype) value = b.round_to(value, dtype);
   value = b.scan(op, b.cast(value, carried_dtype(dtype)));
-  ctx.finish(std::move(b), ctx.result_buffer(), std::move(index), value);
+  ctx.add_nest(std::move(b), ctx.result_buffer(), std::move(index), value);
   return true;
 }
 bool lower_cumsum(LowerContext& ctx) { return lower_running(ctx, ReduceOp::kSum); }
@@ -38,7 +38,7 @@ bool lower_extrema(LowerContext& ctx, ReduceOp value_op, ReduceOp position_op) {
   const InstId input = b.round_to(ctx.load(b, *self, index), ctx.meta(*self).dtype);
   const InstId value = b.scan(value_op, input), position = b.scan(position_op, input);
   b.store(ctx.result_buffer(0), index, value);
-  ctx.finish(std::move(b), ctx.result_buffer(1), std::move(index), position);
+  ctx.add_nest(std::move(b), ctx.result_buffer(1), std::move(index), position);
   return true;
 }
 bool lower_cummax(LowerContext& ctx) { return lower_extrema(ctx, ReduceOp::kMax, ReduceOp::kArgmax); }

@@ -38,20 +38,20 @@ class Destination {
     NestBuilder b = ctx_.result_nest();
     const InstId value = ctx_.load(b, self, b.range_dims());
     auto index = b.range_dims();
-    ctx_.finish(std::move(b), buffer_, std::move(index), value);
+    ctx_.add_nest(std::move(b), buffer_, std::move(index), value);
   }
   void clear() {
     NestBuilder b = ctx_.result_nest();
     const InstId zero = b.constant(0, ctx_.result_meta().dtype);
     auto index = b.range_dims();
-    ctx_.finish(std::move(b), buffer_, std::move(index), zero);
+    ctx_.add_nest(std::move(b), buffer_, std::move(index), zero);
   }
   // After the last write.
-  void finish() {
+  void cast_to_result() {
     if (!is_wide_) return;
     NestBuilder b = ctx_.result_nest();
     const InstId value = ctx_.load_temp(b, buffer_, b.range_dims());
-    ctx_.finish_result(std::move(b), value);
+    ctx_.store_result(std::move(b), value);
   }
 
  private:
@@ -69,7 +69,7 @@ constexpr Write kSet{}, kAdd{StoreMode::kJoin, ReduceOp::kSum};
 void store(LowerContext& ctx, Walk walk, LoopBufferId buffer, std::vector<SymExpr> at, InstId value, Write write) {
   const InstId stored = walk.builder.cast(value, ctx.buffer_dtype(buffer));
   walk.builder.store(buffer, std::move(at), stored, write.mode, write.op);
-  ctx.finish(std::move(walk.builder));
+  ctx.add_nest(std::move(walk.builder));
 }
 
 // Surely not larger than the other; sizes that only a guard could compare do not count.
@@ -156,7 +156,7 @@ bool lower_scatter_add(LowerContext& ctx) {
   Destination to(ctx, true);
   to.copy(args->self);
   scatter_source(ctx, *args, to.buffer(), kAdd);
-  to.finish();
+  to.cast_to_result();
   return true;
 }
 
@@ -184,7 +184,7 @@ bool lower_scatter_reduce(LowerContext& ctx) {
     scatter(ctx, *args, to.buffer(), kSet,
             [&](NestBuilder& b, const auto&) { return std::optional(b.constant(neutral, dtype)); });
   scatter_source(ctx, *args, to.buffer(), {StoreMode::kJoin, row->second});
-  to.finish();
+  to.cast_to_result();
   return true;
 }
 
@@ -233,7 +233,7 @@ bool lower_index_add(LowerContext& ctx) {
   Destination to(ctx, true);
   to.copy(args->self);
   write_slices(ctx, *args, to.buffer(), kAdd, false);
-  to.finish();
+  to.cast_to_result();
   return true;
 }
 

@@ -119,7 +119,7 @@ bool wants_wide_products(const TargetInfo& target) {
 }
 
 Graph widen_products(const Graph& functional, const TargetInfo& target) {
-  if (!target.facts.may_widen_bf16) return functional;
+  if (!target.traits.may_widen_bf16) return functional;
   Rebuild r(functional, true);
   for (const Node& node : functional.nodes) {
     const auto row = rows().find(node.op->name);
@@ -130,7 +130,7 @@ Graph widen_products(const Graph& functional, const TargetInfo& target) {
     r.begin(node);
     widen(r, node, row->second);
   }
-  return r.finish();
+  return r.build();
 }
 
 }  // namespace framejit::inductor

@@ -56,7 +56,7 @@ ChecksCopy copy_checks(const Nest& nest, uint32_t symbol_count, std::string name
 }
 
 Nest checks_of(const Nest& nest, uint32_t symbol_count) {
-  return copy_checks(nest, symbol_count, nest.name).builder.finish();
+  return copy_checks(nest, symbol_count, nest.name).builder.build();
 }
 
 }  // namespace framejit::inductor

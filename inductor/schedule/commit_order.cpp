@@ -166,7 +166,7 @@ class CommitOrder {
 
 void order_for_commit(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints,
                       const TargetInfo& target, Schedule& schedule) {
-  if (graph.updates.empty() || !target.facts.steps_end_in_order) return;
+  if (graph.updates.empty() || !target.traits.steps_end_in_order) return;
   CommitOrder(graph, forms, schedule).run(hints);
 }
 

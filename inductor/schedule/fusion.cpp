@@ -127,7 +127,7 @@ class Merger {
       return value;
     };
     tail.run();
-    Nest merged = b.finish();
+    Nest merged = b.build();
     const auto inner = inner_insts(merged, symbols_), after = after_reduction(merged, symbols_);
     for (size_t i = 0; i < merged.body.size(); ++i)
       one_pass &=

@@ -71,7 +71,7 @@ Nest with_loads_replaced(const LoopProgram& program, const Nest& nest, const Rep
   BodyCopy copy(b, nest, std::move(dims));
   copy.replace_load = [&](const LoopInst& load) { return replace(b, load); };
   copy.run();
-  return b.finish();
+  return b.build();
 }
 
 Nest substitute_producer(const LoopProgram& program, const Nest& producer, InstId store,

@@ -102,7 +102,7 @@ class InputWrites {
   void take(const Candidate& c) {
     for (size_t w : c.writes)
       if (has_checks(std::get<Nest>(program_.items[w])))
-        program_.items[w] = behind_gate(std::get<Nest>(program_.items[w]));
+        program_.items[w] = after_gate(std::get<Nest>(program_.items[w]));
     program_.items[c.copy] = Nest{};  // pruned later
     for (Item& item : program_.items) redirect(item, c.value, c.input);
     for (ValueForm& form : forms_)
@@ -122,7 +122,7 @@ class InputWrites {
   }
 
   // The checks of a write go to a separate nest, which stores the checked indices; the write loads them.
-  Nest behind_gate(const Nest& write) {
+  Nest after_gate(const Nest& write) {
     ChecksCopy copy = copy_checks(write, program_.symbol_count, "gate" + std::to_string(gates_.size()));
     const SymSizes ranges = copy.builder.peek().ranges;
     const std::vector<LoopInst> body = copy.builder.peek().body;
@@ -139,7 +139,7 @@ class InputWrites {
                                   ranges, graph::contiguous_strides(ranges), UINT32_MAX, false});
       copy.builder.store(made.checked.back(), copy.builder.range_dims(), copy.map[i]);
     }
-    made.nest = copy.builder.finish();
+    made.nest = copy.builder.build();
     gates_.push_back(std::move(made));
     return with_checked(write, gates_.back().checked, copy.dims);
   }
@@ -211,7 +211,7 @@ bool writes_input(const LoopProgram& program, const Nest& nest) {
 }  // namespace
 
 std::vector<bool> write_inputs_in_place(const Graph& graph, const TargetInfo& target, LoweredGraph& lowered) {
-  if (graph.updates.empty() || !target.facts.steps_end_in_order) return std::vector<bool>(graph.updates.size(), false);
+  if (graph.updates.empty() || !target.traits.steps_end_in_order) return std::vector<bool>(graph.updates.size(), false);
   return InputWrites(graph, lowered).run();
 }
 

@@ -104,7 +104,7 @@ bool ItemOrder::is_parted(size_t earlier) {
 }
 
 void ItemOrder::join(size_t earlier) {
-  FJ_CHECK(!is_parted(earlier), "items with a third between them were joined");
+  FJ_ASSERT(!is_parted(earlier), "items with a third between them were joined");
   const size_t begin = position_[earlier], end = position_[from_];
   std::vector<size_t> before, after;
   for (size_t at = begin + 1; at < end; ++at) (has(needed_, at) ? before : after).push_back(at_[at]);

@@ -153,7 +153,7 @@ std::vector<size_t> as_it_stands(size_t count) {
 void order_by_memory(Schedule& schedule, const SizeHints& hints) {
   MemoryOrder order(schedule, hints);
   const std::vector<size_t> found = order.find();
-  FJ_CHECK(found.size() == schedule.steps.size(), "steps were lost during ordering");
+  FJ_ASSERT(found.size() == schedule.steps.size(), "steps were lost during ordering");
   if (order.peak(found) >= order.peak(as_it_stands(found.size()))) return;
   Steps steps;
   for (size_t s : found) steps.push_back(std::move(schedule.steps[s]));

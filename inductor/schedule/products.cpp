@@ -53,14 +53,14 @@ std::optional<Nest> product_nest(const Graph& graph, const std::vector<ValueForm
       !lies_along(program, b.peek().body[w], bounds, b.dim(2), b.dim(0)))
     return std::nullopt;
   b.store(call.writes[0], {b.dim(1), b.dim(0)}, b.reduce(ReduceOp::kSum, b.scalar(ScalarOp::k_mul, {x, w})));
-  return b.finish();
+  return b.build();
 }
 
 }  // namespace
 
 void take_products(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints,
                    const TargetInfo& target, ProductRule rule, Schedule& schedule) {
-  if (!target.facts.has_product_kernels) return;
+  if (!target.traits.has_product_kernels) return;
   for (auto& step : schedule.steps) {
     const auto* call = std::get_if<ExternCall>(&step);
     if (call == nullptr) continue;

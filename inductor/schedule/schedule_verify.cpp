@@ -17,10 +17,10 @@ class Verifier {
     const auto& buffers = schedule_.program.buffers;
     for (size_t b = 0; b < buffers.size(); ++b) is_made_[b] = buffers[b].role != BufferRole::kTemp;
     for (step_ = 0; step_ < schedule_.steps.size(); ++step_) {
-      if (const auto* group = std::get_if<Group>(&schedule_.steps[step_])) FJ_TRY_VOID(check_group(*group));
+      if (const auto* group = std::get_if<Group>(&schedule_.steps[step_])) FJ_TRY_VOID(verify_group(*group));
       else
-        FJ_TRY_VOID(check_access(std::get<ExternCall>(schedule_.steps[step_]).reads,
-                                 std::get<ExternCall>(schedule_.steps[step_]).writes));
+        FJ_TRY_VOID(verify_access(std::get<ExternCall>(schedule_.steps[step_]).reads,
+                                  std::get<ExternCall>(schedule_.steps[step_]).writes));
     }
     if (schedule_.commit != SIZE_MAX && schedule_.commit > schedule_.steps.size())
       return Error{Reason::not_verified, "the commit point is not a step"};
@@ -38,7 +38,7 @@ class Verifier {
     return {Reason::not_verified, "step " + std::to_string(step_) + ": " + what};
   }
 
-  Result<void> check_group(const Group& group) {
+  Result<void> verify_group(const Group& group) {
     if (group.nests.empty()) return fail("a kernel without nests");
     if (group.is_product && group.nests.size() != 1) return fail("a product together with other nests");
     const Nest& first = group.nests[0];
@@ -49,14 +49,14 @@ class Verifier {
           !std::equal(nest.ranges.begin(), nest.ranges.begin() + static_cast<long>(group.outer), first.ranges.begin()))
         return fail("nest " + nest.name + " does not share the outer dimensions");
       for (const LoopInst& inst : nest.body) {
-        if (inst.op == LoopOp::kLoad) FJ_TRY_VOID(check_access({inst.buffer}, {}));
-        if (inst.op == LoopOp::kStore) FJ_TRY_VOID(check_access({}, {inst.buffer}));
+        if (inst.op == LoopOp::kLoad) FJ_TRY_VOID(verify_access({inst.buffer}, {}));
+        if (inst.op == LoopOp::kStore) FJ_TRY_VOID(verify_access({}, {inst.buffer}));
       }
     }
     return {};
   }
 
-  Result<void> check_access(const std::vector<LoopBufferId>& reads, const std::vector<LoopBufferId>& writes) {
+  Result<void> verify_access(const std::vector<LoopBufferId>& reads, const std::vector<LoopBufferId>& writes) {
     for (const auto& list : {reads, writes})
       for (LoopBufferId b : list)
         if (b >= is_made_.size()) return fail("no such buffer");

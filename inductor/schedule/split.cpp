@@ -146,7 +146,7 @@ class Splitter {
                            : joined;
     };
     copy.run();
-    return b.finish();
+    return b.build();
   }
 
  private:
@@ -161,7 +161,7 @@ class Splitter {
     copy.run();
     for (size_t i = 0; i < nest_.body.size(); ++i)
       if (nest_.body[i].op == LoopOp::kReduce) b.store(into[i], b.range_dims(), copy.map()[i]);
-    return b.finish();
+    return b.build();
   }
 
   // The parts come first: neighbouring results are contiguous, and no group takes both nests only because of their kept

@@ -195,9 +195,9 @@ TargetInfo gpu_target() {
   TargetInfo target;
   target.machine_class = MachineClass::gpu;
   target.cores = this_machine().cores;
-#define TARGET_FACT(name, cpu, gpu, what) target.facts.name = gpu;
-#include "inductor/target/target_facts.def"
-#undef TARGET_FACT
+#define TARGET_TRAIT(name, cpu, gpu, what) target.traits.name = gpu;
+#include "inductor/target/target_traits.def"
+#undef TARGET_TRAIT
   take_costs(target);
   target.description = costs_text(target.machine_class);
   return target;

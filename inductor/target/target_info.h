@@ -1,7 +1,7 @@
 // inductor/target/target_info.h — what lowering, scheduling, choices and emitters know about the machine that kernels
 // are for.
 //
-// A target describes itself: how its device runs plans (target_facts.def), its vector registers, caches and cores, and
+// A target describes itself: how its device runs plans (target_traits.def), its vector registers, caches and cores, and
 // what was measured on machines of its class (costs.def). Decisions read only this: they contain no vendor, no device
 // and no machine-specific number.
 // Tests use targets of their own, so that what they expect does not depend on this machine.
@@ -36,10 +36,10 @@ struct Costs {
 #undef GPU_COST
 };
 
-struct TargetFacts {
-#define TARGET_FACT(name, cpu, gpu, what) bool name = cpu;
-#include "inductor/target/target_facts.def"
-#undef TARGET_FACT
+struct TargetTraits {
+#define TARGET_TRAIT(name, cpu, gpu, what) bool name = cpu;
+#include "inductor/target/target_traits.def"
+#undef TARGET_TRAIT
 };
 
 // Of one thread; in lanes of float32.
@@ -54,7 +54,7 @@ struct TargetInfo {
   Caches caches;
   int64_t cores = 1;             // of the host, for compiling kernels
   bool multiplies_bf16 = true;   // libraries have instructions to multiply bfloat16
-  TargetFacts facts;
+  TargetTraits traits;
   Costs costs;
   std::string replaced;          // rows that replace_costs() has replaced
   std::string description;       // for the log

@@ -44,7 +44,7 @@ class Folder {
       if (ends[n]) emit(r, *ends[n]);
       else r.copy_node(graph_.nodes[n]);
     }
-    return graph::dce(r.finish());
+    return graph::dce(r.build());
   }
 
  private:

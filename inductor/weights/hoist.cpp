@@ -38,7 +38,7 @@ class Hoister {
     }
     for (const Node& node : graph_.nodes)
       if (!is_replaced(node)) r.copy_node(node);
-    FJ_TRY(made.graph, graph::dce(r.finish()));
+    FJ_TRY(made.graph, graph::dce(r.build()));
     return made;
   }
 
@@ -147,7 +147,7 @@ class Hoister {
         if (result != graph::kNoValue) result = map[result] = out.new_value(graph_.meta(result), out.new_storage());
       out.add_node(std::move(node));
     }
-    recipe.graph = out.finish({map.at(v)});
+    recipe.graph = out.build({map.at(v)});
     return recipe;
   }
 

@@ -50,7 +50,7 @@ class Joiner {
     for (const bool known : {true, false})  // a family needs all of its weights where its first product stands
       for (size_t n = 0; n < graph_.nodes.size(); ++n)
         if (is_known(graph_.nodes[n]) == known) emit(r, n);
-    return graph::dce(r.finish());
+    return graph::dce(r.build());
   }
 
  private:

@@ -32,7 +32,7 @@ bool is_work(const Graph& graph, const LinearLayer& layer, const TargetInfo& tar
 
 bool packs(const Graph& graph, const LinearLayer& layer, const TargetInfo& target, DType dtype) {
   const TensorMeta &x = graph.meta(layer.x), &weight = graph.meta(layer.weight);
-  return target.facts.packs_weights && x.dtype == dtype && x.device == kernel_device(graph) &&
+  return target.traits.packs_weights && x.dtype == dtype && x.device == kernel_device(graph) &&
          !(weight.numel() == SymExpr(0)) && !(x.numel() == SymExpr(0)) && x.strides[1] == SymExpr(1) &&
          is_work(graph, layer, target);
 }

@@ -72,7 +72,7 @@ class Packer {
  private:
   template <class Emit>
   Result<Graph> each(Emit emit) {
-    if (!target_.facts.packs_weights) return graph_;
+    if (!target_.traits.packs_weights) return graph_;
     Rebuild r(graph_, true);
     for (const Node& node : graph_.nodes) {
       r.begin(node);
@@ -80,7 +80,7 @@ class Packer {
       if (!made) r.copy_node(node);
       else if (*made != graph::kNoValue) r.adopt(node.results[0], *made);
     }
-    return graph::dce(r.finish());
+    return graph::dce(r.build());
   }
 
   bool multiplies(DType dtype) const {

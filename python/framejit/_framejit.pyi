@@ -55,7 +55,7 @@ def add_listener(listener: Callable[[Mapping[str, Any]], None]) -> int:
     """Calls `listener` with each event: id, channel, event, at, text, json, artefact, fields (a dict)."""
 
 def remove_listener(token: int) -> None: ...
-def say_once(asked: str, instead: str) -> None:
+def warn_once(asked: str, instead: str) -> None:
     """Logs, once until reset(), that something that was asked for is done differently or not at all."""
 def emit_break(reason: str, detail: str, at: str) -> None:
     """Logs and counts a break that is known before any frame runs. `reason` is a row of reasons.def."""

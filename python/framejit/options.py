@@ -74,7 +74,7 @@ def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mod
     """Checks every setting. An unknown backend, mode or option is an error that lists the known ones."""
     _check(fullgraph, dynamic, backend, mode, options)
     if isinstance(backend, str) and backend in ALIASES:
-        _framejit.say_once(f"backend {backend!r}", f"framejit has no such backend; using {ALIASES[backend]!r} instead")
+        _framejit.warn_once(f"backend {backend!r}", f"framejit has no such backend; using {ALIASES[backend]!r} instead")
         backend = ALIASES[backend]
     chosen = options or MODE_OPTIONS[mode or "default"]
     settings = (fullgraph, dynamic, backend, chosen.get("autotune", False), chosen.get("freezing", "auto"),

@@ -32,4 +32,4 @@ def say_what_is_not_followed() -> None:
     for module, name, usual, instead in SETTINGS:
         holder = sys.modules.get(module)
         if holder is not None and getattr(holder, name, usual) != usual:
-            _framejit.say_once(f"{module}.{name} is not followed", instead)
+            _framejit.warn_once(f"{module}.{name} is not followed", instead)

@@ -31,7 +31,7 @@ c10::OperatorHandle find_operator(const std::string& text) {
   const size_t dot = full.find('.', full.find("::"));
   const std::string name = full.substr(0, dot), overload = dot == std::string::npos ? "" : full.substr(dot + 1);
   auto found = c10::Dispatcher::singleton().findSchema({name, overload});
-  FJ_CHECK(found, "no operator " + text);
+  FJ_ASSERT(found, "no operator " + text);
   return *found;
 }
 
@@ -105,7 +105,7 @@ struct ConstantValue {  // a value that needs neither a tensor nor a run-time si
   }
   c10::IValue operator()(const TorchEnum& e) const { return c10::IValue(static_cast<int64_t>(e.value)); }
   c10::IValue operator()(const OpaqueSlot& o) const {
-    FJ_CHECK(o.index < opaque.size(), "opaque slot " + std::to_string(o.index));
+    FJ_ASSERT(o.index < opaque.size(), "opaque slot " + std::to_string(o.index));
     return opaque[o.index];
   }
   c10::IValue operator()(BufferId) const { return {}; }
@@ -120,18 +120,18 @@ ExternCall::ExternCall(const ExternStep& step, const std::vector<c10::IValue>& o
       result_lists_(step.result_lists),
       results_(step.results) {
   const c10::FunctionSchema& schema = op_.schema();
-  FJ_CHECK(step.args.size() <= schema.arguments().size(), "too many arguments of " + step.op);
+  FJ_ASSERT(step.args.size() <= schema.arguments().size(), "too many arguments of " + step.op);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::Argument& formal = schema.arguments()[i];
     if (i < step.args.size()) {
       add_argument(step.args[i], formal, opaque);
     } else {
-      FJ_CHECK(formal.default_value(), step.op + " lacks " + formal.name());
+      FJ_ASSERT(formal.default_value(), step.op + " lacks " + formal.name());
       constants_.push_back(*formal.default_value());
     }
   }
   note_aliases(schema, step);
-  if (is_users_ && written_.empty()) checked_name_ = step.op;
+  if (is_users_ && written_.empty()) compared_name_ = step.op;
 }
 
 void ExternCall::add_argument(const PlanArg& arg, const c10::Argument& formal, const std::vector<c10::IValue>& opaque) {
@@ -239,10 +239,10 @@ void ExternCall::run(Operands& operands, std::vector<c10::IValue>& stack) const 
     const BufferId buffer = at < results_.size() ? results_[at] : kNoBuffer;
     ++at;
     if (buffer == kNoBuffer) return;
-    if (!checked_name_.empty() && !operands.is_as_planned(buffer, tensor)) throw ShapeFunctionErred(checked_name_);
+    if (!compared_name_.empty() && !operands.is_as_planned(buffer, tensor)) throw ShapeFunctionErred(compared_name_);
     operands.store(buffer, std::move(tensor));
   };
-  if (!checked_name_.empty() && !has_lengths(stack, result_lists_)) throw ShapeFunctionErred(checked_name_);
+  if (!compared_name_.empty() && !has_lengths(stack, result_lists_)) throw ShapeFunctionErred(compared_name_);
   for (c10::IValue& result : stack) {
     if (result.isTensor()) next(std::move(result).toTensor());
     else if (result.isTensorList()) for (const at::Tensor& t : result.toTensorVector()) next(t);

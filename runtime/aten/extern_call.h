@@ -56,7 +56,7 @@ class ExternCall {
 
   c10::OperatorHandle op_;
   const bool is_users_;  // its kernel runs under the program's modes
-  std::string checked_name_;  // of a user's operator that writes nothing: its results are compared with the plan
+  std::string compared_name_;  // of a user's operator that writes nothing: its results are compared with the plan
   std::vector<int16_t> result_lists_;
   std::vector<c10::IValue> constants_;  // one per argument; None where `filled_` has it
   std::vector<Filled> filled_;

@@ -22,7 +22,7 @@ BufferId cpu_buffer_of(const CallPlan& plan, const Step& step) {
   BufferId found = kNoBuffer;
   const auto look = [&](BufferId b) {
     if (b == kNoBuffer || found != kNoBuffer || !plan.buffers[b].device.is_cpu()) return;
-    if (plan.buffers[b].home == Home::kConstant && plan.buffers[b].sizes.empty()) return;
+    if (plan.buffers[b].storage == Storage::kConstant && plan.buffers[b].sizes.empty()) return;
     found = b;
   };
   if (const auto* kernel = std::get_if<KernelStep>(&step)) {
@@ -92,7 +92,7 @@ std::optional<Refused> GraphReplay::refusal_of(const PlanRunner& runner, c10::De
   device = *found;
   if (!plan.saves.empty()) return Refused{GraphRefusal::saves, ""};
   for (const Buffer& buffer : plan.buffers)
-    if (buffer.home == Home::kInput && !machinery_->takes(torch_device(buffer.device)))
+    if (buffer.storage == Storage::kInput && !machinery_->takes(torch_device(buffer.device)))
       return Refused{GraphRefusal::cpu_input, input_names_.at(buffer.index)};
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Place* const place = place_of(plan.steps[i]);

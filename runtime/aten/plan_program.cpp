@@ -24,8 +24,8 @@ PlanProgram::PlanProgram(std::shared_ptr<const BoundExecutable> the_executable, 
     const bool constant = all_constant(b.sizes) && all_constant(b.strides);
     shapes.push_back({constant, constants_of(b.sizes), constants_of(b.strides),
                       static_cast<c10::ScalarType>(b.torch_dtype), device});
-    if (b.home == Home::kConstant)
-      FJ_CHECK(b.index < constants.size(), "constant " + std::to_string(b.index) + " of plan " + plan->name);
+    if (b.storage == Storage::kConstant)
+      FJ_ASSERT(b.index < constants.size(), "constant " + std::to_string(b.index) + " of plan " + plan->name);
   }
   for (const Step& step : plan->steps) {
     calls.emplace_back();
@@ -39,7 +39,7 @@ PlanProgram::PlanProgram(std::shared_ptr<const BoundExecutable> the_executable, 
 }
 
 bool PlanProgram::is_in_place(uint32_t input, BufferId buffer) const {
-  return plan->buffers[buffer].home == Home::kInput && plan->buffers[buffer].index == input;
+  return plan->buffers[buffer].storage == Storage::kInput && plan->buffers[buffer].index == input;
 }
 
 // Backwards from the outputs, through views to their bases.
@@ -61,7 +61,7 @@ void PlanProgram::find_tracked_steps() {
     // Autograd does not know memory of the arena as a tensor.
     const std::vector<BufferId>& written = calls[i]->written();
     tracked[i] = view_leaves || std::any_of(written.begin(), written.end(), [&](BufferId b) {
-                   return b != kNoBuffer && plan->buffers[b].home != Home::kArena;
+                   return b != kNoBuffer && plan->buffers[b].storage != Storage::kArena;
                  });
     if (!view_leaves) continue;
     for (BufferId b : calls[i]->viewed())
@@ -72,7 +72,7 @@ void PlanProgram::find_tracked_steps() {
 void PlanProgram::find_updates_to_copy() {
   std::vector<int64_t> root(plan->buffers.size(), -1);  // the input whose memory a buffer may show
   for (size_t b = 0; b < root.size(); ++b)
-    if (plan->buffers[b].home == Home::kInput) root[b] = plan->buffers[b].index;
+    if (plan->buffers[b].storage == Storage::kInput) root[b] = plan->buffers[b].index;
   for (size_t i = 0; i < plan->steps.size(); ++i) {
     if (const auto* view = std::get_if<ViewStep>(&plan->steps[i])) root[view->result] = root[view->base];
     if (!calls[i]) continue;

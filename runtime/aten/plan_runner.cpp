@@ -108,18 +108,18 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   const at::Tensor& tensor(BufferId buffer) override {
     const Buffer& b = program_->plan->buffers[buffer];
-    switch (b.home) {
-      case Home::kInput: return *inputs_[b.index];
-      case Home::kConstant: return program_->constants[b.index];
-      case Home::kDerived: return (*between_->derived)[b.index];
-      case Home::kSaved: return between_->saved[b.index];
-      case Home::kArena:
+    switch (b.storage) {
+      case Storage::kInput: return *inputs_[b.index];
+      case Storage::kConstant: return program_->constants[b.index];
+      case Storage::kDerived: return (*between_->derived)[b.index];
+      case Storage::kSaved: return between_->saved[b.index];
+      case Storage::kArena:
         if (!tensors_[buffer].defined()) tensors_[buffer] = arena_tensor(buffer);
         return tensors_[buffer];
-      case Home::kTensor: break;
+      case Storage::kTensor: break;
     }
-    FJ_CHECK(tensors_[buffer].defined(),
-             "buffer " + std::to_string(buffer) + " of plan " + program_->plan->name + " is empty");
+    FJ_ASSERT(tensors_[buffer].defined(),
+              "buffer " + std::to_string(buffer) + " of plan " + program_->plan->name + " is empty");
     return tensors_[buffer];
   }
   void store(BufferId buffer, at::Tensor tensor) override {
@@ -136,7 +136,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   void* data(BufferId buffer) override {
     const Buffer& b = program_->plan->buffers[buffer];
-    if (b.home == Home::kArena) return static_cast<char*>(blocks_[b.index].data) + size(b.offset);
+    if (b.storage == Storage::kArena) return static_cast<char*>(blocks_[b.index].data) + size(b.offset);
     return const_cast<void*>(Call::tensor(buffer).const_data_ptr());
   }
 
@@ -160,10 +160,10 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     const Buffer &from = program_->plan->buffers[base], &to = program_->plan->buffers[result];
     const at::Tensor& source = Call::tensor(base);
     const auto [sizes, strides] = shape_of(result);
-    FJ_CHECK(from.torch_dtype == to.torch_dtype, "a view step of plan " + program_->plan->name + " changes the dtype");
+    FJ_ASSERT(from.torch_dtype == to.torch_dtype, "a view step of plan " + program_->plan->name + " changes the dtype");
     // Relative to where the base really begins: an input may be a slice.
     const int64_t offset =
-        source.storage_offset() + size(to.offset) - (from.home == Home::kArena ? 0 : size(from.offset));
+        source.storage_offset() + size(to.offset) - (from.storage == Storage::kArena ? 0 : size(from.offset));
     if (program_->leaves[result]) {
       const Tracked tracked(true);
       tensors_[result] = at::_ops::as_strided::call(source, c10::fromIntArrayRefSlow(sizes),
@@ -185,7 +185,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   void release(BufferId buffer) override {
     const Buffer& b = program_->plan->buffers[buffer];
-    (b.home == Home::kSaved ? between_->saved[b.index] : tensors_[buffer]).reset();
+    (b.storage == Storage::kSaved ? between_->saved[b.index] : tensors_[buffer]).reset();
   }
 
   // Kernels of a device run on the stream that torch's own would run on.
@@ -309,8 +309,8 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 // A rule that promised other strides costs a copy. What shares its memory with another tensor stays where it is.
 at::Tensor PlanRunner::Call::laid_as_planned(const at::Tensor& tensor, BufferId buffer) {
   const auto [sizes, strides] = shape_of(buffer);
-  FJ_CHECK(tensor.sizes() == sizes,
-           "a library call of plan " + program_->plan->name + " returned other sizes than its rule promised");
+  FJ_ASSERT(tensor.sizes() == sizes,
+            "a library call of plan " + program_->plan->name + " returned other sizes than its rule promised");
   if (tensor.storage().use_count() != 1) return tensor;
   at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides),
                                                   tensor.scalar_type(), c10::kStrided, tensor.device(), false);

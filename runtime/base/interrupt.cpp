@@ -17,7 +17,7 @@ bool interrupted() {
   return reader != nullptr && reader();
 }
 
-Result<void> go_on() {
+Result<void> stop_if_interrupted() {
   if (interrupted()) return Error{Reason::interrupted, "a signal"};
   return {};
 }

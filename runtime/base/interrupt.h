@@ -9,6 +9,6 @@ namespace framejit {
 using InterruptedFn = bool (*)();
 void set_interrupt_reader(InterruptedFn reader);
 bool interrupted();            // on the thread that compiles; false if there is no reader
-Result<void> go_on();          // an Error "interrupted" if so: the compile is given up, and nothing of it is kept
+Result<void> stop_if_interrupted();  // an Error "interrupted" if so: the compile is given up, and nothing of it is kept
 
 }  // namespace framejit

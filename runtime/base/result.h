@@ -1,7 +1,7 @@
 // runtime/base/result.h — how a stage says "cannot", and how it says "our bug".
 //
 // Result<T> carries a value or an Error (a row of reasons.def, what and where). It is for expected failures: an op
-// without a lowering, a text that does not parse. FJ_CHECK throws InternalError, only for our own bugs. One place
+// without a lowering, a text that does not parse. FJ_ASSERT throws InternalError, only for our own bugs. One place
 // catches it, the frame driver, which logs it and runs the frame plainly.
 #pragma once
 
@@ -74,9 +74,9 @@ class [[nodiscard]] Result<void> {
     if (!fj_result.ok()) return fj_result.error();                 \
   } while (false)
 
-// FJ_CHECK(condition, detail): an invariant of ours; throws InternalError if it does not hold.
-#define FJ_CHECK(condition, detail)                                \
-  do {                                                             \
-    if (!(condition)) [[unlikely]]                                 \
+// FJ_ASSERT(condition, detail): an invariant of ours; throws InternalError if it does not hold.
+#define FJ_ASSERT(condition, detail)                                              \
+  do {                                                                            \
+    if (!(condition)) [[unlikely]]                                                \
       ::framejit::throw_internal_error(__FILE__, __LINE__, #condition, (detail)); \
   } while (false)

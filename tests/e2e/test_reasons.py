@@ -37,13 +37,13 @@ ELSEWHERE = {
     "trace_too_long": "two million instructions: tests/unit/frame_hook/trace_exit_test.cpp sets another limit",
     "interrupted": "needs a signal at the right time: tests/e2e/test_breaks.py",
     "size_out_of_range": "an error of compiled code, which counts as run_failed: tests/unit/runtime/call_plan_test.cpp",
-    "kernel_refused": "a backend that refuses: tests/e2e/test_said_by_default.py",
+    "kernel_refused": "a backend that refuses: tests/e2e/test_warned_by_default.py",
     "no_memory": "in a process of its own with little memory: tests/e2e/test_failures.py",
-    "recording_failed": "a planted defect: tests/e2e/test_said_by_default.py",
-    "internal_error": "a planted defect: tests/e2e/test_said_by_default.py",
+    "recording_failed": "a planted defect: tests/e2e/test_warned_by_default.py",
+    "internal_error": "a planted defect: tests/e2e/test_warned_by_default.py",
     "lock_taken": "a lock that another thread holds: tests/e2e/test_locks.py",
     "stack_low": "recursion that uses up the stack, in a process of its own: tests/e2e/test_deep_recursion.py",
-    "backward_failed": "a backend that refuses: tests/e2e/test_said_by_default.py",
+    "backward_failed": "a backend that refuses: tests/e2e/test_warned_by_default.py",
     "undecodable": "only bytecode made by hand, which plain Python may not survive either",
 }
 

@@ -21,16 +21,16 @@
 #include "inductor/cpu/plan/nest_plan.h"
 #include "inductor/gpu/hip_emitter.h"
 #include "inductor/kernel/kernel_ir.h"
+#include "inductor/lowering/bare_products.h"
 #include "inductor/lowering/convolution_epilogues.h"
 #include "inductor/lowering/joined_casts.h"
-#include "inductor/lowering/bare_products.h"
 #include "inductor/lowering/lower.h"
 #include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
 #include "inductor/schedule/products.h"
 #include "inductor/weights/fold_norms.h"
-#include "inductor/weights/join_products.h"
 #include "inductor/weights/hoist.h"
+#include "inductor/weights/join_products.h"
 #include "inductor/weights/pack_products.h"
 #include "tests/golden/golden.h"
 #include "tests/unit/inductor/plan_runner.h"
@@ -150,19 +150,19 @@ const std::map<std::string, GraphStage>& graph_stages() {
       {"join_casts",
        [](const Graph& g) -> Result<Graph> {
          TargetInfo target = reference_target();
-         target.facts.casts_together = true;
+         target.traits.casts_together = true;
          return join_casts(g, target);
        }},
       {"epilogues",
        [](const Graph& g) -> Result<Graph> {
          TargetInfo target = reference_target();
-         target.facts.fuses_convolutions = true;
+         target.traits.fuses_convolutions = true;
          return fuse_epilogues(g, target);
        }},
       {"half_formats",
        [](const Graph& g) -> Result<Graph> {
          TargetInfo target = reference_target();
-         target.facts.half_convolutions_are_last = true;
+         target.traits.half_convolutions_are_last = true;
          return choose_memory_formats(g, target);
        }},
       {"pack_linear",

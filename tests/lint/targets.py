@@ -10,7 +10,7 @@ ASKS = [
     (re.compile(r"\bis_intel\b|\bis_amd\b|GenuineIntel|AuthenticAMD|__builtin_cpu_(?:is|supports)\b|\b__get_cpuid"),
      "tells CPUs apart: inductor/target/machine_classes.def does"),
     (re.compile(r"\bDeviceType::kCpu\b|\.is_cpu\(\)"),
-     "tells devices apart: ask a row of inductor/target/target_facts.def"),
+     "tells devices apart: ask a row of inductor/target/target_traits.def"),
     (re.compile(r"\bhardware_concurrency\b|\bsysconf\((?!_SC_PAGESIZE)|\bsched_getaffinity\b|/sys/devices"),
      "asks the machine: inductor/target/machine.h does"),
 ]

@@ -50,7 +50,7 @@ def test_layering(path, line, finds):
     ("frame_hook/trace/values/heap.cpp", "const std::string_view name = type->tp_name;", True),
     ("frame_hook/trace/values/heap.cpp", 'return std::string(type->tp_name) + "()";', False),
     ("frame_hook/trace/torch/special.cpp", 'if (module_name(f) == "torch._compile") x();', True),
-    ("guards/checks.cpp", 'if (type->tp_name == std::string_view("x")) x();', True),
+    ("guards/guard_functions.cpp", 'if (type->tp_name == std::string_view("x")) x();', True),
     ("python/module.cpp", 'if (type->tp_name == std::string_view("x")) x();', False),
 ])
 def test_recognition(path, line, finds):
@@ -191,7 +191,7 @@ def test_reasons(text, finds):
     ("inductor/cpu/code_names.cpp", "sysconf(_SC_PAGESIZE)", False),
     ("inductor/schedule/split.cpp", "constexpr int64_t kFewResults = 8, kLongReduction = 65536;", True),
     ("inductor/cpu/nest_tiles.cpp", "constexpr int64_t kCaches = 64 << 20;", True),
-    ("inductor/homes.cpp", "constexpr int64_t kLarge = 64 * 1024;", True),
+    ("inductor/buffer_placement.cpp", "constexpr int64_t kLarge = 64 * 1024;", True),
     ("inductor/schedule/schedule.cpp", "const bool is_small = work(nest) <= 4096;", True),
     ("inductor/cpu/nest_columns.cpp", "constexpr int64_t kCacheLine = 64;", True),
     ("inductor/cpu/nest_columns.cpp", "constexpr int64_t kStackBytes = 48 << 10;", False),

@@ -1,7 +1,7 @@
 // frame_hook/trace/machine/errors.cpp — see errors.h.
 #include "frame_hook/trace/machine/errors.h"
 
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -40,7 +40,7 @@ void Errors::cut_context(Value* handled, Value* raised) {
 
 // The exception being handled becomes the context, as in _PyErr_SetObject.
 void Errors::raise(Value* exception) {
-  FJ_CHECK(exception->kind == ValueKind::instance, "an exception that is not an instance");
+  FJ_ASSERT(exception->kind == ValueKind::instance, "an exception that is not an instance");
   if (exception->object) graph_break(Reason::exception_raised, exception->type->tp_name);
   bool known = true;
   Value* context = stack_.handled_exception(&known);
@@ -75,7 +75,7 @@ void Errors::raise_pending() { raise_set_error(false); }
 
 // own: the error is that of C code that the trace stands in for, which may word it differently.
 void Errors::raise_set_error(bool own) {
-  FJ_CHECK(PyErr_Occurred(), "a call failed without a Python error");
+  FJ_ASSERT(PyErr_Occurred(), "a call failed without a Python error");
   if (error_is_interrupt()) {
     keep_error();
     throw Interrupted{};

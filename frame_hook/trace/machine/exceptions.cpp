@@ -4,7 +4,7 @@
 // plain Python raises it again.
 #include "frame_hook/trace/machine/opcode_handlers.h"
 #include "frame_hook/trace/protocol/protocol.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {

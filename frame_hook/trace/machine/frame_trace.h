@@ -14,7 +14,7 @@ struct TraceHints {                       // kept per code object, grows with re
   std::vector<std::string> dynamic_sources;  // "L['n']" (an int), "L['x'].size(0)": these are symbols from now on
   bool dynamic_all = false;               // compile(dynamic=True)
   bool dynamic_never = false;             // compile(dynamic=False)
-  bool tells_compiling = true;  // the answer of torch.compiler.is_compiling(), if it is known before the trace
+  bool answers_compiling = true;  // the answer of torch.compiler.is_compiling(), if it is known before the trace
 };
 
 struct TraceOptions {
@@ -28,8 +28,8 @@ struct FrameExit {                        // one frame at the exit, outermost fi
       frame;  // state before instruction frame->position (innermost), or inside it (outer frames)
 };
 
-// What torch.compiler.is_compiling() answered in the trace. See told.cpp.
-enum class Told : uint8_t {
+// What torch.compiler.is_compiling() answered in the trace. See compiling_answer.cpp.
+enum class CompilingAnswer : uint8_t {
   nothing,         // nobody asked
   yes,
   no,              // because the trace ends in a break, and gets as far with this answer
@@ -61,7 +61,7 @@ struct FrameTrace {
   std::string where;                      // "model.py:31 Net.forward"
   BreakPlace place;                       // the same with columns, for a caret; of a break
   std::shared_ptr<void> modes_at_exit;    // null if unchanged
-  Told told = Told::nothing;
+  CompilingAnswer answer = CompilingAnswer::nothing;
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;
   std::unordered_map<Value*, FloatFormula> float_formulas;

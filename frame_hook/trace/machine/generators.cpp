@@ -77,7 +77,7 @@ Flow OpcodeHandlers::return_generator(Tracer& t, SymbolicFrame& f, const Instruc
 
 // value -- sent
 Flow OpcodeHandlers::yield_value(Tracer&, SymbolicFrame& f, const Instruction&) {
-  FJ_CHECK(f.generator, "a yield outside of a generator");
+  FJ_ASSERT(f.generator, "a yield outside of a generator");
   f.result = f.pop();
   f.yielded = true;
   ++f.position;

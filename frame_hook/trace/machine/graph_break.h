@@ -23,7 +23,7 @@ struct SymbolicRaise {         // thrown: a Python exception of the traced progr
   Value* exception;            // an instance, real or made in the trace
 };
 
-struct Interrupted {};         // thrown: an interrupt is kept (guards/interrupts.h), and the compile is given up
+struct Interrupted {};  // thrown: an interrupt is kept (guards/cpython/interrupts.h), and the compile is given up
 
 [[noreturn]] inline void graph_break(Reason reason, std::string detail) {
   throw GraphBreak{reason, std::move(detail)};

@@ -21,7 +21,7 @@ Value* method_of(Tracer& t, Value* v, const char* name) {
 }
 
 void append(Tracer& t, Value* target, Value* item) {
-  FJ_CHECK(target->kind == ValueKind::list, "an item appended to something that is not a list");
+  FJ_ASSERT(target->kind == ValueKind::list, "an item appended to something that is not a list");
   frame_hook::list_append(t, as<ListValue>(target), item);
 }
 

@@ -1,6 +1,6 @@
 // frame_hook/trace/machine/handlers_call.cpp — calls, making functions, imports, with blocks.
 #include "frame_hook/trace/machine/opcode_handlers.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {

@@ -3,7 +3,7 @@
 #include "frame_hook/trace/machine/opcode_handlers.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -32,7 +32,7 @@ std::string text(PyObject* name) {
 
 CellValue* cell_in(SymbolicFrame& f, int slot) {
   Value* v = f.locals[static_cast<size_t>(slot)];
-  FJ_CHECK(v && v->kind == ValueKind::cell, "a cell slot without a cell");
+  FJ_ASSERT(v && v->kind == ValueKind::cell, "a cell slot without a cell");
   return as<CellValue>(v);
 }
 
@@ -102,10 +102,10 @@ Flow OpcodeHandlers::make_cell(Tracer& t, SymbolicFrame& f, const Instruction& i
 }
 
 Flow OpcodeHandlers::copy_free_vars(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  FJ_CHECK(f.function, "free variables without a function");
+  FJ_ASSERT(f.function, "free variables without a function");
   t.load(f.function);
   const size_t first = f.locals.size() - static_cast<size_t>(i.arg);
-  FJ_CHECK(f.function->closure.size() == static_cast<size_t>(i.arg), "a closure of another length");
+  FJ_ASSERT(f.function->closure.size() == static_cast<size_t>(i.arg), "a closure of another length");
   std::copy(f.function->closure.begin(), f.function->closure.end(), f.locals.begin() + static_cast<long>(first));
   for (size_t slot = first; slot < f.locals.size(); ++slot) f.mark_written(static_cast<int>(slot));
   return Flow::next;

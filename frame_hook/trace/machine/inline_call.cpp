@@ -2,7 +2,7 @@
 // frame.
 #include "frame_hook/trace/machine/tracer.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {

@@ -14,9 +14,9 @@
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "graph/int64_range.h"
-#include "guards/interpreter_end.h"
-#include "guards/interrupts.h"
-#include "guards/running_compile.h"
+#include "guards/cpython/interpreter_end.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/running_compile.h"
 #include "runtime/base/c_stack.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
@@ -36,7 +36,7 @@ Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options)
       dynamic(options_.hints, trace_.guards.sources),
       heap(trace_, stack, facts, dynamic, frontend),
       frontend_(frontend),
-      told_(options.hints.tells_compiling ? Told::yes : Told::no_as_before) {
+      answer_(options.hints.answers_compiling ? CompilingAnswer::yes : CompilingAnswer::no_as_before) {
   set_interrupt_reader(compile_interrupted);  // for the passes and the code generation that follow
 }
 
@@ -70,9 +70,9 @@ FrameTrace Tracer::trace_frame(const guards::FrameAccess& frame, std::shared_ptr
   int attempts = 0;
   while (!attempt(frame, code, start)) {
     if (interrupt_is_kept()) throw Interrupted{};
-    FJ_CHECK(++attempts < 100, "a trace that never ends in an exit");
+    FJ_ASSERT(++attempts < 100, "a trace that never ends in an exit");
   }
-  if (compiling_was_asked_) trace_.told = told_;
+  if (compiling_was_asked_) trace_.answer = answer_;
   return std::move(trace_);
 }
 
@@ -97,11 +97,11 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   heap.reset();
   dynamic.reset(frame.code);
   step_ = 0;
-  next_check_ = std::min(stop_at_step_, kPollInterval);
+  next_poll_ = std::min(stop_at_step_, kPollInterval);
 }
 
 void Tracer::stop_before(uint64_t step, Reason reason, std::string detail, std::string where) {
-  FJ_CHECK(step < stop_at_step_, "a second trace of a frame took different steps");
+  FJ_ASSERT(step < stop_at_step_, "a second trace of a frame took different steps");
   stop_at_step_ = step;
   stop_reason_ = reason;
   stop_detail_ = std::move(detail);
@@ -125,7 +125,7 @@ bool Tracer::attempt(const guards::FrameAccess& frame, const std::shared_ptr<con
     frontend_.restore_modes(modes);
     trace_.modes_at_exit = now;
   }
-  FJ_CHECK(!PyErr_Occurred(), "a Python error is left set by the tracer");
+  FJ_ASSERT(!PyErr_Occurred(), "a Python error is left set by the tracer");
   return done;
 }
 
@@ -142,12 +142,12 @@ bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
     if (!stop_where_.empty()) trace_.where = stop_where_;
     trace_.place = stop_place_;
   } catch (const GraphBreak& b) {
-    if (retells_at_break(b)) return false;
+    if (changes_answer_at_break(b)) return false;
     stop_facts_ = std::exchange(break_facts_, {});
     stop_before(break_step_.value_or(1), b.reason, b.detail, stop_where_);
     return false;
   } catch (const SymbolicRaise& raised) {
-    if (retells_after_error()) return false;
+    if (changes_answer_after_error()) return false;
     const RaisePoint& point = raised_at_.at(raised.exception);
     stop_before(point.step, Reason::exception_raised, raised.exception->type->tp_name, point.where);
     return false;
@@ -211,9 +211,9 @@ void Tracer::stop_here() {
   throw StopTracing{};
 }
 
-void Tracer::check_step() {
+void Tracer::poll() {
   if (step_ == stop_at_step_) stop_here();
-  next_check_ = std::min(stop_at_step_, step_ + kPollInterval);
+  next_poll_ = std::min(stop_at_step_, step_ + kPollInterval);
   if (interrupt_is_kept()) throw Interrupted{};
   Reason reason{};
   std::string detail;
@@ -227,7 +227,7 @@ void Tracer::check_step() {
     return;
   }
   if (!resumable_here()) {  // soon
-    next_check_ = step_ + 1;
+    next_poll_ = step_ + 1;
     return;
   }
   stop_reason_ = reason;
@@ -307,7 +307,7 @@ class Reachable {
 
 // The clause at `position` ("except Name:") lets GeneratorExit pass: returns where execution continues, -1 if it may
 // not.
-int32_t behind_clause(Tracer& t, const SymbolicFrame& f, int32_t position) {
+int32_t after_clause(Tracer& t, const SymbolicFrame& f, int32_t position) {
   const Instruction* i = f.code->instructions.data() + position;
   if (i[0].op != Op::load_global || i[1].op != Op::check_exc_match || i[2].op != Op::pop_jump_if_false) return -1;
   auto* globals = as<DictValue>(f.globals);
@@ -337,7 +337,7 @@ bool runs_code_when_dropped(Tracer& t, const GeneratorValue* generator) {
     if (instructions[at].op == Op::stopiteration_error) return false;
     if (instructions[at].op == Op::push_exc_info) ++at;
     while (instructions[at].op == Op::load_global)
-      if ((at = behind_clause(t, f, at)) < 0) return true;
+      if ((at = after_clause(t, f, at)) < 0) return true;
     while (instructions[at].op == Op::copy || instructions[at].op == Op::pop_except) ++at;
     if (instructions[at].op != Op::reraise) return true;
     raising = at;
@@ -550,7 +550,8 @@ void Tracer::run_instructions(SymbolicFrame& f) {
     if (!i.has(Instruction::kSecondHalf)) {
       f.step_at_instruction = ++step_;
       f.on_return = OnReturn::not_resumable;
-      if (step_ >= next_check_) [[unlikely]] check_step();
+      if (step_ >= next_poll_) [[unlikely]]
+        poll();
     }
     const OpcodeHandler handler = handler_of(i.op);
     if (!handler)

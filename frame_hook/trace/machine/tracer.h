@@ -20,7 +20,7 @@
 #include "frame_hook/trace/machine/errors.h"
 #include "frame_hook/trace/machine/frame_trace.h"
 #include "frame_hook/trace/values/arguments.h"
-#include "guards/frame_access.h"
+#include "guards/cpython/frame_access.h"
 
 namespace framejit::frame_hook {
 
@@ -146,8 +146,8 @@ class Tracer {
   ProtocolState& protocol();                               // made on first use, one per trace
   // The result of a function that ran while tracing; one for all attempts. Null: it has not run.
   PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
-  bool tell_compiling() {
-    return compiling_was_asked_ = true, told_ == Told::yes;
+  bool answer_compiling() {
+    return compiling_was_asked_ = true, answer_ == CompilingAnswer::yes;
   }  // what torch.compiler.is_compiling() answers
 
  private:
@@ -171,7 +171,7 @@ class Tracer {
 
   // Where a trace stops
   std::unordered_map<std::string, PyRef> assumed_constants_;
-  Told told_;                                              // the answer to is_compiling() in this attempt
+  CompilingAnswer answer_;  // the answer to is_compiling() in this attempt
   bool compiling_was_asked_ = false;                       // in this attempt
   struct Break {
     std::vector<std::pair<const PyCodeObject*, size_t>> frames;  // each at its instruction, outermost first
@@ -182,25 +182,25 @@ class Tracer {
     std::vector<std::shared_ptr<const guards::ModeFacts>> facts;
     size_t handled;  // how many exceptions are being handled
   };
-  std::optional<Break> break_told_yes_;  // of the attempt that was answered yes; set during the attempt that is
-                                         // answered no
+  std::optional<Break> break_answered_yes_;  // of the attempt that was answered yes; set during the attempt that is
+                                             // answered no
   std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break, with break_step_
   size_t break_handled_ = 0;                                          // the same
   // True if the trace starts over with the other answer.
-  bool retells_after_error();
-  bool retells_at_break(const GraphBreak& b);
+  bool changes_answer_after_error();
+  bool changes_answer_at_break(const GraphBreak& b);
   bool returns_to_yes();
   struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set
   struct RaisePoint { uint64_t step; std::string where; };
   std::unordered_map<Value*, RaisePoint> raised_at_;  // exceptions -> the instruction to stop at if nobody catches them
-  Value* binary_operator_untold(int op, Value* a, Value* b);
-  Value* unary_operator_untold(const char* special, Value* v);
-  Value* compare_untold(int op, Value* a, Value* b);
-  bool contains_untold(Value* container, Value* item);
-  Value* get_item_untold(Value* v, Value* key);
-  void set_item_untold(Value* v, Value* key, Value* to);
-  void delete_item_untold(Value* v, Value* key);
-  Value* iterate_untold(Value* v);
+  Value* binary_operator_with_own_errors(int op, Value* a, Value* b);
+  Value* unary_operator_with_own_errors(const char* special, Value* v);
+  Value* compare_with_own_errors(int op, Value* a, Value* b);
+  bool contains_with_own_errors(Value* container, Value* item);
+  Value* get_item_with_own_errors(Value* v, Value* key);
+  void set_item_with_own_errors(Value* v, Value* key, Value* to);
+  void delete_item_with_own_errors(Value* v, Value* key);
+  Value* iterate_with_own_errors(Value* v);
   Value* existing_attribute(Value* v, PyObject* name);
   std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
   bool dropped_real_ = false;                              // the frame dropped a real object
@@ -208,7 +208,7 @@ class Tracer {
   std::string stop_where_;
   BreakPlace stop_place_;
   void stop_place_here();                                  // sets stop_where_ and stop_place_
-  uint64_t next_check_ = 0;                                // step at which check_step() looks
+  uint64_t next_poll_ = 0;  // step at which poll() looks
   PyCodeObject* root_code_ = nullptr;
   void reset(const guards::FrameAccess& frame);
   bool attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code,
@@ -223,7 +223,7 @@ class Tracer {
                                             size_t start);
   bool resumable_here() const;
   [[noreturn]] void stop_here();
-  void check_step();                                       // stop step, limits, signals
+  void poll();  // stop step, limits, signals
   void set_user_line();
   std::vector<Value*> keys_;                               // keys that guard_key() has told apart
 

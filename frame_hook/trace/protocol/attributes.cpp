@@ -9,7 +9,7 @@
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 #include <structmember.h>
 

@@ -2,7 +2,7 @@
 // modules, functions, methods, super objects, tensors, builtin containers; and the dispatch over kinds.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "guards/class_state.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 

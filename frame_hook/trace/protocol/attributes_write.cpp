@@ -6,7 +6,7 @@
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/class_state.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 #include <structmember.h>
 
@@ -48,7 +48,7 @@ bool is_exception_slot(PyTypeObject* type, std::string_view name) {
 }
 
 // The checks of the setters of BaseException.
-void check_exception_slot(Tracer& t, std::string_view name, Value* to) {
+void require_exception_value(Tracer& t, std::string_view name, Value* to) {
   if (!to) graph_break(Reason::exception_state, "a deleted " + std::string(name) + " of an exception");
   const bool cause = name == "__cause__";
   const bool none = is_none(t, to);
@@ -93,7 +93,7 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
       t.errors.raise_new(PyExc_AttributeError, text_of(name));
     if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY))
       t.errors.raise_new(PyExc_AttributeError, "readonly attribute");
-    if (!member) check_exception_slot(t, text_of(name), to);
+    if (!member) require_exception_value(t, text_of(name), to);
     if (!member && std::string_view(text_of(name)) == "args" && to) {
       as<InstanceValue>(v)->payload = t.heap.tuple(t.unpack(to));
       if (v->object) graph_break(Reason::exception_state, "a write to args of an exception");

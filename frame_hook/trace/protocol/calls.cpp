@@ -9,7 +9,7 @@
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/values/known_types.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -186,7 +186,7 @@ PyMethodDef* definition_of(PyObject* callable) {
 
 // What CPython checks before a C function sees its arguments: self of the right class; no argument, one argument, or no
 // keywords.
-void check_signature(Errors& errors, PyObject* callable, const Arguments& args) {
+void require_signature(Errors& errors, PyObject* callable, const Arguments& args) {
   const bool slot = Py_IS_TYPE(callable, &PyWrapperDescr_Type),
              unbound = slot || Py_IS_TYPE(callable, &PyMethodDescr_Type);
   if (unbound) {
@@ -232,10 +232,10 @@ void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
     graph_break(Reason::unsupported_operand, name_of_callable(callable) + "() of an OrderedDict");
 }
 
-Value* call_c_function_untold(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
+Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
   t.facts.guard_identity(v);
   Unresumable guard(t);
-  check_signature(t.errors, callable, args);
+  require_signature(t.errors, callable, args);
   refuse_half_of_ordered_dict(callable, args);
   if (uses_codec(callable)) refuse_foreign_codecs(t, args);
   if (CFunction row = find_c_function(callable)) return row(t, args);
@@ -255,13 +255,13 @@ Value* call_c_function_untold(Tracer& t, Value* v, PyObject* callable, const Arg
     const Arguments plain = without_payloads(t, args);
     if (all_plain(t, plain)) return t.call_pure(callable, plain);
   }
-  say_if_substituted(callable);
+  warn_if_substituted(callable);
   graph_break(Reason::unknown_callable, name_of_callable(callable));
 }
 
 Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
-  return as_cpython_tells(
-      t, [&] { return CCall{callable, args}; }, [&] { return call_c_function_untold(t, v, callable, args); });
+  return with_cpython_errors(
+      t, [&] { return CCall{callable, args}; }, [&] { return call_c_function_with_own_errors(t, v, callable, args); });
 }
 
 // functools.partial, real or made in the trace.

@@ -106,7 +106,7 @@ void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
 
 // The check of object.__new__(), and whether the initialiser of a C class takes the arguments that the constructor
 // leaves.
-void check_arguments(Errors& errors, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
+void require_arguments(Errors& errors, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
   const bool any = !args.positional.empty() || !args.keywords.empty();
   if (base == &PyBaseObject_Type && any) {
     if (type->tp_new != PyBaseObject_Type.tp_new)
@@ -125,7 +125,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   PyTypeObject* base = builtin_base(type);
   if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
     graph_break(Reason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
-  check_arguments(t.errors, type, base, args);
+  require_arguments(t.errors, type, base, args);
   if (base == &PyBaseObject_Type) return make_instance(t.heap, type);
   if (is_class(base, PyExc_BaseException)) {
     refuse_parsed_arguments(type, args.positional.size());
@@ -192,7 +192,7 @@ Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, cons
 
 namespace {
 
-Value* call_type_untold(Tracer& t, Value* type_value, const Arguments& args) {
+Value* call_type_with_own_errors(Tracer& t, Value* type_value, const Arguments& args) {
   PyTypeObject* type = t.facts.known_type(type_value);
   if (CFunction row = find_c_function(reinterpret_cast<PyObject*>(type))) {
     Unresumable guard(t);
@@ -216,8 +216,9 @@ Value* call_type_untold(Tracer& t, Value* type_value, const Arguments& args) {
 }  // namespace
 
 Value* call_type(Tracer& t, Value* type_value, const Arguments& args) {
-  return as_cpython_tells(
-      t, [&] { return CCall{real_type(type_value), args}; }, [&] { return call_type_untold(t, type_value, args); });
+  return with_cpython_errors(
+      t, [&] { return CCall{real_type(type_value), args}; },
+      [&] { return call_type_with_own_errors(t, type_value, args); });
 }
 
 }  // namespace framejit::frame_hook

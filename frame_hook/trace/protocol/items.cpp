@@ -10,7 +10,7 @@ namespace framejit::frame_hook {
 
 namespace {
 
-size_t checked_index(Tracer& t, Value* key, int64_t length, const char* what) {
+size_t index_or_raise(Tracer& t, Value* key, int64_t length, const char* what) {
   const PyTypeObject* type = t.facts.type_of(key);
   const bool index = key->kind == ValueKind::sym_int || (type->tp_as_number && type->tp_as_number->nb_index);
   if (!index)
@@ -30,7 +30,7 @@ Value* list_item(Tracer& t, Value* whole, ListValue* list, Value* key) {
     for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step) items.push_back(t.item(list, i));
     return like(t, whole, std::move(items));
   }
-  return t.item(list, checked_index(t, key, n, "list"));
+  return t.item(list, index_or_raise(t, key, n, "list"));
 }
 
 Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
@@ -40,7 +40,7 @@ Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
     for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step) items.push_back(t.item(tuple, i));
     return like(t, whole, std::move(items));
   }
-  return t.item(tuple, checked_index(t, key, n, "tuple"));
+  return t.item(tuple, index_or_raise(t, key, n, "tuple"));
 }
 
 Value* dict_item(Tracer& t, Value* whole, DictValue* dict, Value* key) {
@@ -115,7 +115,7 @@ void write_list_item(Tracer& t, ListValue* list, Value* key, Value* to) {
   t.load(list);
   const int64_t n = static_cast<int64_t>(list->items.size());
   if (auto slice = slice_bounds(t, key, n)) return assign_list_slice(t, list, *slice, to);
-  const size_t i = checked_index(t, key, n, "list assignment");
+  const size_t i = index_or_raise(t, key, n, "list assignment");
   for (size_t k = 0; k < list->items.size(); ++k) t.item(list, k);
   t.will_mutate(list);
   if (to) list->items[i] = to;
@@ -229,12 +229,12 @@ Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
 }  // namespace
 
 Value* Tracer::get_item(Value* v, Value* key) {
-  return as_cpython_tells(
+  return with_cpython_errors(
       *this, [&] { return CCall{operator_function("getitem"), Arguments{{v, key}, {}}}; },
-      [&] { return get_item_untold(v, key); });
+      [&] { return get_item_with_own_errors(v, key); });
 }
 
-Value* Tracer::get_item_untold(Value* v, Value* key) {
+Value* Tracer::get_item_with_own_errors(Value* v, Value* key) {
   if (v->kind == ValueKind::tensor)
     if (Value* selected = select_by_symbol(*this, v, key)) return selected;
   if (v->kind == ValueKind::tensor) return call_recorded(operator_function("getitem"), Arguments{{v, key}, {}});
@@ -245,12 +245,12 @@ Value* Tracer::get_item_untold(Value* v, Value* key) {
 }
 
 void Tracer::set_item(Value* v, Value* key, Value* to) {
-  return as_cpython_tells(
+  return with_cpython_errors(
       *this, [&] { return CCall{operator_function("setitem"), Arguments{{v, key, to}, {}}}; },
-      [&] { return set_item_untold(v, key, to); });
+      [&] { return set_item_with_own_errors(v, key, to); });
 }
 
-void Tracer::set_item_untold(Value* v, Value* key, Value* to) {
+void Tracer::set_item_with_own_errors(Value* v, Value* key, Value* to) {
   if (v->kind == ValueKind::tensor) {
     Value* place = key->kind == ValueKind::tuple ? select_by_symbol(*this, v, key) : nullptr;
     if (place) v = place, key = heap.constant_value(Py_Ellipsis);
@@ -265,12 +265,12 @@ void Tracer::set_item_untold(Value* v, Value* key, Value* to) {
 }
 
 void Tracer::delete_item(Value* v, Value* key) {
-  return as_cpython_tells(
+  return with_cpython_errors(
       *this, [&] { return CCall{operator_function("delitem"), Arguments{{v, key}, {}}}; },
-      [&] { return delete_item_untold(v, key); });
+      [&] { return delete_item_with_own_errors(v, key); });
 }
 
-void Tracer::delete_item_untold(Value* v, Value* key) {
+void Tracer::delete_item_with_own_errors(Value* v, Value* key) {
   if (Value* method = python_special(*this, v, "__delitem__")) {
     call(method, {key});
     return;
@@ -310,12 +310,12 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
 }
 
 bool Tracer::contains(Value* container, Value* item) {
-  return as_cpython_tells(
+  return with_cpython_errors(
       *this, [&] { return CCall{operator_function("contains"), Arguments{{container, item}, {}}}; },
-      [&] { return contains_untold(container, item); });
+      [&] { return contains_with_own_errors(container, item); });
 }
 
-bool Tracer::contains_untold(Value* container, Value* item) {
+bool Tracer::contains_with_own_errors(Value* container, Value* item) {
   Unresumable guard(*this);
   if (container->kind == ValueKind::tensor) return truth(call(lookup_special(container, "__contains__"), {item}));
   if (Value* method = python_special(*this, container, "__contains__")) return truth(call(method, {item}));

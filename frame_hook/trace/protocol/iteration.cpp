@@ -5,8 +5,8 @@
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/set_order.h"
-#include "guards/interrupts.h"
-#include "guards/iterators.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/iterators.h"
 
 namespace framejit::frame_hook {
 
@@ -494,10 +494,11 @@ Value* raw_iterate(Tracer& t, Value* v) {
 
 Value* Tracer::iterate(Value* v) {
   static PyObject* const iter = PyDict_GetItemString(PyEval_GetBuiltins(), "iter");
-  return as_cpython_tells(*this, [&] { return CCall{iter, Arguments{{v}, {}}}; }, [&] { return iterate_untold(v); });
+  return with_cpython_errors(
+      *this, [&] { return CCall{iter, Arguments{{v}, {}}}; }, [&] { return iterate_with_own_errors(v); });
 }
 
-Value* Tracer::iterate_untold(Value* v) {
+Value* Tracer::iterate_with_own_errors(Value* v) {
   if (v->kind == ValueKind::tensor) return call(lookup_special(v, "__iter__"), {});
   if (v->kind == ValueKind::array && length(v)) return make_iterator(heap, Over::get_item, &PySeqIter_Type, {v});
   if (v->kind == ValueKind::instance) {

@@ -374,7 +374,7 @@ bool repeats(Tracer& t, Value* v, Value* other) {
 }  // namespace
 
 Value* Tracer::binary_operator(int op, Value* a, Value* b) {
-  return as_cpython_tells(
+  return with_cpython_errors(
       *this,
       [&] {
         const bool in_place = op >= kInPlace;
@@ -382,10 +382,10 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
         PyObject* function = operator_function(in_place ? row.in_place_function : row.function);
         return CCall{function, Arguments{{a, b}, {}}, {row.special, row.reflected, row.in_place}};
       },
-      [&] { return binary_operator_untold(op, a, b); });
+      [&] { return binary_operator_with_own_errors(op, a, b); });
 }
 
-Value* Tracer::binary_operator_untold(int op, Value* a, Value* b) {
+Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
   const bool in_place = op >= kInPlace;
   const int base = in_place ? op - kInPlace : op;
   const BinaryRow& row = kBinary[base];
@@ -467,12 +467,12 @@ const char* function_of(std::string_view special) {
 }  // namespace
 
 Value* Tracer::unary_operator(const char* special, Value* v) {
-  return as_cpython_tells(
+  return with_cpython_errors(
       *this, [&] { return CCall{operator_function(function_of(special)), Arguments{{v}, {}}}; },
-      [&] { return unary_operator_untold(special, v); });
+      [&] { return unary_operator_with_own_errors(special, v); });
 }
 
-Value* Tracer::unary_operator_untold(const char* special, Value* v) {
+Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
   const std::string_view name = special;
   const char* function_name = function_of(special);
   if (v->kind == ValueKind::tensor) return call_recorded(operator_function(function_name), Arguments{{v}, {}});

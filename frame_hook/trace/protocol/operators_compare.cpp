@@ -230,16 +230,16 @@ std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b) {
 }
 
 Value* Tracer::compare(int op, Value* a, Value* b) {
-  return as_cpython_tells(
+  return with_cpython_errors(
       *this,
       [&] {
         const char* const swapped = kSpecials[kSwapped[op]];
         return CCall{operator_function(kFunctions[op]), Arguments{{a, b}, {}}, {kSpecials[op], swapped}};
       },
-      [&] { return compare_untold(op, a, b); });
+      [&] { return compare_with_own_errors(op, a, b); });
 }
 
-Value* Tracer::compare_untold(int op, Value* a, Value* b) {
+Value* Tracer::compare_with_own_errors(int op, Value* a, Value* b) {
   if (a->kind == ValueKind::array || b->kind == ValueKind::array)
     return call_numpy(*this, operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -358,7 +358,7 @@ Value* StandIns::value_of(PyObject* object) {
              : nullptr;
 }
 
-InstanceValue* StandIns::told(PyObject* real) {
+InstanceValue* StandIns::traced_error(PyObject* real) {
   const PyRef args = PyRef::steal(PyObject_GetAttrString(real, "args"));
   if (!args || !PyTuple_CheckExact(args.get())) return drop_error(), nullptr;
   std::vector<Value*> items;
@@ -387,7 +387,7 @@ namespace {
 
 // The text of these errors is complete where they are raised: errors of items and attributes, whatever the object
 // holds.
-bool needs_no_telling(InstanceValue* exception) {
+bool has_final_text(InstanceValue* exception) {
   const auto* type = exception->type;
   bool has_name = false;
   if (type == reinterpret_cast<PyTypeObject*>(PyExc_AttributeError)) exception->find_attr(interned("name"), &has_name);
@@ -444,44 +444,45 @@ bool may_be_asked(const CCall& call) {
 namespace {
 
 // The text of a TypeError names only types, so it holds for every number that a symbol may be.
-InstanceValue* told_of_types(StandIns stand_ins, const InstanceValue* ours, const CCall& call) {
+InstanceValue* error_of_types(StandIns stand_ins, const InstanceValue* ours, const CCall& call) {
   PyObject* const type_error = PyExc_TypeError;
   if (ours->type != reinterpret_cast<PyTypeObject*>(type_error)) return nullptr;
   stand_ins.decline(call.declined);
   const StandIns::Answer answer = stand_ins.ask(call.callable, call.args);
   const bool is_raised = answer.kind == StandIns::Answer::Kind::raised;
-  return is_raised && Py_IS_TYPE(answer.object.get(), ours->type) ? stand_ins.told(answer.object.get()) : nullptr;
+  return is_raised && Py_IS_TYPE(answer.object.get(), ours->type) ? stand_ins.traced_error(answer.object.get())
+                                                                  : nullptr;
 }
 
 // Null: CPython's answer is not known.
-InstanceValue* told_exactly(StandIns stand_ins, const CCall& call) {
+InstanceValue* exact_error(StandIns stand_ins, const CCall& call) {
   stand_ins.decline(call.declined);
   const StandIns::Answer answer = stand_ins.ask(call.callable, call.args);
   if (answer.kind == StandIns::Answer::Kind::unknown || !stand_ins.is_exact()) return nullptr;
   if (answer.kind == StandIns::Answer::Kind::returned)
     graph_break(Reason::unsupported_operand,
                 name_of_callable(call.callable) + ", which raises no error in CPython,");
-  return stand_ins.told(answer.object.get());
+  return stand_ins.traced_error(answer.object.get());
 }
 
 }  // namespace
 
-void tell_as_cpython(Tracer& t, Value* exception, const CCall& call) {
+void take_cpython_error(Tracer& t, Value* exception, const CCall& call) {
   if (!t.errors.forget_own_error(exception)) return;
   auto* ours = as<InstanceValue>(exception);
-  if (needs_no_telling(ours) || !may_be_asked(call)) return;
-  InstanceValue* told = told_of_types(StandIns(t, false), ours, call);
-  if (!told) told = told_exactly(StandIns(t, true), call);
-  if (!told) return;
-  t.errors.forget_own_error(told);
-  ours->type = told->type;
-  ours->payload = told->payload;
-  for (const auto& [name, v] : told->attrs) write_attribute(ours, text_of(name.get()), v);
+  if (has_final_text(ours) || !may_be_asked(call)) return;
+  InstanceValue* traced_error = error_of_types(StandIns(t, false), ours, call);
+  if (!traced_error) traced_error = exact_error(StandIns(t, true), call);
+  if (!traced_error) return;
+  t.errors.forget_own_error(traced_error);
+  ours->type = traced_error->type;
+  ours->payload = traced_error->payload;
+  for (const auto& [name, v] : traced_error->attrs) write_attribute(ours, text_of(name.get()), v);
 }
 
 void raise_as_cpython(Tracer& t, PyObject* type, const std::string& text, const CCall& call) {
   InstanceValue* error = t.errors.new_exception(type, {t.heap.string(text.c_str())});
-  tell_as_cpython(t, error, call);
+  take_cpython_error(t, error, call);
   t.errors.raise(error);
 }
 
@@ -499,10 +500,10 @@ void raise_unwritable(Tracer& t, Value* v, PyObject* name, Value* to, bool is_in
   PyErr_Fetch(&type, &error, &traceback);
   if (type) PyErr_NormalizeException(&type, &error, &traceback);
   const PyRef owned_type = PyRef::steal(type), owned_traceback = PyRef::steal(traceback), real = PyRef::steal(error);
-  InstanceValue* told = real ? stand_ins.told(real.get()) : nullptr;
-  if (!told) graph_break(Reason::exception_raised, std::string("a write to ") + text_of(name));
-  t.errors.forget_own_error(told);
-  t.errors.raise(told);
+  InstanceValue* traced_error = real ? stand_ins.traced_error(real.get()) : nullptr;
+  if (!traced_error) graph_break(Reason::exception_raised, std::string("a write to ") + text_of(name));
+  t.errors.forget_own_error(traced_error);
+  t.errors.raise(traced_error);
 }
 
 }  // namespace framejit::frame_hook

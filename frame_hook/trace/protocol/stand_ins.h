@@ -31,7 +31,7 @@ class StandIns {
   void stands(const PyRef& object, Value* v) { values_.emplace(object.get(), v); }
   Value* value_of(PyObject* object);         // for a stand-in, or for a constant that C code made; null: neither
   // The exception of the program in place of a real one. Null: the real one holds something that is not a constant.
-  InstanceValue* told(PyObject* real);
+  InstanceValue* traced_error(PyObject* real);
 
  private:
   PyObject* of(Value* v);                    // borrowed; null: there is none
@@ -76,19 +76,19 @@ struct CCall {
   Arguments args;
   std::vector<const char*> declined = {};      // see StandIns::decline
 };
-void tell_as_cpython(Tracer& t, Value* exception, const CCall& call);
+void take_cpython_error(Tracer& t, Value* exception, const CCall& call);
 // Raises what `call` raises in CPython; if that is not known, an error of this type and text.
 [[noreturn]] void raise_as_cpython(Tracer& t, PyObject* type, const std::string& text, const CCall& call);
 // For an attribute that cannot be written (or deleted: to is null): v has no dict, or no attribute of that name.
 [[noreturn]] void raise_unwritable(Tracer& t, Value* v, PyObject* name, Value* to, bool is_in_class);
 
 template <class Does, class Call>
-auto as_cpython_tells(Tracer& t, Call&& call, Does&& does) {
+auto with_cpython_errors(Tracer& t, Call&& call, Does&& does) {
   const CBoundary boundary(t);
   try {
     return does();
   } catch (const SymbolicRaise& raised) {
-    if (boundary.is_outermost()) tell_as_cpython(t, raised.exception, call());
+    if (boundary.is_outermost()) take_cpython_error(t, raised.exception, call());
     throw;
   }
 }

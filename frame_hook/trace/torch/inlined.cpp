@@ -11,7 +11,7 @@ namespace {
 PyObject* torch_member(const char* module_name, const char* name) {
   PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
   PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
-  FJ_CHECK(found, std::string(module_name) + "." + name);
+  FJ_ASSERT(found, std::string(module_name) + "." + name);
   return found;
 }
 
@@ -43,17 +43,17 @@ class NoGrad final {  // for real, while forward() is traced
 
 // The result of forward(), which autograd's bookkeeping wraps. If it returns an input, the result is a view of that
 // input.
-Value* checked_output(Tracer& t, Value* v, const std::vector<Value*>& inputs) {
+Value* output_or_refuse(Tracer& t, Value* v, const std::vector<Value*>& inputs) {
   if (v->kind != ValueKind::tensor) return v;
   if (std::find(inputs.begin(), inputs.end(), v) != inputs.end()) return method(t, v, "view_as", {v});
   if (t.truth(method(t, v, "_is_view", {}))) refuse_function("that returns a view");
   return v;
 }
 
-Value* checked_outputs(Tracer& t, Value* output, const std::vector<Value*>& inputs) {
-  if (output->kind != ValueKind::tuple) return checked_output(t, output, inputs);
+Value* outputs_or_refuse(Tracer& t, Value* output, const std::vector<Value*>& inputs) {
+  if (output->kind != ValueKind::tuple) return output_or_refuse(t, output, inputs);
   std::vector<Value*> outputs = t.unpack(output);
-  for (Value*& v : outputs) v = checked_output(t, v, inputs);
+  for (Value*& v : outputs) v = output_or_refuse(t, v, inputs);
   return t.heap.tuple(std::move(outputs));
 }
 
@@ -105,7 +105,7 @@ Value* function_apply(Tracer& t, const Arguments& args) {
   bool dirty = false;
   context->find_attr(interned("dirty_tensors"), &dirty);
   if (dirty) refuse_function("that marks inputs as dirty");
-  return checked_outputs(t, output, inputs);
+  return outputs_or_refuse(t, output, inputs);
 }
 
 // torch.optim asks whether it is compiled. If so, it computes with the step as a tensor of float32, otherwise with a

@@ -7,7 +7,7 @@
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/types/set_order.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {

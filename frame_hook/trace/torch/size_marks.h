@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 

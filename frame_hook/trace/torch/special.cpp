@@ -9,7 +9,7 @@
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
 
@@ -155,7 +155,7 @@ bool is_replaced_by_torch(PyObject* modules, PyObject* callable) {
 
 }  // namespace
 
-void say_if_substituted(PyObject* callable) {
+void warn_if_substituted(PyObject* callable) {
   static std::set<PyObject*> said;
   PyObject* const modules = PyImport_GetModuleDict();
   PyObject* const rules = PyDict_GetItemWithError(modules, interned("torch._dynamo.trace_rules"));
@@ -192,7 +192,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     case SpecialFunction::graph_break:
       graph_break(Reason::explicit_break, std::string(module_name(f)) + ".graph_break()");
     case SpecialFunction::disabled: graph_break(Reason::disabled_function, text_of(f->func_qualname));
-    case SpecialFunction::compiling: t.load(function); return t.heap.boolean(t.tell_compiling());
+    case SpecialFunction::compiling: t.load(function); return t.heap.boolean(t.answer_compiling());
     case SpecialFunction::constant: return constant_result(t, function, args);
     case SpecialFunction::tag_module:
       if (args.positional.empty() || args.positional.back()->object) return nullptr;
@@ -239,7 +239,7 @@ void call_real(PyObject* object, const char* method, std::initializer_list<PyObj
   PyRef bound = PyRef::steal(PyObject_GetAttrString(object, method));
   const PyRef done =
       bound ? PyRef::steal(PyObject_Vectorcall(bound.get(), args.begin(), args.size(), nullptr)) : PyRef();
-  FJ_CHECK(done, std::string("_InferenceMode.") + method);
+  FJ_ASSERT(done, std::string("_InferenceMode.") + method);
 }
 
 }  // namespace
@@ -300,7 +300,7 @@ Value* inference_mode_enter(Tracer& t, const Arguments& args) {
   if (guard.before) graph_break(Reason::inference_mode, "inference mode that is entered twice");
   guard.before = t.frontend().save_modes();
   const PyRef real = PyRef::steal(PyObject_CallOneArg(inference_mode_type(), t.constant(guard.argument)));
-  FJ_CHECK(real, "_InferenceMode");
+  FJ_ASSERT(real, "_InferenceMode");
   call_real(real.get(), "__enter__", {});
   guard.inside = t.frontend().save_modes();
   call_real(real.get(), "__exit__", {Py_None, Py_None, Py_None});

@@ -22,6 +22,6 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* fu
 
 // A call of `callable` breaks: logged once, if the program has given torch's compiler a replacement
 // (torch.compiler.substitute_in_graph).
-void say_if_substituted(PyObject* callable);
+void warn_if_substituted(PyObject* callable);
 
 }  // namespace framejit::frame_hook

@@ -14,8 +14,8 @@
 
 #include "graph/compiler.h"
 #include "graph/dynamic_extents.h"
+#include "guards/cpython/py_ref.h"
 #include "guards/guard.h"
-#include "guards/py_ref.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {

@@ -4,7 +4,7 @@
 
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/values/known_types.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 #include <cstring>
 

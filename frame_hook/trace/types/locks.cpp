@@ -15,7 +15,7 @@ namespace {
 PyTypeObject* type_in_thread_module(const char* name) {  // the process keeps it alive
   const PyRef module = PyRef::steal(PyImport_ImportModule("_thread"));
   PyObject* type = module ? PyObject_GetAttrString(module.get(), name) : nullptr;
-  FJ_CHECK(type && PyType_Check(type), "module _thread has no class of locks");
+  FJ_ASSERT(type && PyType_Check(type), "module _thread has no class of locks");
   return reinterpret_cast<PyTypeObject*>(type);
 }
 

@@ -5,11 +5,11 @@
 // program. So the cache counts, keeps and evicts entries as in plain Python, and no code of the program runs for it.
 // Any other call breaks: it runs in plain Python and fills the cache, and the next call is traced again, without a
 // break.
-#include "guards/lru_cache.h"
+#include "guards/cpython/lru_cache.h"
 
 #include "frame_hook/trace/protocol/protocol.h"
-#include "guards/interrupts.h"
-#include "guards/weak_objects.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/weak_objects.h"
 
 namespace framejit::frame_hook {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "frame_hook/trace/machine/tracer.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 

@@ -5,8 +5,8 @@
 
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/checks.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::frame_hook {
 namespace {

@@ -178,10 +178,10 @@ Value* refusal_of_slot(Tracer& t, PyTypeObject* owner, const char* name, const A
   const StandIns::Answer answer = stand_ins.ask(slot, args);
   if (answer.is_not_implemented()) return not_implemented(t.heap);
   if (answer.kind == StandIns::Answer::Kind::raised && stand_ins.is_exact()) {
-    InstanceValue* told = stand_ins.told(answer.object.get());
-    if (!told) graph_break(Reason::unknown_callable, name_of_callable(slot));
-    t.errors.forget_own_error(told);
-    t.errors.raise(told);
+    InstanceValue* traced_error = stand_ins.traced_error(answer.object.get());
+    if (!traced_error) graph_break(Reason::unknown_callable, name_of_callable(slot));
+    t.errors.forget_own_error(traced_error);
+    t.errors.raise(traced_error);
   }
   if (answer.kind != StandIns::Answer::Kind::unknown) return nullptr;
   // Code of the program is involved, and the operator might ask another method first.

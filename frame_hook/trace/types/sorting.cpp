@@ -10,7 +10,7 @@
 #include <exception>
 
 #include "frame_hook/trace/types/builtins.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -66,7 +66,7 @@ std::vector<size_t> sorted_order(SortRun& run, bool backwards) {
   PyRef options = PyRef::steal(Py_BuildValue("{s:i}", "reverse", backwards ? 1 : 0));
   const PyRef done = PyRef::steal(PyObject_Call(sort.get(), none.get(), options.get()));
   if (!done) drop_error();
-  FJ_CHECK(done || run.thrown, "a sort that failed by itself");
+  FJ_ASSERT(done || run.thrown, "a sort that failed by itself");
   std::vector<size_t> order;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i)
     order.push_back(stand_in(PyList_GET_ITEM(list.get(), i))->index);

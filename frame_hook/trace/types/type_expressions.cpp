@@ -5,7 +5,7 @@
 // guarded.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 

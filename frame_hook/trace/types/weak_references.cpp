@@ -4,7 +4,7 @@
 // that was read stays alive; in plain Python it dies with its last owner. So a reference breaks if the trace may have
 // dropped its object.
 #include "frame_hook/trace/types/builtins.h"
-#include "guards/weak_objects.h"
+#include "guards/cpython/weak_objects.h"
 
 namespace framejit::frame_hook {
 

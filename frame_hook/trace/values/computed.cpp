@@ -5,8 +5,8 @@
 // the value, the value is guarded, not its operands; a float stays open, an int becomes a symbol.
 #include "frame_hook/trace/machine/tracer.h"
 #include "frame_hook/trace/protocol/protocol.h"
-#include "guards/checks.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::frame_hook {
 

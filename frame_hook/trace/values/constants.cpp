@@ -10,7 +10,7 @@
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/class_state.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -85,8 +85,7 @@ PyObject* Tracer::constant(Value* v) {
     case ValueKind::super:
     case ValueKind::view:
     case ValueKind::identity:
-    case ValueKind::array:
-      FJ_CHECK(false, "constant() of a value that is not one");
+    case ValueKind::array: FJ_ASSERT(false, "constant() of a value that is not one");
   }
   if (!v->object) errors.raise_pending();
   return v->object.get();
@@ -160,12 +159,12 @@ bool Tracer::truth(Value* v) {
       return recording().shapes().decide(as<SymIntValue>(v)->expr, graph::Relation::kNe, 0, stack.here());
     case ValueKind::tuple: case ValueKind::list: case ValueKind::dict: case ValueKind::set: case ValueKind::view: {
       auto n = length(v);
-      FJ_CHECK(n, "a container without a length");
+      FJ_ASSERT(n, "a container without a length");
       return *n != 0;
     }
     case ValueKind::instance: return instance_truth(v);
     case ValueKind::identity: return true;
-    case ValueKind::null: FJ_CHECK(false, "truth of NULL");
+    case ValueKind::null: FJ_ASSERT(false, "truth of NULL");
     case ValueKind::slice:
     case ValueKind::cell:
     case ValueKind::function:

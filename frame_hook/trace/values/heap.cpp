@@ -10,7 +10,7 @@
 #include "frame_hook/trace/values/object_kinds.h"
 #include "graph/int64_range.h"
 #include "guards/class_state.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -174,7 +174,7 @@ bool Heap::is_constant(Value* v) {
 // ---- what is real
 
 Value* Heap::wrap(PyObject* object, SourceId source) {
-  FJ_CHECK(object && source != kNoSource, "a real object is wrapped without an object or a source");
+  FJ_ASSERT(object && source != kNoSource, "a real object is wrapped without an object or a source");
   if (source < by_source_.size()) {
     if (Value* known = by_source_[source]) return known;
   } else {

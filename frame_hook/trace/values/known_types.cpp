@@ -3,7 +3,7 @@
 
 #include <iterator>
 
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 

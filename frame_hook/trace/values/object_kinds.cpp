@@ -8,8 +8,8 @@
 
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/trace/values/known_types.h"
-#include "guards/checks.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::frame_hook {
 

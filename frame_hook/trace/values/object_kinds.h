@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 

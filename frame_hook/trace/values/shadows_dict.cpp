@@ -9,8 +9,8 @@
 #include <unordered_set>
 
 #include "frame_hook/trace/protocol/protocol.h"
-#include "guards/checks.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::frame_hook {
 

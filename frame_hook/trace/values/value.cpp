@@ -8,7 +8,7 @@
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/interrupts.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "graph/sym_expr.h"
+#include "guards/cpython/py_ref.h"
 #include "guards/guard.h"
-#include "guards/py_ref.h"
 #include "guards/source.h"
 #include "runtime/base/pointer_map.h"
 

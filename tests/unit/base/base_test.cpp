@@ -35,7 +35,7 @@ TEST(Result, TryPassesValuesAndErrors) {
 
 TEST(Result, CheckNamesPlaceConditionAndDetail) {
   try {
-    FJ_CHECK(1 > 2, "numbers");
+    FJ_ASSERT(1 > 2, "numbers");
     FAIL();
   } catch (const InternalError& error) {
     const std::string what = error.what();

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "frame_hook/bytecode/opcode_rows.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 namespace {

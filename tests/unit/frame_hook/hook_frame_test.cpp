@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "frame_hook/hook/frame_hook.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
 namespace {

@@ -16,7 +16,7 @@
 #include "frame_hook/hook/stress.h"
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/resume/trace_all.h"
-#include "guards/py_ref.h"
+#include "guards/cpython/py_ref.h"
 
 using namespace framejit;
 using namespace framejit::frame_hook;

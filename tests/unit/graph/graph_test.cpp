@@ -129,7 +129,7 @@ TEST_F(GraphText, FuzzedGraphsRoundTrip) {
         if (v != kNoValue) values.push_back(v);
     }
     while (b.peek().opaque_count < opaques) b.new_opaque();
-    const Graph g = b.finish({values.back(), values.front()});
+    const Graph g = b.build({values.back(), values.front()});
     ASSERT_TRUE(verify(g).ok()) << verify(g).error().message;
     const std::string text = print(g);
     const Result<Graph> again = parse_graph(text);
@@ -187,7 +187,7 @@ TEST(GraphBuilder, RollbackDropsTheNodesOfAFailedCall) {
   b.rollback(mark);
   EXPECT_EQ(b.peek().nodes.size(), 1u);
   const ValueId log = b.emit("log", {kept});  // not merged with the dropped one
-  const Graph g = b.finish({log});
+  const Graph g = b.build({log});
   EXPECT_TRUE(verify(g).ok());
   EXPECT_EQ(g.nodes.size(), 2u);
 }

@@ -23,7 +23,7 @@ Defect& planted() {
   return *defect;
 }
 
-// An Error with the requested row; "internal_error" throws what FJ_CHECK throws.
+// An Error with the requested row; "internal_error" throws what FJ_ASSERT throws.
 Result<void> fail_if_planted(const std::string& stage) {
   const Defect& defect = planted();
   if (defect.stage != stage) return {};

@@ -117,16 +117,16 @@ struct RecorderForTests {
 };
 
 std::string text_of_op(const std::string& name) {
-  const OpFacts* facts = find_facts(name);
-  if (facts == nullptr) return "";
-  const OpDef& def = *facts->def;
+  const OpInfo* info = find_op_info(name);
+  if (info == nullptr) return "";
+  const OpDef& def = *info->def;
   std::string text = def.name + " flags " + std::to_string(def.flags) + " writes";
   for (int8_t i : def.write_args) text += " " + std::to_string(i);
   text += " alias";
   for (int8_t i : def.result_alias) text += " " + std::to_string(i);
   return text + " functional '" + def.functional + "'" + (def.drops_out_args ? " drops_out_args" : "") +
-         (facts->in_place ? " in_place" : "") + (facts->decomposes ? " decomposes" : "") +
-         (facts->typed_meta != nullptr ? " typed" : "") + (def.shape_rule != nullptr ? " rule" : "");
+         (info->in_place ? " in_place" : "") + (info->decomposes ? " decomposes" : "") +
+         (info->typed_meta != nullptr ? " typed" : "") + (def.shape_rule != nullptr ? " rule" : "");
 }
 
 }  // namespace

@@ -4,9 +4,8 @@
 
 #include <gtest/gtest.h>
 
-
+#include "guards/cpython/py_ref.h"
 #include "guards/guard_program.h"
-#include "guards/py_ref.h"
 
 namespace framejit::guards {
 namespace {

@@ -64,16 +64,16 @@ TEST(Backend, ColumnsInParts) {
   })");
 }
 
-// The homes of a plan's buffers except inputs, in order: one letter each.
-std::string homes(const std::string& text) {
+// The storages of a plan's buffers except inputs, in order: one letter each.
+std::string storages(const std::string& text) {
   const auto graph = graph::parse_graph(text);
   EXPECT_TRUE(graph.ok());
   const auto plan = make_inductor_backend()->compile(graph.value());
   EXPECT_TRUE(plan.ok());
   std::string found;
   for (const runtime::Buffer& b : plan.value().forward.buffers)
-    if (b.home == runtime::Home::kArena || b.home == runtime::Home::kTensor)
-      found += b.home == runtime::Home::kArena ? 'a' : 't';
+    if (b.storage == runtime::Storage::kArena || b.storage == runtime::Storage::kTensor)
+      found += b.storage == runtime::Storage::kArena ? 'a' : 't';
   return found;
 }
 
@@ -87,20 +87,22 @@ TEST(Backend, LargeOperandsAndResultsOfLibraryCallsLieInTheArena) {
     return %4
   })";
   check_graph(text, {.tolerance = 1e-4, .kernels = 3});
-  EXPECT_EQ(homes(text), "aatat") << "the product behind lies in the memory of the result that leaves";
+  EXPECT_EQ(storages(text), "aatat") << "the product behind lies in the memory of the result that leaves";
 }
 
 TEST(Backend, TensorsOfTheirOwn) {
   // small ones, outputs, and what an unknown op reads or makes
-  EXPECT_EQ(homes("graph @f(%x : f32[8, 8]) {\n %0 = neg %x : f32[8, 8]\n %1 = mm %0, %x : f32[8, 8]\n %2 = relu %1 : "
-                  "f32[8, 8]\n return %2\n}"),
-            "ttt");
-  EXPECT_EQ(homes("graph @f(%x : f32[160, 160]) {\n %0 = neg %x : f32[160, 160]\n %1 = mm %0, %x : f32[160, 160]\n "
-                  "return %0, %1\n}"),
+  EXPECT_EQ(
+      storages("graph @f(%x : f32[8, 8]) {\n %0 = neg %x : f32[8, 8]\n %1 = mm %0, %x : f32[8, 8]\n %2 = relu %1 : "
+               "f32[8, 8]\n return %2\n}"),
+      "ttt");
+  EXPECT_EQ(storages("graph @f(%x : f32[160, 160]) {\n %0 = neg %x : f32[160, 160]\n %1 = mm %0, %x : f32[160, 160]\n "
+                     "return %0, %1\n}"),
             "tt");
-  EXPECT_EQ(homes("graph @f(%x : f32[160, 160]) {\n %0 = neg %x : f32[160, 160]\n %1 = bernoulli %0 : f32[160, 160]\n "
-                  "%2 = neg %1 : f32[160, 160]\n return %2\n}"),
-            "ttt");
+  EXPECT_EQ(
+      storages("graph @f(%x : f32[160, 160]) {\n %0 = neg %x : f32[160, 160]\n %1 = bernoulli %0 : f32[160, 160]\n "
+               "%2 = neg %1 : f32[160, 160]\n return %2\n}"),
+      "ttt");
 }
 
 TEST(Backend, SymbolicSizesOfLibraryCallsHaveTensors) {

@@ -45,7 +45,7 @@ Kernel kernel_of(const Body& body, DType in, Scratch scratch = Scratch::kNone) {
   const InstId x = first.load(0, in, {at}), y = first.load(1, in, {at});
   if (scratch == Scratch::kNone) {
     first.store(2, {at}, body(first, x, y));
-    kernel.nests.push_back({first.finish(), {1}, 1});
+    kernel.nests.push_back({first.build(), {1}, 1});
     return kernel;
   }
   first.store(3, {first.dim(1)}, first.scalar(ScalarOp::k_add, {x, y}));
@@ -53,8 +53,8 @@ Kernel kernel_of(const Body& body, DType in, Scratch scratch = Scratch::kNone) {
   const SymExpr from = scratch == Scratch::kBackwards ? SymExpr(kColumns - 1) - second.dim(1) : second.dim(1);
   const InstId sum = second.load(3, DType::kFloat32, {from});
   second.store(2, {at}, body(second, sum, sum));
-  kernel.nests.push_back({first.finish(), {1}, 1});
-  kernel.nests.push_back({second.finish(), {1}, 1});
+  kernel.nests.push_back({first.build(), {1}, 1});
+  kernel.nests.push_back({second.build(), {1}, 1});
   return kernel;
 }
 
@@ -206,7 +206,7 @@ void check_reduction(ReduceOp op, DType in, int64_t points, int64_t length, bool
   const SymExpr index = along_lanes ? b.dim(1) * SymExpr(length) + b.dim(2) : b.dim(2) * SymExpr(points) + b.dim(1);
   b.store(1, {b.dim(1)}, b.reduce(op, b.load(0, in, {index})));
   kernel.outer = {SymExpr(1)};
-  kernel.nests.push_back({b.finish(), {1, 2}, along_lanes ? size_t{2} : size_t{1}});
+  kernel.nests.push_back({b.build(), {1, 2}, along_lanes ? size_t{2} : size_t{1}});
   const auto bytes = static_cast<size_t>(row_of(in).bytes);
   std::vector<char> x(static_cast<size_t>(points * length) * bytes);
   std::vector<std::vector<float>> values(static_cast<size_t>(points));

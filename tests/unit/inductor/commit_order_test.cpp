@@ -25,7 +25,7 @@ runtime::CallPlan plan_of(const std::string& body) {
 
 bool is_in_place(const runtime::CallPlan& plan, const std::pair<uint32_t, runtime::BufferId>& update) {
   const runtime::Buffer& buffer = plan.buffers[update.second];
-  return buffer.home == runtime::Home::kInput && buffer.index == update.first;
+  return buffer.storage == runtime::Storage::kInput && buffer.index == update.first;
 }
 
 std::vector<bool> in_place(const std::string& body) {

@@ -27,7 +27,7 @@ Kernel adding(double number) {
   kernel.buffers = {{0, DType::kFloat32, false, false, 0}, {1, DType::kFloat32, true, false, 0}};
   kernel.is_flat = true;
   kernel.extent = 64;
-  kernel.nests.push_back({b.finish(), {0}, 0});
+  kernel.nests.push_back({b.build(), {0}, 0});
   return kernel;
 }
 

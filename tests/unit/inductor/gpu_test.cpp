@@ -277,7 +277,7 @@ Kernel all_scalar_ops(DType dtype) {
     else value = row.arity == 1 ? b.scalar(op, {x}) : b.scalar(op, {x, x});
     b.store(row.result == graph::ScalarResult::kBoolean ? 2 : 1, {b.dim(0)}, value);
   }
-  kernel.nests.push_back({b.finish(), {0}, 0});
+  kernel.nests.push_back({b.build(), {0}, 0});
   kernel.is_flat = true;
   return kernel;
 }

@@ -36,7 +36,7 @@ Kernel kernel_of(ScalarOp op) {
   for (uint32_t k = 0; k <= arity; ++k) kernel.buffers.push_back({k, DType::kFloat32, k == arity, false, 0});
   kernel.is_flat = true;
   kernel.extent = kBlock;
-  kernel.nests.push_back({b.finish(), {0}, 0});
+  kernel.nests.push_back({b.build(), {0}, 0});
   return kernel;
 }
 

@@ -154,7 +154,7 @@ TEST(MemoryOrder, OneSlotForTheCastsOfAllWeights) {
   ASSERT_TRUE(plan.ok());
   std::vector<int64_t> offsets;
   for (const runtime::Buffer& b : plan.value().forward.buffers)
-    if (b.home == runtime::Home::kArena && b.sizes.size() == 2 && b.sizes[0].constant == 192)
+    if (b.storage == runtime::Storage::kArena && b.sizes.size() == 2 && b.sizes[0].constant == 192)
       offsets.push_back(b.offset.constant);
   ASSERT_GE(offsets.size(), 6u);
   for (int64_t offset : offsets) EXPECT_EQ(offset, offsets[0]);

@@ -122,12 +122,12 @@ class Host : public runtime::PlanHost {
   void enter(const runtime::Place&) override {}
   void* data(runtime::BufferId b) override {
     const runtime::Buffer& buffer = plan_.buffers[b];
-    if (buffer.home == runtime::Home::kInput && data_[b] == nullptr) {
+    if (buffer.storage == runtime::Storage::kInput && data_[b] == nullptr) {
       const View v = view(b, nullptr);
       storage_[b] = guarded_copy(inputs_[buffer.index].bytes.data(), span_bytes(v.dtype, v.sizes, v.strides));
       data_[b] = storage_[b].get();
     }
-    if (buffer.home == runtime::Home::kArena) {
+    if (buffer.storage == runtime::Storage::kArena) {
       EXPECT_NE(arena_[buffer.index], nullptr)
           << "buffer " << b << " lies in a block that nobody took, or that was given back";
       return arena_[buffer.index].get() + size(buffer.offset);

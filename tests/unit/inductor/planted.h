@@ -87,7 +87,7 @@ inline std::pair<int64_t, int64_t> late_behind_another(int64_t begin, int64_t en
 // Blocks of the arena that live at the same time get the same place.
 inline void share_memory(runtime::Executable& executable) {
   for (runtime::Buffer& buffer : executable.forward.buffers)
-    if (buffer.home == runtime::Home::kArena) buffer.offset = {0};
+    if (buffer.storage == runtime::Storage::kArena) buffer.offset = {0};
 }
 
 }  // namespace framejit::inductor::testing

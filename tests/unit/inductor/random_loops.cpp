@@ -431,7 +431,7 @@ class Maker {
     }
     if (b.peek().is_reduction() && pick(2) == 0) store_inside(b);
     shapes_.push_back(ranges);
-    out_.program.items.push_back(b.finish());
+    out_.program.items.push_back(b.build());
   }
 
   // A value of every reduced point, including running results.
@@ -479,7 +479,7 @@ class Maker {
       if (part == 1) index[along] = index[along] + first;
       b.store(buffer, std::move(index), v->id);
       fact = merged(fact, v->fact);
-      out_.program.items.push_back(b.finish());
+      out_.program.items.push_back(b.build());
     }
     readable_ = out_.program.buffers.size();
     out_.facts[buffer] = fact;
@@ -503,7 +503,7 @@ class Maker {
     Value v = filled(b, dtype);
     b.store(buffer, b.range_dims(), v.id);
     const Fact before = stored_fact(v.fact, dtype);
-    out_.program.items.push_back(b.finish());
+    out_.program.items.push_back(b.build());
     b = start(ranges, {walked});
     v = filled(b, dtype);
     std::vector<SymExpr> index = b.range_dims();
@@ -514,7 +514,7 @@ class Maker {
     const bool is_sum = op == ReduceOp::kSum,
                joins = pick(3) != 0 && !(is_sum && is_float(dtype) && count * v.fact.top + before.top > kTooLarge);
     b.store(buffer, std::move(index), v.id, joins ? StoreMode::kJoin : StoreMode::kLast, op);
-    out_.program.items.push_back(b.finish());
+    out_.program.items.push_back(b.build());
     Fact fact = merged(before, stored_fact(v.fact, dtype));
     if (joins && is_sum) {
       fact.top = before.top + count * v.fact.top;

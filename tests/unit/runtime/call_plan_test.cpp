@@ -15,7 +15,7 @@ class FakeHost : public PlanHost {
  public:
   explicit FakeHost(const CallPlan& plan) : plan_(plan) {}
   void* data(BufferId b) override {
-    if (plan_.buffers[b].home == Home::kArena)
+    if (plan_.buffers[b].storage == Storage::kArena)
       return arena_[plan_.buffers[b].index].data() + size(plan_.buffers[b].offset);
     return tensors[b].data();
   }
@@ -64,9 +64,9 @@ int64_t scale_kernel(void* const* buffers, const int64_t* sizes, const FjScalar*
   return 0;
 }
 
-Buffer buffer(Home home, uint32_t index, Size n) {
+Buffer buffer(Storage storage, uint32_t index, Size n) {
   Buffer b;
-  b.home = home;
+  b.storage = storage;
   b.index = index;
   b.sizes = {n};
   b.strides = {{1}};
@@ -93,7 +93,7 @@ CallPlan two_kernels() {
   plan.size_program = {{SizeOpcode::kSymbol, 0}, {SizeOpcode::kConstant, 4}, {SizeOpcode::kMul, 0, 0, 1}};
   plan.arena = {{{}, {0, 2}}};
   const Size n{0, 0};
-  plan.buffers = {buffer(Home::kInput, 0, n), buffer(Home::kArena, 0, n), buffer(Home::kTensor, 0, n)};
+  plan.buffers = {buffer(Storage::kInput, 0, n), buffer(Storage::kArena, 0, n), buffer(Storage::kTensor, 0, n)};
   plan.steps = {kernel(0, 1, 2.0, n), AllocateStep{2}, kernel(1, 2, 10.0, n)};
   plan.outputs = {{Output::kBuffer, 2}};
   return plan;
@@ -162,8 +162,8 @@ CallPlan blocks_that_come_and_go() {
   plan.name = "f";
   plan.input_count = 1;
   const Size n{4};
-  plan.buffers = {buffer(Home::kInput, 0, n), buffer(Home::kArena, 1, n), buffer(Home::kArena, 2, n),
-                  buffer(Home::kArena, 1, n), buffer(Home::kTensor, 0, n)};
+  plan.buffers = {buffer(Storage::kInput, 0, n), buffer(Storage::kArena, 1, n), buffer(Storage::kArena, 2, n),
+                  buffer(Storage::kArena, 1, n), buffer(Storage::kTensor, 0, n)};
   plan.buffers[3].offset = {16};
   plan.arena = {{{}, {0}}, {{}, {32}}, {{}, {16}}};
   plan.steps = {TakeStep{1},     kernel(0, 1, 2.0, n), TakeStep{2},          kernel(1, 2, 2.0, n),
@@ -219,7 +219,7 @@ TEST(CallPlan, SizeChecksAndOtherStepsGoToTheHost) {
   CallPlan plan;
   plan.input_count = plan.symbol_count = 1;
   plan.size_program = {{SizeOpcode::kSymbol, 0}};
-  plan.buffers = {buffer(Home::kInput, 0, {0, 0}), buffer(Home::kTensor, 0, {0, 0})};
+  plan.buffers = {buffer(Storage::kInput, 0, {0, 0}), buffer(Storage::kTensor, 0, {0, 0})};
   ExternStep call;
   call.op = "relu";
   plan.steps = {CheckStep{{0, 0}, {3}, "rows"}, call, ViewStep{0, 1}, FreeStep{1}};

@@ -145,9 +145,9 @@ class Host : public PlanHost {
       : plan_(plan), inputs_(inputs), between_(between) {}
   void* data(BufferId b) override {
     const Buffer& buffer = plan_.buffers[b];
-    if (buffer.home == Home::kArena) return arena_.data();
-    if (buffer.home == Home::kInput) return inputs_[buffer.index].data();
-    if (buffer.home == Home::kDerived || buffer.home == Home::kSaved) return between_[buffer.index].data();
+    if (buffer.storage == Storage::kArena) return arena_.data();
+    if (buffer.storage == Storage::kInput) return inputs_[buffer.index].data();
+    if (buffer.storage == Storage::kDerived || buffer.storage == Storage::kSaved) return between_[buffer.index].data();
     return tensors[b].data();
   }
   void allocate(BufferId b) override { tensors[b].resize(4); }
@@ -232,9 +232,10 @@ TEST(Executable, RulesAreChecked) {
       {"plan forward @f: a buffer of device 1:0 in arena 0",
        [](Executable& e) { e.forward.buffers[2].device = {1, 0}; }},
       {"plan forward @f: a buffer of derived value 1", [](Executable& e) { e.forward.buffers[1].index = 1; }},
-      {"plan forward @f: a buffer of saved value 0", [](Executable& e) { e.forward.buffers[1].home = Home::kSaved; }},
+      {"plan forward @f: a buffer of saved value 0",
+       [](Executable& e) { e.forward.buffers[1].storage = Storage::kSaved; }},
       {"plan derive @f: a buffer of derived value 0",
-       [](Executable& e) { e.derive[0].buffers[0].home = Home::kDerived; }},
+       [](Executable& e) { e.derive[0].buffers[0].storage = Storage::kDerived; }},
       {"plan forward @f: a buffer with 0 strides", [](Executable& e) { e.forward.buffers[3].strides.clear(); }},
       {"plan forward @f: b0 has no tensor of its own", [](Executable& e) { e.forward.steps.push_back(FreeStep{0}); }},
       {"plan forward @f: arena 0 is not taken by a step",
@@ -312,8 +313,8 @@ class RandomExecutable {
   BufferId some_buffer() { return below(5) == 0 ? kNoBuffer : static_cast<BufferId>(below(6)); }
   Buffer buffer() {
     Buffer b;
-    b.home = static_cast<Home>(below(6));
-    b.index = b.home == Home::kTensor ? 0 : static_cast<uint32_t>(below(3));
+    b.storage = static_cast<Storage>(below(6));
+    b.index = b.storage == Storage::kTensor ? 0 : static_cast<uint32_t>(below(3));
     if (below(5) == 0) {
       b.dtype = DType::kOther;
       b.torch_dtype = static_cast<int32_t>(12 + below(20));

@@ -35,13 +35,13 @@ class PlanBuilder {
 
   BufferId input(const at::Tensor& like) {
     BufferId b = buffer(like);
-    plan_->buffers[b].home = Home::kInput;
+    plan_->buffers[b].storage = Storage::kInput;
     plan_->buffers[b].index = plan_->input_count++;
     return b;
   }
   BufferId constant(const at::Tensor& like, uint32_t index) {
     BufferId b = buffer(like);
-    plan_->buffers[b].home = Home::kConstant;
+    plan_->buffers[b].storage = Storage::kConstant;
     plan_->buffers[b].index = index;
     return b;
   }
@@ -79,7 +79,7 @@ class PlanBuilder {
   CallPlan& plan() { return *plan_; }
   PlanRunner runner(std::vector<at::Tensor> constants = {}, std::vector<c10::IValue> opaque = {}) {
     auto bound = testing::bind_by_hand(*plan_, kernels_);
-    FJ_CHECK(bound.ok(), bound.error().message);
+    FJ_ASSERT(bound.ok(), bound.error().message);
     return PlanRunner(bound.take(), std::move(constants), std::move(opaque));
   }
 

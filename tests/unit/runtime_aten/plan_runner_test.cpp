@@ -77,7 +77,7 @@ TEST(PlanRunner, ArenaAndSymbolicSizes) {
   b.plan().arena = {{{}, {0, 2}}};
   const Size n{0, 0};
   const BufferId in = b.input(like), scratch = b.buffer(like), out = b.buffer(like);
-  b.plan().buffers[scratch].home = Home::kArena;
+  b.plan().buffers[scratch].storage = Storage::kArena;
   for (BufferId buffer : {in, scratch, out}) b.plan().buffers[buffer].sizes = {n};
   b.step(kernel(in, scratch, n));
   b.step(AllocateStep{out});
@@ -280,7 +280,8 @@ TEST(PlanRunner, BlocksGoBackHoweverACallEnds) {
   PlanBuilder b;
   const BufferId in = b.input(x), other = b.input(y), first = b.buffer(x), second = b.buffer(x), again = b.buffer(x),
                  out = b.buffer(x);
-  b.plan().buffers[first].home = b.plan().buffers[second].home = b.plan().buffers[again].home = Home::kArena;
+  b.plan().buffers[first].storage = b.plan().buffers[second].storage = b.plan().buffers[again].storage =
+      Storage::kArena;
   b.plan().buffers[first].index = b.plan().buffers[again].index = 1;
   b.plan().buffers[second].index = 2;
   b.plan().arena = {{{}, {0}}, {{}, bytes}, {{}, bytes}};

@@ -1,0 +1,56 @@
+// frame_hook/aten/output_properties.h — properties of outputs that a plan does not keep, because a plan computes only
+// values: which outputs are the same object, what each is a view of, whose version counter it shares and how far that
+// is, and under which modes (grad, inference) it was made.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "frame_hook/trace/torch/tensor_frontend.h"
+
+namespace framejit::frame_hook {
+
+struct OutputProperties {
+  enum class Of : uint8_t { kNothing, kInput, kOutput };
+  bool is_input = false;         // the input's own object
+  bool inference = false;
+  bool view = false;             // as autograd records it: it has a _base
+  bool history = false;          // autograd has recorded how it was made
+  bool new_history = false;      // an input that the program wrote to under autograd
+  bool shares_input = false;     // memory, with any input
+  bool shares_output = false;    // memory, with an earlier output
+  Of of = Of::kNothing;          // the _base of a view; else the tensor whose version counter it shares
+  size_t index = 0;              // of that input or output
+  int64_t version = -1;          // of its own counter; -1 if it has none
+  uint32_t writes_since = 0;     // of a view: writes to the memory since it was made
+  torch::autograd::CreationMeta creation = torch::autograd::CreationMeta::DEFAULT;  // of a view
+};
+
+// The outputs of a graph: each tensor that the program returns, once, and the bases of returned views if nothing else
+// keeps them alive.
+struct OutputSet {
+  struct Written {
+    size_t input;
+    int64_t versions;  // by how much the program advanced its counter
+  };
+  std::vector<at::Tensor> tensors;    // traced, a _base before its views
+  std::vector<OutputProperties> properties;  // of `tensors`
+  std::vector<size_t> returned;       // for each returned tensor, its index in `tensors`
+  std::vector<Written> written;
+  // Per tensor: whether it receives a gradient. The gradient of a view goes to its base.
+  std::vector<bool> roots() const;
+  // A traced input, whose history becomes that of what was written.
+  void add_written(const at::Tensor& input);
+};
+
+OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,
+                     const std::vector<size_t>& written_inputs);
+// Wraps a call that makes `outputs.tensors` into one that makes the tensors that the program returned.
+std::unique_ptr<CompiledCall> with_output_properties(std::unique_ptr<CompiledCall> call, OutputSet outputs,
+                                                     size_t inputs);
+
+}  // namespace framejit::frame_hook

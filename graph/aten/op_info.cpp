@@ -1,0 +1,229 @@
+// graph/aten/op_info.cpp — reading schemas.
+#include "graph/aten/op_info.h"
+
+#include <ATen/core/enum_tag.h>
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "graph/aten/typed_meta.h"
+#include "runtime/aten/shape_functions.h"
+
+namespace framejit::graph {
+namespace {
+
+using c10::DispatchKey;
+using c10::FunctionSchema;
+
+constexpr std::string_view kAten = "aten::";
+
+std::string name_of(const FunctionSchema& schema) {
+  std::string name = schema.name();
+  if (name.starts_with(kAten)) name.erase(0, kAten.size());
+  if (!schema.overload_name().empty()) name += "." + schema.overload_name();
+  return name;
+}
+
+bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+const c10::KernelFunction* find_typed_meta(const std::string& name) {
+  static const auto* const table = [] {
+    auto* rows = new std::unordered_map<std::string, c10::KernelFunction>;
+    for (TypedMetaRow& row : typed_meta_rows()) rows->emplace(row.name, std::move(row.kernel));
+    return rows;
+  }();
+  const auto at = table->find(name);
+  return at == table->end() ? nullptr : &at->second;
+}
+
+// Writes in place, but changes the shape.
+bool changes_shape(std::string_view name) {
+  static constexpr std::array kNames = {"t_",
+                                        "transpose_",
+                                        "squeeze_",
+                                        "unsqueeze_",
+                                        "swapaxes_",
+                                        "swapdims_",
+                                        "resize_",
+                                        "resize_as_",
+                                        "set_",
+                                        "as_strided_",
+                                        "rename_",
+                                        "detach_",
+                                        "_resize_output_",
+                                        "resize_as_sparse_",
+                                        "requires_grad_"};
+  const std::string_view base = name.substr(0, name.find('.'));
+  return std::find(kNames.begin(), kNames.end(), base) != kNames.end();
+}
+
+struct AliasNames {
+  static bool share(const c10::AliasInfo* a, const c10::AliasInfo* b) {
+    if (a == nullptr || b == nullptr) return false;
+    return std::any_of(a->beforeSets().begin(), a->beforeSets().end(),
+                       [&](const auto& set) { return b->beforeSets().count(set) != 0; });
+  }
+};
+
+void read_aliases(const FunctionSchema& schema, OpDef& def, std::vector<bool>& returns_argument) {
+  const auto& arguments = schema.arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    def.arg_names.push_back(arguments[i].name());
+    if (is_written(arguments[i])) def.write_args.push_back(static_cast<int8_t>(i));
+  }
+  for (const auto& result : schema.returns()) {
+    int8_t alias = -1;
+    for (size_t i = 0; i < arguments.size() && alias < 0; ++i)
+      if (AliasNames::share(arguments[i].alias_info(), result.alias_info())) alias = static_cast<int8_t>(i);
+    def.result_alias.push_back(alias);
+    const bool written = result.alias_info() != nullptr && result.alias_info()->isWrite();
+    returns_argument.push_back(alias >= 0 && written);
+    if (alias >= 0 && !written) def.flags |= kView;
+  }
+  if (!def.write_args.empty()) def.flags |= kMutates;
+}
+
+DataDependence data_dependence_of(const c10::OperatorHandle& op, const std::string& name) {
+  // One number for each tensor of the lists: read, and passed to the kernels as a number.
+  const auto& arguments = op.schema().arguments();
+  const auto reads_numbers = [](const c10::Argument& a) {
+    return a.name() == "scalars" && a.type()->kind() == c10::TypeKind::TensorType;
+  };
+  if (std::any_of(arguments.begin(), arguments.end(), reads_numbers)) return DataDependence::kAlways;
+  const auto tags = op.getTags();
+  const bool tagged = std::any_of(tags.begin(), tags.end(), [](at::Tag tag) {
+    return tag == at::Tag::data_dependent_output || tag == at::Tag::dynamic_output_shape;
+  });
+  if (!tagged && name != "_local_scalar_dense") return DataDependence::kNone;
+  if (name == "index.Tensor" || name == "_unsafe_index.Tensor") return DataDependence::kOfMasks;
+  return name == "repeat_interleave.Tensor" ? DataDependence::kWithoutSize : DataDependence::kAlways;
+}
+
+void read_tags(const c10::OperatorHandle& op, OpDef& def) {
+  for (at::Tag tag : op.getTags())
+    if (tag == at::Tag::nondeterministic_seeded) def.flags |= kRandom;
+  if (def.name.starts_with("_assert") || def.name == "_linalg_check_errors" ||
+      def.name.starts_with("_functional_assert"))
+    def.flags |= kSideEffect;
+  if (runtime::is_users(def.name)) def.flags |= kSideEffect;  // it may count, print, draw: nobody knows
+}
+
+bool same_argument(const c10::Argument& a, const c10::Argument& b) {
+  return a.name() == b.name() && *a.real_type() == *b.real_type();
+}
+
+// Whether `candidate` takes the arguments of `schema`, except the out= arguments.
+bool is_functional_twin(const FunctionSchema& candidate, const FunctionSchema& schema, bool out_style) {
+  size_t next = 0;
+  for (const c10::Argument& argument : candidate.arguments())
+    if (is_written(argument)) return false;
+  for (const c10::Argument& argument : schema.arguments()) {
+    if (out_style && is_written(argument)) continue;
+    if (next == candidate.arguments().size() || !same_argument(candidate.arguments()[next], argument)) return false;
+    ++next;
+  }
+  return next == candidate.arguments().size();
+}
+
+// Overloads of a functional form have the names of the mutating one's, or others; the arguments decide.
+std::vector<std::string> overload_candidates(const std::string& name, const std::string& overload) {
+  std::vector<std::string> names{overload, "", "Tensor", "default", "p", "functional"};
+  for (const char* suffix : {"_out", ".out", "out"})
+    if (overload.ends_with(suffix))
+      names.push_back(overload.substr(0, overload.size() - std::string_view(suffix).size()));
+  for (const c10::OperatorName& other : c10::Dispatcher::singleton().getAllOpNames())
+    if (other.name == name) names.push_back(other.overload_name);
+  return names;
+}
+
+void find_functional(const FunctionSchema& schema, OpDef& def) {
+  const bool out_style = std::any_of(schema.arguments().begin(), schema.arguments().end(),
+                                     [](const auto& a) { return is_written(a) && a.kwarg_only(); });
+  std::string base = schema.name();
+  if (!out_style && base.ends_with("_")) base.pop_back();
+  for (const std::string& name : {base, base + "_functional"})
+    for (const std::string& overload : overload_candidates(name, schema.overload_name())) {
+      const auto twin = c10::Dispatcher::singleton().findSchema({name, overload});
+      if (!twin || !is_functional_twin(twin->schema(), schema, out_style)) continue;
+      def.functional = name_of(twin->schema());
+      def.drops_out_args = out_style;
+      return;
+    }
+}
+
+std::unique_ptr<OpInfo> read_op_info(const c10::OperatorHandle& op) {
+  const FunctionSchema& schema = op.schema();
+  auto info = std::make_unique<OpInfo>(op);
+  OpDef def;
+  def.name = name_of(schema);
+  read_aliases(schema, def, info->returns_argument);
+  read_tags(op, def);
+  info->data_dependence = data_dependence_of(op, def.name);
+  if (info->data_dependence == DataDependence::kAlways) def.flags |= kDataDependent;
+  if (def.has(kMutates)) find_functional(schema, def);
+  info->decomposes = op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) &&
+                     !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
+                     !op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    info->arg_classes.push_back(class_of(schema.arguments()[i]));
+    if (schema.arguments()[i].name() == "device") info->device_arg = static_cast<int>(i);
+  }
+  for (const c10::Argument& result : schema.returns()) {
+    const ArgClass c = class_of(result);
+    info->returns.push_back(c == ArgClass::kTensor       ? ReturnClass::kTensor
+                            : c == ArgClass::kTensorList ? ReturnClass::kTensorList
+                                                         : ReturnClass::kOther);
+  }
+  info->typed_meta = find_typed_meta(def.name);
+  info->in_place = def.write_args == std::vector<int8_t>{0} && info->returns_argument == std::vector<bool>{true} &&
+                   !changes_shape(def.name) && !schema.arguments()[0].kwarg_only();
+  info->def = declare_op(std::move(def));
+  if (!info->def->functional.empty() && info->def->has(kMutates))
+    find_op_info(info->def->functional);  // passes need its definition
+  return info;
+}
+
+}  // namespace
+
+MetaKernel OpInfo::meta_kernel() const {
+  if (meta_kernel_ != MetaKernel::kUnknown) return meta_kernel_;
+  if (!handle.hasComputedKernelForDispatchKey(DispatchKey::Meta)) return meta_kernel_ = MetaKernel::kNone;
+  const std::string dump = handle.dumpState();
+  const size_t start = dump.find("\nMeta:");
+  const std::string line = start == std::string::npos ? "" : dump.substr(start, dump.find('\n', start + 1) - start);
+  const bool python = line.find(".py:") != std::string::npos || line.find("(none)") != std::string::npos;
+  return meta_kernel_ = python ? MetaKernel::kPython : MetaKernel::kCpp;
+}
+
+const OpInfo& op_info_of(const c10::OperatorHandle& op) {
+  thread_local std::unordered_map<const void*, const OpInfo*> seen;
+  const void* const key = &op.schema();
+  if (const auto at = seen.find(key); at != seen.end() && at->second->handle == op) return *at->second;
+
+  static std::recursive_mutex mutex;  // recursive: a mutating op declares its functional form
+  static auto* const table = new std::unordered_map<std::string, std::unique_ptr<OpInfo>>;
+  std::lock_guard lock(mutex);
+  std::unique_ptr<OpInfo>& slot = (*table)[name_of(op.schema())];
+  if (!slot || !(slot->handle == op)) {
+    (void)slot.release();  // facts of a deregistered operator stay: graphs may name it
+    slot = read_op_info(op);
+  }
+  seen[key] = slot.get();
+  return *slot;
+}
+
+const OpInfo* find_op_info(std::string_view name) {
+  const size_t dot = name.find('.');
+  std::string base(name.substr(0, dot)), overload(dot == std::string_view::npos ? "" : name.substr(dot + 1));
+  if (base.find("::") == std::string::npos) base = std::string(kAten) + base;
+  const auto op = c10::Dispatcher::singleton().findSchema({base, overload});
+  return op ? &op_info_of(*op) : nullptr;
+}
+
+}  // namespace framejit::graph
