@@ -42,9 +42,9 @@ bool counts_to_limit(const Segment& segment, const Options& options, PyObject* s
 }
 
 Refusal limit_reached(const Site& site, const Options& options, PyObject* self) {
-  const size_t room = static_cast<size_t>(config().entries);
-  if (entries_with(site, options, self) >= room) return Refusal::entry_limit;
-  return site.entries.size() >= room * kMostLimits ? Refusal::limit_of_modules : Refusal::none;
+  const size_t most = static_cast<size_t>(config().entries);
+  if (entries_with(site, options, self) >= most) return Refusal::entry_limit;
+  return site.entries.size() >= most * kMostLimits ? Refusal::limit_of_modules : Refusal::none;
 }
 
 bool is_left_over(const Segment& segment, const Options& options) {
@@ -134,8 +134,8 @@ std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Opti
 Refusal ask_account(Site& site, const Options& options, PyObject* self,
                     std::vector<std::unique_ptr<EntryBase>>& evicted) {
   Account& account = account_of(site, options);
-  const Refusal room = limit_reached(site, options, self);
-  const bool full = room != Refusal::none;
+  const Refusal limit = limit_reached(site, options, self);
+  const bool full = limit != Refusal::none;
   // fullgraph promises that nothing runs plainly: entries that die are made again whenever they are needed.
   const bool loses =
       account.losses >= kMostLosses && account.request == g_requests && !options->fullgraph && !is_free(options);
@@ -149,10 +149,10 @@ Refusal ask_account(Site& site, const Options& options, PyObject* self,
   const uint64_t hits = all_hits(site, account, options);
   if (hits >= account.hits_spent + kHitsToEarn && !is_free(options)) account.hits_spent = hits;
   else if (!loses && account.outgrown > 0 && !is_free(options)) account.outgrown -= 1;
-  else return loses ? Refusal::does_not_pay : room;
+  else return loses ? Refusal::does_not_pay : limit;
   if (full) {
     auto entry = take_longest_unused(site, options, self);
-    if (!entry) return room;  // FRAMEJIT_ENTRIES=0
+    if (!entry) return limit;  // FRAMEJIT_ENTRIES=0
     book_gone(account, segment_of(entry));
     evicted.push_back(std::move(entry));
   }

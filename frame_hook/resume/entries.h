@@ -1,15 +1,15 @@
 // frame_hook/resume/entries.h — what the driver keeps: entries, and an account of what compiles cost and gained.
 //
-// An account belongs to one instruction and one set of options. The first compiles are free, as many as there is room
-// for. When the room is full, or many entries in a row died before they had been used much, hits must pay for a
-// compile. So a working set that outgrew the room is replaced slowly, and a program that makes its objects anew in each
-// call is left alone. A number that becomes a symbol also pays for a compile: older entries that have it as a constant
-// are hardly used any more. Counts decide, never the clock, so equal programs get equal decisions. The GIL guards
-// everything here.
+// An account belongs to one instruction and one set of options. The first compiles are free, up to the limit of
+// entries. At the limit, or when many entries in a row died before they had been used much, hits must pay for a
+// compile. So a working set that outgrew the limit is replaced slowly, and a program that makes its objects anew in
+// each call is left alone. A number that becomes a symbol also pays for a compile: older entries that have it as a
+// constant are hardly used any more. Counts decide, never the clock, so equal programs get equal decisions. The GIL
+// guards everything here.
 //
-// Every live nn.Module has the whole room for its own methods, although all modules can use the entries of all: layers
-// that differ in a number are separate programs. All of them together have kMostLimits rooms. Entries of modules that
-// are gone use the room of everybody, and give way once framejit.compile() is called again.
+// Every live nn.Module has a limit of its own for its methods, although all modules can use the entries of all: layers
+// that differ in a number are separate programs. All of them together have kMostLimits times as many. Entries of
+// modules that are gone count for everybody, and give way once framejit.compile() is called again.
 #pragma once
 
 #include <memory>
@@ -94,8 +94,8 @@ size_t entries_with(const Site& site, const Options& options, PyObject* self);
 // options do not count as losses. why: of one with these options, else null.
 std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, const char*& why);
 
-// Whether a compile is allowed here. `none` pays for it. If there was no room, the least recently used entry is moved
-// to `evicted`.
+// Whether a compile is allowed here. `none` pays for it. If the limit was reached, the least recently used entry is
+// moved to `evicted`.
 Refusal ask_account(Site& site, const Options& options, PyObject* self,
                     std::vector<std::unique_ptr<EntryBase>>& evicted);
 

@@ -21,6 +21,15 @@ EVERYWHERE = [
     (re.compile(r"py[p]i\.org|pythonho[s]ted|deb\.debi[a]n\.org"), "a registry host"),
     (re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b"), "a note to self"),
 ]
+# Names whose word has another meaning now (docs/style.md).
+OLD = [
+    (re.compile(r"\bFJ_CHECK\b|\bcheck_(?:step|arguments|signature|group|overlap|code)\b"), "check"),
+    (re.compile(r"\b(?:Op|Output|Target)Facts\b|\bfacts_of\("), "fact"),
+    (re.compile(r"\bHome::|\bhomes\.h\b"), "home"),
+    (re.compile(r"\b(?:GraphBuilder|NestBuilder|Rebuild)::finish\b|\bgo_on\(|\bTold\b|\w_untold\b|\bsay_once\b"),
+     "finish, go on, told or say"),
+]
+OLD_IN = re.compile(r"^(?:runtime|graph|guards|frame_hook|inductor|python)/.*\.(?:h|cpp|def|pyi?)$")
 SUFFIXES = (".cpp", ".h", ".def", ".py", ".pyi", ".hip", ".txt", ".md", ".cmake", ".toml", "")
 
 
@@ -31,6 +40,8 @@ def check(path: str, text: str) -> list[str]:
             found.append(f"{path}:{number}: leans on torch's compiler: {line.strip()[:100]}")
         if path.startswith("python/") and PROCESS.search(line):
             found.append(f"{path}:{number}: starts a process: {line.strip()[:100]}")
+        found += [f"{path}:{number}: \"{word}\" means something else (docs/style.md): {line.strip()[:100]}"
+                  for pattern, word in OLD if OLD_IN.match(path) and pattern.search(line)]
         found += [f"{path}:{number}: {why}: {line.strip()[:100]}" for pattern, why in EVERYWHERE
                   if pattern.search(line)]
     return found

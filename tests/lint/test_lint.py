@@ -26,6 +26,11 @@ import targets  # noqa: E402
     ("frame_hook/trace/values/heap.h", '#include "frame_hook/trace/values/facts.h"', False),
     ("frame_hook/trace/values/shadows.cpp", '#include "frame_hook/trace/machine/tracer.h"', False),
     ("frame_hook/resume/segment.cpp", '#include "frame_hook/hook/frame_hook.h"', False),
+    ("guards/cpython/weak_objects.h", '#include "guards/cpython/py_ref.h"', False),
+    ("guards/cpython/weak_objects.h", '#include "guards/source.h"', True),
+    ("guards/source.h", '#include "guards/cpython/py_ref.h"', False),
+    ("frame_hook/hook/live_frame.h", '#include "guards/guard.h"', True),
+    ("frame_hook/hook/live_frame.h", '#include "guards/cpython/frame_access.h"', False),
     ("graph/graph.cpp", "#include <Python.h>", True),
     ("guards/source.cpp", "#include <Python.h>", False),
     ("guards/source.cpp", "#include <ATen/core/Tensor.h>", True),
@@ -150,6 +155,12 @@ def test_limits_of_a_class():
     ("graph/graph.cpp", "// TO" + "DO later", True),
     ("README.md", "see /ro" + "ot/x", True),
     ("README.md", "see docs/x", False),
+    ("graph/graph.cpp", "FJ_CHECK(a, b);", True),
+    ("graph/graph.cpp", "FJ_ASSERT(a, b);", False),
+    ("graph/aten/recorder.h", "const OpFacts& facts;", True),
+    ("guards/guard.h", "const TensorFacts& facts;", False),
+    ("runtime/call_plan.cpp", "if (b.home == Home::kArena) return;", True),
+    ("tests/unit/runtime/x.cpp", "if (b.home == Home::kArena) return;", False),
 ])
 def test_names(path, line, finds):
     assert bool(names.check(path, line)) is finds
