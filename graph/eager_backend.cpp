@@ -10,6 +10,7 @@
 
 #include "graph/backend.h"
 #include "graph/node_values.h"
+#include "graph/op_lists.h"
 
 namespace framejit::graph {
 namespace {
@@ -67,9 +68,7 @@ class EagerCompiler {
   // Their kernels copy the operand's whole storage: for a slice, the result would begin where the slice does.
   static bool copies_storage(const Node& node) {
     if (node.results.empty() || node.results[0] == kNoValue) return false;  // an op that only checks has none
-    static constexpr std::string_view kOps[] = {"slice_scatter", "select_scatter", "diagonal_scatter",
-                                                "as_strided_scatter"};
-    return std::find(std::begin(kOps), std::end(kOps), node.op->name) != std::end(kOps);
+    return is_in(OpList::copies_storage, node.op->name);
   }
 
   // A copy of the node's first operand, in its own memory.

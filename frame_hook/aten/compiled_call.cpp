@@ -13,6 +13,7 @@
 #include "frame_hook/aten/derived_weights.h"
 #include "frame_hook/aten/torch_graphs.h"
 #include "frame_hook/aten/training.h"
+#include "graph/aten/torch_texts.h"
 #include "guards/cpython/running_compile.h"
 #include "runtime/arena.h"
 #include "runtime/aten/graph_replay.h"
@@ -185,11 +186,10 @@ std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan) {
   return inputs;
 }
 
-// Torch has no class for what its allocator of CPU memory throws.
 bool is_out_of_memory(const std::exception& e) {
   if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) return true;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&e) != nullptr) return true;
-  return std::string_view(e.what()).find("DefaultCPUAllocator: can't allocate memory") != std::string_view::npos;
+  return graph::has_torch_text(graph::TorchText::no_memory, e.what());
 }
 
 at::Tensor input_tensor(PyObject* input) {

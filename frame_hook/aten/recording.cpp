@@ -18,6 +18,7 @@
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "frame_hook/aten/user_backend.h"
+#include "graph/aten/torch_texts.h"
 #include "graph/node_values.h"
 #include "graph/passes/pipeline.h"
 #include "guards/aten/tensor_facts.h"
@@ -46,14 +47,6 @@ std::string name_of(PyObject* called) {
   const bool is_method = Py_TYPE(called) == &PyMethodDescr_Type;
   return (is_method ? "Tensor." : "torch function ") +
          std::string(name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : Py_TYPE(called)->tp_name);
-}
-
-// Errors that come from the traced tensor's nature and not from the program.
-bool is_our_limit(const std::string& text) {
-  for (const char* part : {"INTERNAL ASSERT FAILED", "symbolic", "SymInt", "SymNode", "NYI", "DispatchKey Fake",
-                           "dispatch_on_subclass", "torch.fx", "sym_node"})
-    if (text.find(part) != std::string::npos) return true;
-  return false;
 }
 
 }  // namespace
@@ -179,10 +172,10 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
     PyErr_NormalizeException(&type, &value, &trace);
     const std::string text = class_of_error(type, value);
     PyErr_Restore(type, value, trace);
-    const bool reads_memory = text.find("unallocated storage") != std::string::npos ||
-                              text.find("data is not allocated yet") != std::string::npos;
-    if (reads_memory) return refuse(Reason::data_dependent_value, "a function that reads a tensor's memory");
-    return is_our_limit(text) ? refuse_limit(called, text) : nullptr;
+    if (graph::has_torch_text(graph::TorchText::reads_memory, text))
+      return refuse(Reason::data_dependent_value, "a function that reads a tensor's memory");
+    // An error that comes from the traced tensor's nature, and not from the program.
+    return graph::has_torch_text(graph::TorchText::traced_limit, text) ? refuse_limit(called, text) : nullptr;
   }
   if (!accept_result(result.get(), args, count, 0)) {
     scope.drop();

@@ -12,6 +12,7 @@
 #include "graph/aten/torch_values.h"
 #include "guards/aten/tensor_facts.h"
 #include "guards/cpython/interrupts.h"
+#include "runtime/aten/torch_version.h"
 #include "runtime/gpu_driver.h"
 
 namespace framejit::frame_hook {
@@ -45,7 +46,7 @@ std::string obstacle(const at::Tensor& tensor) {
 
 // torch keeps the symbol of a wrapped symbolic number as an attribute of the tensor's Python object.
 std::optional<graph::SymExpr> wrapped_symbol(const at::Tensor& number) {
-  if (number.scalar_type() != c10::kLong || number.const_data_ptr<int64_t>()[0] != 7777777) return std::nullopt;
+  if (number.scalar_type() != c10::kLong || !runtime::has_python_object(number)) return std::nullopt;
   py::gil_scoped_acquire gil;
   PyRef object = PyRef::steal(THPVariable_Wrap(number));
   PyRef symbol = PyRef::steal(PyObject_GetAttrString(object.get(), "_wrapped_number"));

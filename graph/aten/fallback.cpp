@@ -22,6 +22,7 @@
 #include "graph/aten/float_ops.h"
 #include "graph/aten/meta_call.h"
 #include "graph/aten/recorder.h"
+#include "graph/op_lists.h"
 #include "graph/ops/rule_kit.h"
 #include "graph/shape_rule.h"
 #include "runtime/aten/shape_functions.h"
@@ -93,9 +94,7 @@ bool broadcasts_to(const ShapeEnv& env, const TensorMeta& from, const TensorMeta
 
 // Their kernels call ops that autocast casts, but autocast is not active where a compiled graph runs them.
 bool is_cast_inside(const std::string& name, c10::Device device) {
-  const bool calls_ops =
-      name == "_transformer_encoder_layer_fwd" || name == "_native_multi_head_attention" || name == "_trilinear";
-  return calls_ops && at::autocast::is_autocast_enabled(device.type());
+  return is_in(OpList::casts_inside, name) && at::autocast::is_autocast_enabled(device.type());
 }
 
 // Random fills draw in another order if memory is not contiguous; the memory of the functional form is contiguous.

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "graph/node_values.h"
+#include "graph/op_lists.h"
 #include "runtime/aten/shape_functions.h"
 
 namespace framejit::graph {
@@ -159,13 +160,6 @@ ShapeOrigin MetaCall::call_meta(torch::jit::Stack& stack) {
   return ShapeOrigin::kDispatcherPython;
 }
 
-namespace {
-
-// Errors that depend on the values of integers (pivots, lengths), not on shapes.
-constexpr std::array kDecidedByData = {"segment_reduce", "repeat_interleave.Tensor"};
-
-}  // namespace
-
 TensorMeta MetaCall::meta_of_argument(const at::Tensor& tensor) const {
   const TracedTensorImpl* traced = as_traced(tensor);
   return traced != nullptr ? recorder_.graph().meta(traced->value) : meta_of(tensor);
@@ -220,7 +214,7 @@ std::optional<torch::jit::Stack> MetaCall::execute() const {
       return std::nullopt;
     } catch (const std::exception&) {}
   }
-  if (std::find(kDecidedByData.begin(), kDecidedByData.end(), def.name) != kDecidedByData.end()) return std::nullopt;
+  if (is_in(OpList::raises_by_data, def.name)) return std::nullopt;
   recorder_.fail({Reason::exception_raised, "an error of " + def.name});
 }
 

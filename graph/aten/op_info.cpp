@@ -10,7 +10,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "graph/aten/torch_texts.h"
 #include "graph/aten/typed_meta.h"
+#include "graph/op_lists.h"
 #include "runtime/aten/shape_functions.h"
 
 namespace framejit::graph {
@@ -101,16 +103,14 @@ DataDependence data_dependence_of(const c10::OperatorHandle& op, const std::stri
     return tag == at::Tag::data_dependent_output || tag == at::Tag::dynamic_output_shape;
   });
   if (!tagged && name != "_local_scalar_dense") return DataDependence::kNone;
-  if (name == "index.Tensor" || name == "_unsafe_index.Tensor") return DataDependence::kOfMasks;
-  return name == "repeat_interleave.Tensor" ? DataDependence::kWithoutSize : DataDependence::kAlways;
+  if (is_in(OpList::of_masks, name)) return DataDependence::kOfMasks;
+  return is_in(OpList::without_size, name) ? DataDependence::kWithoutSize : DataDependence::kAlways;
 }
 
 void read_tags(const c10::OperatorHandle& op, OpDef& def) {
   for (at::Tag tag : op.getTags())
     if (tag == at::Tag::nondeterministic_seeded) def.flags |= kRandom;
-  if (def.name.starts_with("_assert") || def.name == "_linalg_check_errors" ||
-      def.name.starts_with("_functional_assert"))
-    def.flags |= kSideEffect;
+  if (is_in(OpList::only_asserts, def.name)) def.flags |= kSideEffect;
   if (runtime::is_users(def.name)) def.flags |= kSideEffect;  // it may count, print, draw: nobody knows
 }
 
@@ -195,10 +195,9 @@ MetaKernel OpInfo::meta_kernel() const {
   if (meta_kernel_ != MetaKernel::kUnknown) return meta_kernel_;
   if (!handle.hasComputedKernelForDispatchKey(DispatchKey::Meta)) return meta_kernel_ = MetaKernel::kNone;
   const std::string dump = handle.dumpState();
-  const size_t start = dump.find("\nMeta:");
+  const size_t start = find_torch_text(TorchText::meta_kernel, dump);
   const std::string line = start == std::string::npos ? "" : dump.substr(start, dump.find('\n', start + 1) - start);
-  const bool python = line.find(".py:") != std::string::npos || line.find("(none)") != std::string::npos;
-  return meta_kernel_ = python ? MetaKernel::kPython : MetaKernel::kCpp;
+  return meta_kernel_ = has_torch_text(TorchText::python_kernel, line) ? MetaKernel::kPython : MetaKernel::kCpp;
 }
 
 const OpInfo& op_info_of(const c10::OperatorHandle& op) {

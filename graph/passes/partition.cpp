@@ -24,6 +24,7 @@
 #include "graph/graph_builder.h"
 #include "graph/minimum_cut.h"
 #include "graph/node_values.h"
+#include "graph/op_lists.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
 #include "runtime/base/log.h"
@@ -52,8 +53,7 @@ bool is_cheap(const Graph& graph, const Node& node) {
   constexpr uint32_t kNever = kMutates | kRandom | kDataDependent | kSideEffect;
   if ((node.op->flags & kNever) != 0 || node.results.size() != 1 || may_fail(graph, node)) return false;
   if (node.op->has(kView) || node.op->has(kPointwise) || is_factory(node)) return true;
-  static const std::set<std::string_view> copies = {"_to_copy", "clone", "copy", "expand", "constant_pad_nd"};
-  return copies.contains(node.op->name);
+  return is_in(OpList::moves_elements, node.op->name);
 }
 
 class Partition {

@@ -2,7 +2,8 @@
 #include "inductor/lowering/bare_products.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
+#include <utility>
 
 #include "graph/passes/rebuild.h"
 #include "inductor/lowering/lower.h"
@@ -17,10 +18,14 @@ using graph::SymExpr;
 using graph::TensorMeta;
 
 std::string_view without_addition(std::string_view op) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kProducts = {
-      {{"addmm", "mm"}, {"baddbmm", "bmm"}}};
-  const auto* row = std::find_if(kProducts.begin(), kProducts.end(), [&](const auto& p) { return p.first == op; });
-  return row == kProducts.end() ? "" : row->second;
+  static constexpr std::pair<std::string_view, std::string_view> kProducts[] = {
+#define PRODUCT(op, left, right, added, bare) {op, bare},
+#include "inductor/lowering/products.def"
+#undef PRODUCT
+  };
+  const auto* row =
+      std::find_if(std::begin(kProducts), std::end(kProducts), [&](const auto& p) { return p.first == op; });
+  return row == std::end(kProducts) ? "" : row->second;
 }
 
 namespace {

@@ -11,6 +11,7 @@
 
 #include "graph/minimum_cut.h"
 #include "graph/node_values.h"
+#include "graph/op_lists.h"
 #include "graph/ops/rule_kit.h"
 #include "graph/passes/rebuild.h"
 #include "graph/weight_values.h"
@@ -103,16 +104,13 @@ class FormatChooser {
 
   // Operands whose format the result follows; none for nodes that are not vertices.
   std::vector<ValueId> carried(const Node& node) const {
-    static const std::set<std::string_view> kFirstOnly = {
-        "max_pool2d_with_indices", "avg_pool2d",          "_adaptive_avg_pool2d", "constant_pad_nd",
-        "upsample_nearest2d",      "upsample_bilinear2d", "convolution"};
     std::vector<ValueId> found;
     const auto take = [&](ValueId v) {
       if (v != graph::kNoValue && graph_.meta(v).ndim() == 4) found.push_back(v);
     };
     const bool preserves =
         (node.op->name == "clone" && !value_given(node, 1)) || (node.op->name == "_to_copy" && !value_given(node, 6));
-    if (kFirstOnly.contains(node.op->name) || preserves) {
+    if (graph::is_in(graph::OpList::keeps_format, node.op->name) || preserves) {
       if (const ValueId* v = value(node, 0)) take(*v);
     } else if (node.op->name == "cat") {
       if (const auto* list = node.args[0].get<std::vector<ValueId>>()) std::for_each(list->begin(), list->end(), take);

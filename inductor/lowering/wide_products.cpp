@@ -29,11 +29,11 @@ struct ProductRow {
 };
 
 const std::unordered_map<std::string_view, ProductRow>& rows() {
-  static const std::unordered_map<std::string_view, ProductRow> table = {{"mm", {0, 1, kNoArgument}},
-                                                                         {"bmm", {0, 1, kNoArgument}},
-                                                                         {"addmm", {1, 2, 0}},
-                                                                         {"baddbmm", {1, 2, 0}},
-                                                                         {"convolution", {0, 1, 2}}};
+  static const std::unordered_map<std::string_view, ProductRow> table = {
+#define PRODUCT(op, left, right, added, bare) {op, {left, right, added}},
+#include "inductor/lowering/products.def"
+#undef PRODUCT
+  };
   return table;
 }
 

@@ -1,6 +1,7 @@
 // runtime/aten/torch_version.h — the differences between torch 2.11 and 2.13: the only file that asks for the version.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 #if __has_include(<torch/headeronly/version.h>)
 #include <torch/headeronly/version.h>
@@ -32,6 +33,15 @@ auto make_autograd_node() {
   return c10::make_intrusive<Node>();
 #else
   return std::make_shared<Node>();
+#endif
+}
+
+// False: Python has never seen the tensor. Before 2.13 the answer may be true although it has not.
+inline bool has_python_object(const at::Tensor& tensor) {
+#if FRAMEJIT_TORCH >= 213
+  return tensor.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj() != nullptr;
+#else
+  return tensor.defined();
 #endif
 }
 

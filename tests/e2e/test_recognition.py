@@ -1,9 +1,11 @@
 """Objects are recognised by identity: an object of the program is the program's, even if its name is one that torch,
 NumPy or the standard library uses."""
+import binascii
 import collections
 import functools
 import sys
 import types
+import zlib
 
 import pytest
 import torch
@@ -124,6 +126,28 @@ MODULES = {
 def test_a_module_of_the_program(name):
     inner = module(name, MODULES[name]).inner
     check(lambda x: inner(x) - 1, torch.ones(3))
+
+
+def test_a_c_function_that_claims_another_module(monkeypatch):
+    """A program may write the __module__ of a C function. It does not make it one of module math."""
+    monkeypatch.setattr(zlib.crc32, "__module__", "math")
+    check(lambda x: x + zlib.crc32(b"abc") % 7, torch.ones(3), breaks=1)
+    monkeypatch.setattr(zlib.adler32, "__module__", "torch")
+    check(lambda x: x + zlib.adler32(b"abc") % 7, torch.ones(3), breaks=1)
+
+
+def test_a_c_function_that_denies_its_module(monkeypatch):
+    monkeypatch.setattr(binascii.crc32, "__module__", "elsewhere")
+    monkeypatch.setattr(torch.relu, "__module__", "elsewhere")
+    check(lambda x: torch.relu(x) + binascii.crc32(b"abc") % 7, torch.ones(3))
+
+
+def test_a_size_that_looks_like_torchs_own_mark():
+    """torch hides a symbolic number behind this one."""
+    compiled = framejit.compile(lambda x, n: x * n + 7777777, dynamic=True)
+    for n in (7777777, 3, 7777777):
+        x = torch.ones(2, dtype=torch.int64)
+        assert torch.equal(compiled(x, n), x * n + 7777777)
 
 
 def test_the_real_ones_are_known():

@@ -1,36 +1,71 @@
-"""The tracer recognises an object by identity: no text of a type's name decides, except as listed here. The objects
-that it knows are rows of tables, each with a reason."""
+"""Objects are recognised by identity: no text of a name decides, except as listed here. The objects, ops and texts that
+rules single out are rows of tables, each with a reason."""
 import re
 
 from project import files, read, report
 
 DECIDES = re.compile(r"^(?:frame_hook|guards)/")
-NAME = re.compile(r"\btp_name\b|\bmodule_name\(|\bc_name_of\(")
+NAME = re.compile(r"\btp_name\b|\bmodule_name\(|\bm_module\b|\bPyModule_GetName\(")
 COMPARES = re.compile(r"[=!]=\s*(?:std::string_view\()?\"|str(?:n|case)?cmp\(|\b(?:starts_with|ends_with|substr|find)\("
-                      r"|\bis_of\(|\bis_numpy_module\(|std::string_view name = [^;]*tp_name")
-# Where a name decides nevertheless: part of the line, and why a class of the program is not mistaken.
-ALLOWED = {
-    "frame_hook/trace/protocol/calls.cpp": ("c_name_of(", "a type that C code made, of torch's own modules"),
-    "frame_hook/trace/protocol/stand_ins.cpp": ("const std::string_view name = type->tp_name;",
-                                                "classes of the program are left out before"),
-    "frame_hook/trace/types/numpy_calls.cpp": ("is_made_by_c(type) && is_numpy_module(type->tp_name)",
-                                               "a type that C code made: NumPy's are many"),
-    "frame_hook/aten/captured_calls.cpp": ("torch._C._VariableFunctionsClass", "only how the graph names the call"),
-    "frame_hook/trace/values/object_kinds.cpp": (
-        "tp_name, \"", "a type that C code made: NumPy's, itertools' and typing's are many"),
-}
+                      r"|\bis_of\(std|\bwithin\(|std::string_view name = [^;]*tp_name")
+# Where a name decides nevertheless: file, part of the line, and why a class of the program is not mistaken.
+ALLOWED = [
+    ("frame_hook/trace/values/c_packages.cpp", "is_made_by_c(type) && within(type->tp_name", "rows of c_packages.def"),
+    ("frame_hook/trace/values/c_packages.cpp", "std::string_view(type->tp_name).find('.')", "a type that C code made"),
+    ("frame_hook/trace/values/c_packages.cpp", 'tp_name).find("pybind11")', "a type that C code made"),
+    ("frame_hook/aten/captured_calls.cpp", "torch._C._VariableFunctionsClass", "only how the graph names the call"),
+]
+# Texts of errors and dumps: rows of torch_texts.def. Words of our own languages, in files that read them, are no such
+# texts.
+EVERYWHERE = re.compile(r"^(?:runtime|graph|guards|frame_hook|inductor|python)/")
+TEXT = re.compile(r"\bstrstr\(|\bwhat(?:_without_backtrace)?\(\)\)?\.(?:find|starts_with|contains)\("
+                  r"|\.(?:find|rfind|contains|starts_with|ends_with)\(\"[^\"]*[ :][^\"]*\"\)|\" in str\(")
+TEXT_ALLOWED = [
+    ("graph/aten/op_info.cpp", 'base.find("::")', "a name of an operator, not a message"),
+    ("runtime/aten/extern_call.cpp", '.find("::")', "a name of an operator, not a message"),
+    ("runtime/aten/shape_functions.cpp", '.find("::")', "a name of an operator, not a message"),
+    ("inductor/autotune.cpp", '.find("::")', "a name of an operator, not a message"),
+    ("inductor/loop/loop_text.cpp", '" : "', "our own text of loops"),
+    ("runtime/base/text.cpp", '"::"', "our own text of graphs"),
+    ("frame_hook/trace/values/object_kinds.cpp", '"<frozen "', "the file of a module that CPython froze"),
+    ("frame_hook/trace/protocol/stand_ins.cpp", '"framejit.Unread"', "the name of a class that we made"),
+]
+SENTINEL = re.compile(r"[=!]=\s*-?\d[\d']{4,}\b|\b-?\d[\d']{4,}\s*[=!]=")
+# Lists of ops: rows of op_lists.def and other tables. The rows of graph/ops, of decompositions and of kernels to
+# register are tables in C++; so is a map from ops to functions or values.
+LISTS = re.compile(r"^(?:graph|inductor)/")
+LISTS_ALLOWED = re.compile(r"^graph/(?:ops/|passes/decompose\w*\.cpp$|aten/composites\.cpp$)")
+LIST = re.compile(r"\b(?:static|constexpr)\b[^;{}()]*=?\s*(?:\{\s*)+\"_?[a-z0-9]\w*(?:\.\w+)?\",\s*\"")
+NO_LIST = re.compile(r"\bk(?:Names|Devices)\b")  # words of our own texts
+
 TABLES = {"known_types.def": re.compile(r'^KNOWN_TYPE\(\w+, "[\w.]+", "\w+", "([^"]*)"\)$'),
           "special_functions.def": re.compile(
-              r'^SPECIAL_FUNCTION\(\w+, "[\w.]+", "\w+",\s*"([^"]*)"\)$', re.M)}
+              r'^SPECIAL_FUNCTION\(\w+, "[\w.]+", "\w+",\s*"([^"]*)"\)$', re.M),
+          "c_packages.def": re.compile(r'^C_(?:PACKAGE\(\w+, "[\w.]+"|MODULE\("[\w.]+", [\w |]+), "([^"]*)"\)$'),
+          "torch_texts.def": re.compile(r'^TORCH_TEXT\(\w+, "(?:[^"])+", "([^"]*)"\)$'),
+          "op_lists.def": re.compile(r'^OP_LIST\(\w+, "[\w.]+", "([^"]*)"\)$')}
 WORDS = 3
 
 
+def is_allowed(path: str, line: str, allowed: list[tuple[str, str, str]]) -> bool:
+    return any(path == file and part in line for file, part, _ in allowed)
+
+
 def check(path: str, text: str) -> list[str]:
-    allowed, _ = ALLOWED.get(path, ("", ""))
-    return [f"{path}:{number}: a name decides: make it a row of known_types.def or special_functions.def"
-            for number, line in enumerate(text.splitlines(), 1)
-            if DECIDES.match(path) and NAME.search(line) and COMPARES.search(re.sub(r"\s*//.*", "", line))
-            and not (allowed and allowed in line)]
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        code = re.sub(r"\s*//.*", "", line)
+        if DECIDES.match(path) and NAME.search(line) and COMPARES.search(code) and not is_allowed(path, line, ALLOWED):
+            found.append(f"{path}:{number}: a name decides: make it a row of known_types.def, special_functions.def or "
+                         "c_packages.def")
+        if EVERYWHERE.match(path) and TEXT.search(code) and not is_allowed(path, line, TEXT_ALLOWED):
+            found.append(f"{path}:{number}: a text is searched: make it a row of torch_texts.def")
+        if EVERYWHERE.match(path) and SENTINEL.search(code):
+            found.append(f"{path}:{number}: a sentinel number: ask for what it stands for")
+    if LISTS.match(path) and not LISTS_ALLOWED.match(path) and path.endswith((".cpp", ".h")):
+        found += [f"{path}:{text.count(chr(10), 0, match.start()) + 1}: a list of ops: make it rows of a table"
+                  for match in LIST.finditer(text) if not NO_LIST.search(match.group())]
+    return found
 
 
 def check_table(path: str, text: str) -> list[str]:
@@ -41,10 +76,11 @@ def check_table(path: str, text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    pages = list(files(".cpp", ".h"))
+    pages = list(files(".cpp", ".h", ".py"))
     found = [finding for page in pages for finding in check(str(page), read(page))]
     found += [finding for page in files(".def") if page.name in TABLES
               for finding in check_table(str(page), read(page))]
-    found += [f"tests/lint/recognition.py: {path} has no such line any more" for path, (part, _) in ALLOWED.items()
+    found += [f"tests/lint/recognition.py: {path} has no such line any more: {part}"
+              for path, part, _ in ALLOWED + TEXT_ALLOWED
               if not any(part in read(page) for page in pages if str(page) == path)]
     report("recognition", found)

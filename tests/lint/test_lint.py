@@ -49,14 +49,27 @@ def test_layering(path, line, finds):
 @pytest.mark.parametrize("path, line, finds", [
     ("frame_hook/trace/protocol/calls.cpp", 'if (std::string_view(type->tp_name) == "functools.partial") x();', True),
     ("frame_hook/trace/protocol/calls.cpp", "if (is_known(type, KnownType::partial)) x();", False),
-    ("frame_hook/trace/protocol/calls.cpp", 'if (c_name_of(type).substr(0, 5) == "torch") x();', False),
-    ("frame_hook/trace/values/object_kinds.cpp", 'return strcmp(type->tp_name, "torch.Size") == 0;', False),
+    ("frame_hook/trace/protocol/calls.cpp", "if (is_of(type, CPackage::torch)) x();", False),
+    ("frame_hook/trace/protocol/calls.cpp", 'if (std::string_view(type->tp_name).substr(0, 5) == "torch") x();', True),
+    ("frame_hook/trace/values/c_packages.cpp", "return is_made_by_c(type) && within(type->tp_name, package);", False),
+    ("frame_hook/trace/values/c_packages.cpp", "return within(type->tp_name, package);", True),
+    ("frame_hook/trace/values/object_kinds.cpp", 'return strcmp(type->tp_name, "torch.Size") == 0;', True),
     ("frame_hook/trace/values/heap.cpp", 'return strcmp(type->tp_name, "torch.Size") == 0;', True),
     ("frame_hook/trace/values/heap.cpp", "const std::string_view name = type->tp_name;", True),
     ("frame_hook/trace/values/heap.cpp", 'return std::string(type->tp_name) + "()";', False),
     ("frame_hook/trace/torch/special.cpp", 'if (module_name(f) == "torch._compile") x();', True),
     ("guards/guard_functions.cpp", 'if (type->tp_name == std::string_view("x")) x();', True),
     ("python/module.cpp", 'if (type->tp_name == std::string_view("x")) x();', False),
+    ("frame_hook/aten/recording.cpp", 'if (text.find("unallocated storage") != text.npos) x();', True),
+    ("frame_hook/aten/recording.cpp", 'if (std::string_view(e.what()).find(part) != npos) x();', True),
+    ("python/framejit/api.py", 'if "no memory" in str(error): x()', True),
+    ("frame_hook/aten/recording.cpp", "if (graph::has_torch_text(graph::TorchText::no_memory, e.what())) x();", False),
+    ("frame_hook/aten/tensor_frontend.cpp", "if (data[0] != 7777777) x();", True),
+    ("frame_hook/aten/tensor_frontend.cpp", "if (data[0] != 7777) x();", False),
+    ("graph/passes/partition.cpp", 'static const std::set<std::string_view> copies = {"clone", "copy"};', True),
+    ("inductor/stages.cpp", 'static constexpr std::string_view kOps[] = {"mm",\n    "bmm"};', True),
+    ("graph/ops/view.cpp", 'static constexpr std::string_view kOps[] = {"mm", "bmm"};', False),
+    ("inductor/lowering/copy.cpp", 'static constexpr std::pair<const char*, LowerFn> k[] = {{"cat", cat}};', False),
 ])
 def test_recognition(path, line, finds):
     assert bool(recognition.check(path, line)) is finds
@@ -68,6 +81,13 @@ def test_recognition_of_rows():
     assert not recognition.check_table("a/special_functions.def",
                                        'SPECIAL_FUNCTION(a, "m.n", "f",\n    "why it is needed")\n')
     assert recognition.check_table("a/special_functions.def", 'SPECIAL_FUNCTION(a, "m.n", "f", "why")\n')
+    assert not recognition.check_table("a/c_packages.def", 'C_PACKAGE(a, "m", "why it is needed")\n'
+                                       'C_MODULE("m.n", kPure | kAsked, "why it is needed")\n')
+    assert recognition.check_table("a/c_packages.def", 'C_MODULE("m.n", kPure, "")\n')
+    assert not recognition.check_table("a/op_lists.def", 'OP_LIST(a, "mm.out", "why it is needed")\n')
+    assert recognition.check_table("a/op_lists.def", 'OP_LIST(a, "mm.out", "why")\n')
+    assert not recognition.check_table("a/torch_texts.def", 'TORCH_TEXT(a, "a b",\n    "why it is needed")\n')
+    assert recognition.check_table("a/torch_texts.def", 'TORCH_TEXT(a, "a b", "why")\n')
 
 
 def body(lines):

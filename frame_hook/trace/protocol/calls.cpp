@@ -8,6 +8,7 @@
 #include "frame_hook/trace/torch/special.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "guards/cpython/interrupts.h"
 
@@ -34,41 +35,32 @@ bool any_tensor(Tracer& t, const Arguments& args) {
   return false;
 }
 
-// Of a class made by C code; a program may give its own class any name.
-std::string_view c_name_of(PyTypeObject* type) { return is_made_by_c(type) ? type->tp_name : ""; }
+// The type that a C callable belongs to: its own, that of which it is a method, or itself.
+PyTypeObject* type_behind(PyObject* callable) {
+  if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type ||
+      Py_TYPE(callable) == &PyClassMethodDescr_Type)
+    return reinterpret_cast<PyDescrObject*>(callable)->d_type;
+  return PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : Py_TYPE(callable);
+}
 
-std::string_view module_of(PyObject* callable) {
-  PyObject* module = nullptr;
-  PyRef owned;
-  if (PyCFunction_Check(callable)) {
-    module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
-    if (module && PyModule_Check(module)) {
-      const char* name = PyModule_GetName(module);
-      if (!name) drop_error();
-      return name ? name : "";
-    }
-    if (!module) {
-      PyObject* self = PyCFunction_GET_SELF(callable);
-      if (self && PyType_Check(self)) return c_name_of(reinterpret_cast<PyTypeObject*>(self));
-    }
-  } else if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type ||
-             Py_TYPE(callable) == &PyClassMethodDescr_Type) {
-    return c_name_of(reinterpret_cast<PyDescrObject*>(callable)->d_type);
-  } else if (PyType_Check(callable)) {
-    return c_name_of(reinterpret_cast<PyTypeObject*>(callable));
-  } else {
-    return c_name_of(Py_TYPE(callable));
+// Where a message says that it comes from.
+std::string module_text(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) {
+    PyTypeObject* const type = type_behind(callable);
+    return is_made_by_c(type) ? type->tp_name : "";
   }
-  return module && PyUnicode_Check(module) ? text_of(module) : "";
+  PyObject* const module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  if (module) return PyUnicode_Check(module) ? text_of(module) : "";
+  PyObject* const self = PyCFunction_GET_SELF(callable);
+  return self && PyType_Check(self) ? module_text(self) : "";
 }
 
 // Functions that only make or read tensors through the dispatcher: they are recorded even without tensor arguments.
 bool dispatches(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;
-  const std::string_view module = module_of(callable);
-  PyObject* self = PyCFunction_GET_SELF(callable);
-  return (module == "torch" && !self) || module == "torch._C._nn" || module == "torch._C._fft" ||
-         module == "torch._C._linalg" || module == "torch._C._special" || module == "torch._C._VariableFunctions";
+  PyObject* const bound_to = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;  // for static methods too
+  const bool is_torch_function = bound_to == reinterpret_cast<PyObject*>(known_type(KnownType::torch_functions));
+  return (bound_to && is_torch_function) || is_function_for(callable, kRecorded);
 }
 
 // A C function bound to a real object that is neither a module nor a class: the method of its type, on the wrapped
@@ -98,9 +90,7 @@ bool is_pure_function(PyObject* callable) {
   if (PyCFunction_Check(callable)) {
     PyObject* self = PyCFunction_GET_SELF(callable);
     if (self && PyType_Check(self)) return is_builtin_immutable(reinterpret_cast<PyTypeObject*>(self));
-    const std::string_view module = module_of(callable);
-    return module == "math" || module == "_operator" || module == "cmath" || module == "_bisect" ||
-           module == "binascii" || module == "_struct";
+    return is_function_for(callable, kPure);
   }
   return false;
 }
@@ -304,7 +294,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
       t.facts.guard_identity(v);
       return call_numpy(t, v->object.get(), args);
     }
-    if (c_name_of(type).substr(0, 5) == "torch" && any_tensor(t, args)) {
+    if (is_of(type, CPackage::torch) && any_tensor(t, args)) {
       t.facts.guard_identity(v);
       return t.call_recorded(v->object.get(), args);
     }
@@ -359,18 +349,13 @@ std::string name_of_callable(PyObject* callable) {
                         : Py_TYPE(callable)->tp_name;
   if (own.starts_with("pybind11_detail_function_record")) own = own.substr(own.rfind('.') + 1);
   if (own.find('.') != std::string::npos) return own;
-  const std::string module(module_of(callable));
+  const std::string module = module_text(callable);
   return module.empty() || module == "builtins" ? own : module + "." + own;
 }
 
 bool is_torch_c_function(PyObject* callable) {
-  const std::string_view module = module_of(callable);
-  if (module.substr(0, 5) == "torch" && (module.size() == 5 || module[5] == '.')) return true;
-  // pybind11 functions name their module in m_module or carry a function record.
-  if (!PyCFunction_Check(callable)) return false;
-  PyObject* self = PyCFunction_GET_SELF(callable);
-  if (self && PyType_Check(self)) return c_name_of(reinterpret_cast<PyTypeObject*>(self)).substr(0, 6) == "torch.";
-  return self && module.empty() && c_name_of(Py_TYPE(self)).find("pybind11") != std::string_view::npos;
+  if (!PyCFunction_Check(callable)) return is_of(type_behind(callable), CPackage::torch);
+  return is_function_of(callable, CPackage::torch) || is_pybind_function_of(callable, CPackage::torch);
 }
 
 void guard_keyword_order(Facts& facts, const Arguments& args) {

@@ -1,9 +1,10 @@
 // frame_hook/trace/protocol/stand_ins.cpp — stand-ins for traced values, and errors with CPython's own texts.
 #include "frame_hook/trace/protocol/stand_ins.h"
-#include "frame_hook/trace/values/known_types.h"
 
 #include <algorithm>
 
+#include "frame_hook/trace/values/c_packages.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 
@@ -401,8 +402,11 @@ bool has_final_text(InstanceValue* exception) {
   return has_name;
 }
 
-bool is_of(std::string_view module, std::initializer_list<std::string_view> modules) {
-  return std::find(modules.begin(), modules.end(), module) != modules.end();
+bool only_computes(PyTypeObject* type) {
+  constexpr CPackage kPackages[] = {CPackage::builtins, CPackage::collections, CPackage::itertools, CPackage::functools,
+                                    CPackage::types};
+  return has_no_package(type) || std::any_of(std::begin(kPackages), std::end(kPackages),
+                                             [&](CPackage package) { return is_of(type, package); });
 }
 
 bool is_str(Value* v) {
@@ -421,10 +425,7 @@ bool may_be_asked(const CCall& call) {
   if (is_descriptor || PyType_Check(call.callable)) {
     auto* type = is_descriptor ? reinterpret_cast<PyDescrObject*>(call.callable)->d_type
                                : reinterpret_cast<PyTypeObject*>(call.callable);
-    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE && is_program_class(type)) return false;
-    const std::string_view name = type->tp_name;
-    return name.find('.') == std::string_view::npos ||
-           is_of(name.substr(0, name.find('.')), {"builtins", "collections", "itertools", "functools", "types"});
+    return !is_program_class(type) && only_computes(type);
   }
   if (!PyCFunction_Check(call.callable)) return false;
   static PyObject* const set = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
@@ -434,9 +435,7 @@ bool may_be_asked(const CCall& call) {
   if ((call.callable == set || call.callable == del) && may_write && given[0]->kind == ValueKind::object) return false;
   PyObject* const self = PyCFunction_GET_SELF(call.callable);
   if (self && PyType_Check(self)) return !is_program_class(reinterpret_cast<PyTypeObject*>(self));
-  PyObject* const module = reinterpret_cast<PyCFunctionObject*>(call.callable)->m_module;
-  return module && PyUnicode_Check(module) &&
-         is_of(text_of(module), {"builtins", "_operator", "math", "cmath", "_functools", "_bisect", "binascii"});
+  return is_function_for(call.callable, kAsked);
 }
 
 }  // namespace

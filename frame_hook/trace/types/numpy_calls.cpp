@@ -5,21 +5,19 @@
 #include <cstring>
 
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 
-bool is_numpy_module(std::string_view name) { return name == "numpy" || name.starts_with("numpy."); }
-
 bool is_of_numpy(PyObject* callable) {
-  const auto of_numpy = [](PyTypeObject* type) { return is_made_by_c(type) && is_numpy_module(type->tp_name); };
-  if (of_numpy(Py_TYPE(callable))) return true;
+  if (is_of(Py_TYPE(callable), CPackage::numpy)) return true;
   if (PyType_Check(callable)) return is_numpy_scalar_type(reinterpret_cast<PyTypeObject*>(callable));
-  if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) return of_numpy(reinterpret_cast<PyDescrObject*>(callable)->d_type);
-  PyObject* module = PyCFunction_Check(callable) ? reinterpret_cast<PyCFunctionObject*>(callable)->m_module : nullptr;
-  return module && PyUnicode_Check(module) && is_numpy_module(text_of(module));
+  if (Py_IS_TYPE(callable, &PyMethodDescr_Type))
+    return is_of(reinterpret_cast<PyDescrObject*>(callable)->d_type, CPackage::numpy);
+  return is_function_of(callable, CPackage::numpy);
 }
 
 bool calls_numpy(PyObject* callable, const std::vector<PyObject*>& args) {

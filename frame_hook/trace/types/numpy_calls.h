@@ -15,7 +15,6 @@
 
 namespace framejit::frame_hook {
 
-bool is_numpy_module(std::string_view name);  // NumPy, or a module of it
 // Whether the callable is NumPy's own: a function, a ufunc, a class of numbers, a method of one or of arrays.
 bool is_of_numpy(PyObject* callable);
 // Whether the callable, or one of the arguments, is NumPy's own.

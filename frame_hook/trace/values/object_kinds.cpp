@@ -7,6 +7,7 @@
 #include <string>
 
 #include "frame_hook/bytecode/code.h"
+#include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
@@ -94,7 +95,7 @@ bool is_exact_scalar(PyTypeObject* type) {
 }
 
 bool is_numpy_scalar_type(PyTypeObject* type) {
-  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || std::strncmp(type->tp_name, "numpy.", 6) != 0) return false;
+  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || !is_of(type, CPackage::numpy)) return false;
   PyObject* module = loaded_module("numpy");
   const auto member = [&](const char* name) {
     PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
@@ -124,8 +125,7 @@ bool is_typing_form(PyObject* object) {
       auto* made = reinterpret_cast<PyTypeObject*>(item);
       const bool is_final = final_class && PyType_Check(final_class) &&
                             PyType_IsSubtype(made, reinterpret_cast<PyTypeObject*>(final_class));
-      if (is_final || (is_made_by_c(made) && std::strncmp(made->tp_name, "typing.", 7) == 0))
-        classes->push_back(Py_NewRef(item));
+      if (is_final || is_of(made, CPackage::typing)) classes->push_back(Py_NewRef(item));
     }
     if (PyObject* callable_alias = PyDict_GetItemString(PyModule_GetDict(abc), "_CallableGenericAlias"))
       classes->push_back(Py_NewRef(callable_alias));
@@ -163,8 +163,7 @@ bool has_identity_constant(PyObject* object) {
 bool is_plain_object(PyObject* object) { return has_identity_constant(object) && !is_enum_member(object); }
 
 bool may_be_half_way(PyTypeObject* type) {
-  return type == &PyGen_Type ||
-         (type->tp_iternext && is_made_by_c(type) && std::strncmp(type->tp_name, "itertools.", 10) == 0);
+  return type == &PyGen_Type || (type->tp_iternext && is_of(type, CPackage::itertools));
 }
 
 bool holds_half_way(PyObject* object) {

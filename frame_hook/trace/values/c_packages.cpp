@@ -1,0 +1,86 @@
+// frame_hook/trace/values/c_packages.cpp — see c_packages.h.
+#include "frame_hook/trace/values/c_packages.h"
+
+#include <string_view>
+
+#include "frame_hook/trace/values/known_types.h"
+#include "guards/cpython/interrupts.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+constexpr std::string_view kPackages[] = {
+#define C_PACKAGE(id, name, why) name,
+#define C_MODULE(name, uses, why)
+#include "frame_hook/trace/values/c_packages.def"
+#undef C_MODULE
+#undef C_PACKAGE
+};
+
+struct ModuleRow {
+  const char* name;
+  unsigned uses;
+  PyObject* module = nullptr;  // owned, once it is known
+};
+ModuleRow g_modules[] = {
+#define C_PACKAGE(id, name, why)
+#define C_MODULE(name, uses, why) {name, uses},
+#include "frame_hook/trace/values/c_packages.def"
+#undef C_MODULE
+#undef C_PACKAGE
+};
+
+bool within(std::string_view name, CPackage package) {
+  const std::string_view prefix = kPackages[static_cast<size_t>(package)];
+  return name.starts_with(prefix) && (name.size() == prefix.size() || name[prefix.size()] == '.');
+}
+
+// What C code bound the function to: its type for static methods too. Borrowed, or null.
+PyObject* bound_to(PyObject* callable) {
+  return PyCFunction_Check(callable) ? reinterpret_cast<PyCFunctionObject*>(callable)->m_self : nullptr;
+}
+
+bool is_c_module(PyObject* object) { return object && PyModule_Check(object) && PyModule_GetDef(object) != nullptr; }
+
+}  // namespace
+
+bool is_of(PyTypeObject* type, CPackage package) { return is_made_by_c(type) && within(type->tp_name, package); }
+
+bool has_no_package(PyTypeObject* type) {
+  return is_made_by_c(type) && std::string_view(type->tp_name).find('.') == std::string_view::npos;
+}
+
+bool is_function_of(PyObject* callable, CPackage package) {
+  PyObject* const self = bound_to(callable);
+  if (self && PyType_Check(self)) return is_of(reinterpret_cast<PyTypeObject*>(self), package);
+  const char* const name = is_c_module(self) ? PyModule_GetName(self) : nullptr;
+  drop_error();
+  return name && within(name, package);
+}
+
+bool is_function_for(PyObject* callable, ModuleUse use) {
+  PyObject* const self = bound_to(callable);
+  if (!is_c_module(self)) return false;
+  for (ModuleRow& row : g_modules) {
+    if (!row.module) {
+      PyObject* const found = PyDict_GetItemString(PyImport_GetModuleDict(), row.name);
+      if (is_c_module(found)) row.module = Py_NewRef(found);
+    }
+    if (row.module == self) return (row.uses & use) != 0;
+  }
+  return false;
+}
+
+bool is_pybind_function_of(PyObject* callable, CPackage package) {
+  PyObject* const self = bound_to(callable);
+  if (!self || !is_made_by_c(Py_TYPE(self))) return false;
+  if (std::string_view(Py_TYPE(self)->tp_name).find("pybind11") == std::string_view::npos) return false;
+  PyObject* const module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  if (!module) return true;
+  const char* const name = PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
+  drop_error();
+  return name && within(name, package);
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,21 @@
+// graph/op_lists.h — which ops a rule singles out: rows of op_lists.def.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace framejit::graph {
+
+enum class OpList : uint8_t {
+  copies_storage,
+  moves_elements,
+  keeps_format,
+  casts_inside,
+  of_masks,
+  without_size,
+  only_asserts,
+  raises_by_data
+};
+bool is_in(OpList list, std::string_view op);  // op: as OpDef::name
+
+}  // namespace framejit::graph
