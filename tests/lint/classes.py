@@ -12,7 +12,8 @@ LIMITS = [
     ("DynamicSources", "frame_hook/trace/values/dynamic_sources.h", 10, None),
     ("Heap", "frame_hook/trace/values/heap.h", 44, None),
     ("Errors", "frame_hook/trace/machine/errors.h", 19, None),
-    ("Tracer", "frame_hook/trace/machine/tracer.h", 154, 581),
+    ("Shadows", "frame_hook/trace/values/shadows.h", 9, None),
+    ("Tracer", "frame_hook/trace/machine/tracer.h", 149, 570),
 ]
 SKIPPED = re.compile(r"(?:friend|using|typedef|static_assert)\b")
 LABEL = re.compile(r"\b(?:public|private|protected)\s*:(?!:)")

@@ -55,8 +55,8 @@ OUTSIDE = [
 
 # The parts of the tracer do not know the whole.
 PART = re.compile(r"^frame_hook/trace/(?:machine/(?:call_stack|errors|frame_trace|graph_break|symbolic_frame)"
-                  r"|values/(?:arguments|dynamic_sources|facts|heap|object_kinds))\.(?:h|cpp)$"
-                  r"|^frame_hook/trace/values/value\.h$")
+                  r"|values/(?:arguments|dynamic_sources|facts|heap|object_kinds|shadows_read))\.(?:h|cpp)$"
+                  r"|^frame_hook/trace/values/(?:value|shadows)\.h$")
 WHOLE = re.compile(r"^frame_hook/trace/(?:machine/(?:tracer|opcode_handlers)|protocol/\w+|types/builtins"
                    r"|torch/special)\.h$")
 

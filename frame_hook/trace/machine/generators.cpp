@@ -56,19 +56,6 @@ Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* t
   return nullptr;
 }
 
-void Tracer::close_generator(GeneratorValue* generator) {
-  if (generator->state == State::created) generator->state = State::finished;
-  if (generator->state == State::finished) return;
-  try {
-    if (resume_generator(generator, nullptr, errors.new_exception(PyExc_GeneratorExit, {})))
-      errors.raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
-  } catch (const SymbolicRaise& raised) {
-    if (!errors.exception_matches(raised.exception, PyExc_GeneratorExit) &&
-        !errors.exception_matches(raised.exception, PyExc_StopIteration))
-      throw;
-  }
-}
-
 // When the frame of the generator first runs: "-- sent".
 Flow OpcodeHandlers::return_generator(Tracer& t, SymbolicFrame& f, const Instruction&) {
   f.push(t.heap.none());

@@ -88,7 +88,7 @@ Flow OpcodeHandlers::build_const_key_map(Tracer& t, SymbolicFrame& f, const Inst
   Value* keys = f.pop();
   const std::vector<Value*> values = pop_many(f, static_cast<size_t>(i.arg));
   DictValue* dict = t.heap.dict();
-  for (size_t k = 0; k < values.size(); ++k) t.dict_set(dict, t.item(as<TupleValue>(keys), k), values[k]);
+  for (size_t k = 0; k < values.size(); ++k) t.dict_set(dict, t.shadows.item(as<TupleValue>(keys), k), values[k]);
   f.push(dict);
   return Flow::next;
 }

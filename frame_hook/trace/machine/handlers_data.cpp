@@ -103,7 +103,7 @@ Flow OpcodeHandlers::make_cell(Tracer& t, SymbolicFrame& f, const Instruction& i
 
 Flow OpcodeHandlers::copy_free_vars(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   FJ_ASSERT(f.function, "free variables without a function");
-  t.load(f.function);
+  t.shadows.load(f.function);
   const size_t first = f.locals.size() - static_cast<size_t>(i.arg);
   FJ_ASSERT(f.function->closure.size() == static_cast<size_t>(i.arg), "a closure of another length");
   std::copy(f.function->closure.begin(), f.function->closure.end(), f.locals.begin() + static_cast<long>(first));

@@ -235,7 +235,7 @@ bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional,
         graph_break(Reason::unsupported_pattern,
                     "a class pattern with more positional patterns than __match_args__");
       for (size_t k = 0; k < positional; ++k) {
-        Value* name = t.item(as<TupleValue>(match_args), k);
+        Value* name = t.shadows.item(as<TupleValue>(match_args), k);
         if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
           t.errors.raise_new(PyExc_TypeError, std::string("__match_args__ elements must be strings (got ") +
                                                   t.facts.type_of(name)->tp_name + ")");

@@ -138,7 +138,8 @@ class Binder {
     missing(0, first, "positional");
     for (int slot = first; slot < wanted; ++slot)
       if (!slots_[slot])
-        slots_[slot] = t_.item(as<TupleValue>(function_->defaults), static_cast<size_t>(slot - wanted + defaults));
+        slots_[slot] =
+            t_.shadows.item(as<TupleValue>(function_->defaults), static_cast<size_t>(slot - wanted + defaults));
   }
 
   void apply_keyword_defaults() {
@@ -215,7 +216,7 @@ void Tracer::bind_arguments(FunctionValue* function, const Arguments& args, Symb
 }
 
 Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
-  load(function);
+  shadows.load(function);
   std::shared_ptr<SymbolicFrame> frame = new_frame(function);
   bind_arguments(function, args, *frame);
   const int flags = function->code->co_flags;

@@ -20,6 +20,7 @@
 #include "frame_hook/trace/machine/errors.h"
 #include "frame_hook/trace/machine/frame_trace.h"
 #include "frame_hook/trace/values/arguments.h"
+#include "frame_hook/trace/values/shadows.h"
 #include "guards/cpython/frame_access.h"
 
 namespace framejit::frame_hook {
@@ -42,6 +43,7 @@ class Tracer {
   DynamicSources dynamic;
   Heap heap;
   Errors errors{heap, stack};
+  Shadows shadows{errors};
 
   // Traces `frame` from instruction `start` (an index into code->instructions). Never leaves a Python error set. Throws
   // InternalError only for our own bugs. Ctrl-C during tracing stays pending.
@@ -92,13 +94,8 @@ class Tracer {
   Value* to_repr(Value* v);
 
   // ---- containers with shadows
-  void load(ListValue* v);
   void load(DictValue* v);                                 // all keys, in their order
   void load_keys(DictValue* v);                            // all keys; code that looks at their order calls load()
-  void load(SetValue* v);
-  void load(FunctionValue* v);
-  Value* item(TupleValue* v, size_t i);
-  Value* item(ListValue* v, size_t i);
   Value* dict_get(DictValue* v, Value* key);               // null when absent (guarded)
   void dict_set(DictValue* v, Value* key, Value* to);
   bool dict_delete(DictValue* v, Value* key);
@@ -107,7 +104,6 @@ class Tracer {
   // ---- Python functions
   Value* call_function(FunctionValue* function, const Arguments& args);
   Value* resume_generator(GeneratorValue* generator, Value* sent, Value* thrown);  // null when finished
-  void close_generator(GeneratorValue* generator);
   Value* run_frame(std::shared_ptr<SymbolicFrame> frame);  // to its return; a generator's yield returns too
   Value* cell_contents(CellValue* cell);                   // null if empty
 

@@ -77,21 +77,22 @@ bool has_cause(Value* exception) {  // setting __cause__, even to None, suppress
 
 // Members of an exception made in the trace that its constructor fills: StopIteration.value from its argument, others
 // with None.
-Value* exception_member(Tracer& t, Value* self, std::string_view name) {
-  if (name == "__suppress_context__") return t.heap.boolean(has_cause(self));
+Value* exception_member(Shadows& shadows, Value* self, std::string_view name) {
+  if (name == "__suppress_context__") return shadows.heap.boolean(has_cause(self));
   if (PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_OSError)) ||
       PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_SyntaxError)) ||
       PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_UnicodeError)))
     graph_break(Reason::unknown_attribute, std::string(self->type->tp_name) + "." + std::string(name));
   Value* payload = as<InstanceValue>(self)->payload;
   TupleValue* args = payload ? tuple_of(payload) : nullptr;
-  if ((name == "value" || name == "code" || name == "msg") && args && !args->items.empty()) return t.item(args, 0);
-  return t.heap.none();
+  if ((name == "value" || name == "code" || name == "msg") && args && !args->items.empty())
+    return shadows.item(args, 0);
+  return shadows.heap.none();
 }
 
 // A field of a named tuple: namedtuple's C descriptor, or the member of a struct sequence (torch.return_types). Null:
 // neither.
-Value* tuple_field(Tracer& t, const Found& d, Value* self) {
+Value* tuple_field(Shadows& shadows, const Found& d, Value* self) {
   TupleValue* items = tuple_of(self);
   if (!items || self == items) return nullptr;
   int64_t index = -1;
@@ -105,14 +106,15 @@ Value* tuple_field(Tracer& t, const Found& d, Value* self) {
       index = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
     drop_error();
   }
-  t.facts.type_of(self);
-  return index >= 0 && index < static_cast<int64_t>(items->items.size()) ? t.item(items, static_cast<size_t>(index))
-                                                                         : nullptr;
+  shadows.facts.type_of(self);
+  return index >= 0 && index < static_cast<int64_t>(items->items.size())
+             ? shadows.item(items, static_cast<size_t>(index))
+             : nullptr;
 }
 
 Value* bind_member(Tracer& t, const Found& d, Value* self) {
   PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
-  if (Value* field = tuple_field(t, d, self)) return field;
+  if (Value* field = tuple_field(t.shadows, d, self)) return field;
   if (self->kind == ValueKind::instance && std::string_view(text_of(name)) == "__dict__")
     return instance_dict(t, as<InstanceValue>(self));
   if (self->kind == ValueKind::instance) {
@@ -121,7 +123,7 @@ Value* bind_member(Tracer& t, const Found& d, Value* self) {
     if (known) return written;
   }
   if (!self->object && PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-    return exception_member(t, self, text_of(name));
+    return exception_member(t.shadows, self, text_of(name));
   if (!self->object) return nullptr;
   PyRef value = PyRef::steal(
       Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
@@ -266,7 +268,7 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
   if (kind == &PyMemberDescr_Type) return self ? bind_member(t, d, self) : found_value(t.heap, d);
   if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t.heap, d);
   if (is_known(kind, KnownType::tuple_getter) && self)
-    if (Value* field = tuple_field(t, d, self)) return field;
+    if (Value* field = tuple_field(t.shadows, d, self)) return field;
   if (PyObject* get = _PyType_Lookup(kind, interned("__get__"))) {
     if (PyFunction_Check(get)) {
       Value* descriptor = t.heap.wrap(d.object, d.source);

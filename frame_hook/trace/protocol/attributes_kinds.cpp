@@ -106,11 +106,12 @@ bool read_from_real_tensor(std::string_view name) {
 }
 
 // A stand-in does not know what its tensor is a view of: only the answer "no base" is possible.
-Value* base_of(Tracer& t, TensorValue* v, PyObject* name, PyObject* traced) {
+Value* base_of(Heap& heap, TensorValue* v, PyObject* name, PyObject* traced) {
   const PyRef base = PyRef::steal(PyObject_GetAttr(v->object ? v->object.get() : traced, name));
   if (base.get() != Py_None) graph_break(Reason::unknown_attribute, "_base of a view");
-  if (v->object) t.facts.note(GuardKind::is, t.facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
-  return t.heap.none();
+  if (v->object)
+    heap.facts.note(GuardKind::is, heap.facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
+  return heap.none();
 }
 
 Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
@@ -122,7 +123,7 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   if (!v->object && (text == "grad_fn" || text == "grad" || text == "retains_grad" || text == "_backward_hooks"))
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   PyObject* traced = t.traced_tensor(v);
-  if (text == "_base") return base_of(t, v, name, traced);
+  if (text == "_base") return base_of(t.heap, v, name, traced);
   if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
     PyRef real = PyRef::steal(PyObject_GetAttr(v->object.get(), name));
     if (!real) t.errors.raise_pending();
@@ -257,7 +258,7 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
     if (n.get() == name) return v;
   const std::string_view text = text_of(name);
   if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(&PyFunction_Type));
-  t.load(f);
+  t.shadows.load(f);
   if (text == "__code__") return t.heap.constant_value(reinterpret_cast<PyObject*>(f->code));
   if (text == "__globals__") return f->globals;
   if (text == "__defaults__") return f->defaults ? f->defaults : t.heap.none();

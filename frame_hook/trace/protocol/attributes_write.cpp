@@ -195,7 +195,7 @@ PyObject* builtin_setattr() {
 
 // The mark of mark_static_address is set on the tensor at the exit.
 bool leave_mark(Tracer& t, Value* tensor, PyObject* name, Value* to) {
-  if (!is_address_mark(name) || !to || !is_plain(t, to)) return false;
+  if (!is_address_mark(name) || !to || !is_plain(t.shadows, to)) return false;
   t.protocol().calls_at_exit.emplace_back(t.heap.constant_value(builtin_setattr()),
                                           Arguments{{tensor, t.heap.constant_value(name), to}, {}});
   return true;

@@ -243,7 +243,7 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
     if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance)
       graph_break(Reason::unknown_callable, name_of_callable(callable));
     const Arguments plain = without_payloads(t, args);
-    if (all_plain(t, plain)) return t.call_pure(callable, plain);
+    if (all_plain(t.shadows, plain)) return t.call_pure(callable, plain);
   }
   warn_if_substituted(callable);
   graph_break(Reason::unknown_callable, name_of_callable(callable));

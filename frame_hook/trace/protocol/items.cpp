@@ -23,24 +23,26 @@ size_t index_or_raise(Tracer& t, Value* key, int64_t length, const char* what) {
 }
 
 Value* list_item(Tracer& t, Value* whole, ListValue* list, Value* key) {
-  t.load(list);
+  t.shadows.load(list);
   const int64_t n = static_cast<int64_t>(list->items.size());
   if (auto slice = slice_bounds(t, key, n)) {
     std::vector<Value*> items;
-    for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step) items.push_back(t.item(list, i));
+    for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
+      items.push_back(t.shadows.item(list, i));
     return like(t, whole, std::move(items));
   }
-  return t.item(list, index_or_raise(t, key, n, "list"));
+  return t.shadows.item(list, index_or_raise(t, key, n, "list"));
 }
 
 Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
   const int64_t n = *raw_length(t, tuple);
   if (auto slice = slice_bounds(t, key, n)) {
     std::vector<Value*> items;
-    for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step) items.push_back(t.item(tuple, i));
+    for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
+      items.push_back(t.shadows.item(tuple, i));
     return like(t, whole, std::move(items));
   }
-  return t.item(tuple, index_or_raise(t, key, n, "tuple"));
+  return t.shadows.item(tuple, index_or_raise(t, key, n, "tuple"));
 }
 
 Value* dict_item(Tracer& t, Value* whole, DictValue* dict, Value* key) {
@@ -87,7 +89,7 @@ void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
     s.start = std::min(s.start, n);
     s.stop = std::clamp(s.stop, s.start, n);
   }
-  for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
+  for (size_t i = 0; i < list->items.size(); ++i) t.shadows.item(list, i);
   t.will_mutate(list);
   auto begin = list->items.begin();
   if (s.step == 1) {
@@ -112,11 +114,11 @@ void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
 
 // to null: delete.
 void write_list_item(Tracer& t, ListValue* list, Value* key, Value* to) {
-  t.load(list);
+  t.shadows.load(list);
   const int64_t n = static_cast<int64_t>(list->items.size());
   if (auto slice = slice_bounds(t, key, n)) return assign_list_slice(t, list, *slice, to);
   const size_t i = index_or_raise(t, key, n, "list assignment");
-  for (size_t k = 0; k < list->items.size(); ++k) t.item(list, k);
+  for (size_t k = 0; k < list->items.size(); ++k) t.shadows.item(list, k);
   t.will_mutate(list);
   if (to) list->items[i] = to;
   else list->items.erase(list->items.begin() + i);
@@ -294,7 +296,7 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
       if (!inner->object || !is_plain(inner->object.get())) break;
       if (item->kind == ValueKind::instance && PyRange_Check(inner->object.get())) break;  // its own __eq__ compares it
       item = payload_of(specialised(t, item));
-      if (is_plain(t, item))
+      if (is_plain(t.shadows, item))
         return t.constant(run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) == Py_True;
       if (PyUnicode_CheckExact(inner->object.get()))
         t.errors.raise_new(PyExc_TypeError, "'in <string>' requires string as left operand");

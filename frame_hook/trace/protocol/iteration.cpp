@@ -105,7 +105,8 @@ Value* next_in_sequence(Tracer& t, IteratorValue* it) {
   const int64_t n = *raw_length(t, sequence);
   if (it->position >= n) return nullptr;
   const size_t i = static_cast<size_t>(it->position++);
-  return sequence->kind == ValueKind::list ? t.item(as<ListValue>(sequence), i) : t.item(as<TupleValue>(sequence), i);
+  return sequence->kind == ValueKind::list ? t.shadows.item(as<ListValue>(sequence), i)
+                                           : t.shadows.item(as<TupleValue>(sequence), i);
 }
 
 Value* next_reversed(Tracer& t, IteratorValue* it) {
@@ -114,7 +115,8 @@ Value* next_reversed(Tracer& t, IteratorValue* it) {
   const int64_t n = *raw_length(t, sequence);
   if (it->position < 0 || it->position >= n) return nullptr;
   const size_t i = static_cast<size_t>(it->position--);
-  return sequence->kind == ValueKind::list ? t.item(as<ListValue>(sequence), i) : t.item(as<TupleValue>(sequence), i);
+  return sequence->kind == ValueKind::list ? t.shadows.item(as<ListValue>(sequence), i)
+                                           : t.shadows.item(as<TupleValue>(sequence), i);
 }
 
 Value* next_range(Heap& heap, IteratorValue* it) {
@@ -375,9 +377,9 @@ IteratorValue* make_iterator(Heap& heap, Over over, PyTypeObject* type, std::vec
   return it;
 }
 
-static IteratorValue* iterate_set(Tracer& t, SetValue* set) {
-  IteratorValue* it =
-      make_iterator(t.heap, Over::snapshot, set_iterator_type(), {t.heap.tuple(ordered_items(t, set)), set});
+static IteratorValue* iterate_set(Shadows& shadows, SetValue* set) {
+  IteratorValue* it = make_iterator(shadows.heap, Over::snapshot, set_iterator_type(),
+                                    {shadows.heap.tuple(ordered_items(shadows, set)), set});
   it->removals = set->removals;
   return it;
 }
@@ -461,8 +463,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
       it->removals = view->dict->removals;
       return it;
     }
-    case ValueKind::set:
-      return iterate_set(t, as<SetValue>(inner));
+    case ValueKind::set: return iterate_set(t.shadows, as<SetValue>(inner));
     case ValueKind::iterator:
     case ValueKind::generator: return inner;
     case ValueKind::object: {
@@ -581,13 +582,13 @@ std::vector<Value*> Tracer::unpack(Value* v) {
   if (inner->kind == ValueKind::tuple) {
     auto* tuple = as<TupleValue>(inner);
     raw_length(*this, inner);
-    for (size_t i = 0; i < tuple->items.size(); ++i) items.push_back(item(tuple, i));
+    for (size_t i = 0; i < tuple->items.size(); ++i) items.push_back(shadows.item(tuple, i));
     return items;
   }
   if (inner->kind == ValueKind::list) {
     auto* list = as<ListValue>(inner);
-    load(list);
-    for (size_t i = 0; i < list->items.size(); ++i) items.push_back(item(list, i));
+    shadows.load(list);
+    for (size_t i = 0; i < list->items.size(); ++i) items.push_back(shadows.item(list, i));
     return items;
   }
   for_each(v, [&](Value* next) { items.push_back(next); }, true);

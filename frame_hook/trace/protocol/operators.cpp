@@ -120,17 +120,18 @@ Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
 }
 
 PyRef set_operator_order(Tracer& t, int op, SetValue* left, SetValue* right, bool in_place) {
-  t.load(left);
+  t.shadows.load(left);
   const char* const fresh = op == kOr ? "__or__" : op == kAnd ? "__and__" : op == kXor ? "__xor__" : "__sub__";
   const char* const own = op == kOr ? "__ior__" : op == kAnd ? "__iand__" : op == kXor ? "__ixor__" : "__isub__";
   if (in_place) t.will_mutate(left);
-  return call_order(t.errors, order_of(t, left), in_place ? own : fresh, {{{}, true, order_of(t, right)}});
+  return call_order(t.errors, order_of(t.shadows, left), in_place ? own : fresh,
+                    {{{}, true, order_of(t.shadows, right)}});
 }
 
 // For views of keys, and for sets combined with them: a view's own operators make the set.
 PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
   const auto real = [&](Value* v) {
-    if (SetValue* set = set_of(v)) return t.load(set), order_of(t, set);
+    if (SetValue* set = set_of(v)) return t.shadows.load(set), order_of(t.shadows, set);
     ViewValue* view = payload_as<ViewValue>(v, ValueKind::view);
     PyRef keys = view && view->what == ViewValue::What::keys ? new_order(t, &PyDict_Type, t.unpack(view)) : PyRef();
     return keys ? PyRef::steal(PyObject_CallMethod(keys.get(), "keys", nullptr)) : PyRef();
@@ -153,7 +154,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   std::vector<Value*> others;
   PyRef order;  // null: the order of the result is unknown
   if (right) {
-    t.load(right);
+    t.shadows.load(right);
     others = right->items;
     order = left ? set_operator_order(t, op, left, right, in_place) : view_operator_order(t, op, a, b);
   } else if (ViewValue* view = payload_as<ViewValue>(b, ValueKind::view)) {
@@ -165,7 +166,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   SetValue* other = make_set(t, &PySet_Type, others, {});
   std::vector<Value*> mine;
   if (left) {
-    t.load(left);
+    t.shadows.load(left);
     mine = left->items;
   } else {
     mine = t.unpack(payload_of(a));
@@ -431,7 +432,7 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left)))
     if (Value* result = size_operator(*this, base, left, right)) return result;
   if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) &&
-      base == kRemainder && !is_plain(*this, b))
+      base == kRemainder && !is_plain(shadows, b))
     return format_percent(*this, left, b);
   for (Value* v : {a, b})
     if (base == kAdd && (is_sequence(a) || is_sequence(b)) && adds_in_c(facts, v) && !is_size(v))
@@ -445,7 +446,7 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
   left = specialised(*this, left);
   right = specialised(*this, right);
   const bool concrete =
-      (is_plain(*this, left) || heap.is_constant(left)) && (is_plain(*this, right) || heap.is_constant(right));
+      (is_plain(shadows, left) || heap.is_constant(left)) && (is_plain(shadows, right) || heap.is_constant(right));
   for (Value* v : {left, right})
     if (concrete && base == kOr && v->object && !type_compares_in_c(v->object.get()))
       graph_break(Reason::unsupported_operand, "operator | on " + describe(v));
@@ -489,7 +490,7 @@ Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
   if (name == "__neg__" && is_open_float(inner)) return float_arithmetic("mul", inner, heap.integer(-1));
   if (Value* result = computed(operator_function(function_name), {inner})) return result;
   inner = specialised(*this, inner);
-  if (is_plain(*this, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
+  if (is_plain(shadows, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
   const PyNumberMethods* numbers = builtin_base(facts.type_of(v))->tp_as_number;
   const bool in_c = numbers && (name == "__neg__"   ? numbers->nb_negative
                                 : name == "__pos__" ? numbers->nb_positive

@@ -60,8 +60,8 @@ bool equal_dicts(Tracer& t, DictValue* a, DictValue* b) {
 Value* compare_sets(Tracer& t, int op, Value* a, Value* b) {
   SetValue* left = set_of(a) ? set_of(a) : make_set(t, &PySet_Type, t.unpack(payload_of(a)));
   SetValue* right = set_of(b) ? set_of(b) : make_set(t, &PySet_Type, t.unpack(payload_of(b)));
-  t.load(left);
-  t.load(right);
+  t.shadows.load(left);
+  t.shadows.load(right);
   auto within = [&](SetValue* small, SetValue* large) {
     for (Value* item : small->items)
       if (find_in_set(t, large, item) < 0) return false;

@@ -86,11 +86,7 @@ inline ListValue* list_of(Value* v) { return payload_as<ListValue>(v, ValueKind:
 inline TupleValue* tuple_of(Value* v) { return payload_as<TupleValue>(v, ValueKind::tuple); }
 bool is_deque(Value* v);  // of collections.deque or a subclass: its payload is a list
 inline SetValue* set_of(Value* v) { return payload_as<SetValue>(v, ValueKind::set); }
-std::vector<PyRef> set_items(PyObject* set);                 // of an exact set or frozenset, in iteration order
 // Exact builtin immutables, with all that they hold: their methods run no Python code.
-bool is_plain(PyObject* object);
-bool is_plain(Tracer& t, Value* v);                          // sym_ints are not plain
-bool all_plain(Tracer& t, const Arguments& args);
 inline bool is_int(Value* v) {
   return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get()));
 }

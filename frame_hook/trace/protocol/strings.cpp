@@ -61,8 +61,8 @@ const char* bare_name(PyTypeObject* type) {
 }
 
 std::string set_items_text(Tracer& t, SetValue* set) {
-  t.load(set);
-  const std::vector<Value*> items = ordered_items(t, set);
+  t.shadows.load(set);
+  const std::vector<Value*> items = ordered_items(t.shadows, set);
   return items.empty() ? "" : "{" + joined(t, items) + "}";
 }
 
@@ -244,7 +244,7 @@ Value* Tracer::format(Value* v, Value* spec) {
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "format");
   if (Value* text = computed(function, {payload_of(v), spec})) return text;
   Value* plain = specialised(*this, payload_of(v));
-  if (is_plain(*this, plain) && is_plain(*this, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
+  if (is_plain(shadows, plain) && is_plain(shadows, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
   if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict ||
       v->kind == ValueKind::set || v->kind == ValueKind::instance)
     errors.raise_new(PyExc_TypeError,
@@ -279,7 +279,7 @@ Value* str_format(Tracer& t, const Arguments& args) {
   const bool simple = text.find_first_of(":!.[") == std::string::npos;
   auto convert = [&](Value*& v) {
     v = specialised(t, v);
-    if (is_plain(t, v)) return;
+    if (is_plain(t.shadows, v)) return;
     bool alone = simple;
     for (size_t at = text.find('{'); !alone && at != std::string::npos; at = text.find('{', at + 1)) {
       const std::string field = text.substr(at, text.find('}', at) - at);

@@ -44,13 +44,13 @@ std::vector<Value*> Tracer::items_of(Value* v) {
   if (v->kind == ValueKind::tuple) {
     auto* t = as<TupleValue>(v);
     if (!t->length_guarded) length(t);
-    for (size_t i = 0; i < t->items.size(); ++i) items.push_back(item(t, i));
+    for (size_t i = 0; i < t->items.size(); ++i) items.push_back(shadows.item(t, i));
   } else if (v->kind == ValueKind::list) {
     auto* l = as<ListValue>(v);
-    load(l);
-    for (size_t i = 0; i < l->items.size(); ++i) items.push_back(item(l, i));
+    shadows.load(l);
+    for (size_t i = 0; i < l->items.size(); ++i) items.push_back(shadows.item(l, i));
   } else {
-    load(as<SetValue>(v));
+    shadows.load(as<SetValue>(v));
     items = as<SetValue>(v)->items;
   }
   return items;

@@ -56,7 +56,7 @@ bool is_true_mark(PyObject* dict, const char* name) {
 
 // The function that a disable wrapper holds in its closure ("fn"), or in _torchdynamo_orig_callable.
 Value* wrapped_function(Tracer& t, FunctionValue* function) {
-  t.load(function);
+  t.shadows.load(function);
   PyCodeObject* code = function->code;
   const int first_free = code->co_nlocalsplus - code->co_nfreevars;
   for (int i = 0; i < code->co_nfreevars; ++i) {
@@ -91,7 +91,7 @@ namespace {
 
 // The real object to pass to a function that runs while tracing, and the key that identifies it; null: there is none.
 PyObject* known_argument(Tracer& t, Value* v, std::string& key) {
-  if (is_plain(t, v)) {
+  if (is_plain(t.shadows, v)) {
     PyObject* object = t.constant(v);
     const PyRef text = PyRef::steal(PyObject_Repr(object));
     key += text ? text_of(text.get()) : "?";
@@ -129,7 +129,7 @@ Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args
     if (!result) drop_error();
   }
   if (!result || !is_plain(result.get())) return nullptr;
-  t.load(function);
+  t.shadows.load(function);
   return t.heap.constant_value(result.get());
 }
 
@@ -180,11 +180,11 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
   auto* f = reinterpret_cast<PyFunctionObject*>(function->object.get());
   if (const CFunction row = find_c_function(function->object.get())) {
     guard_keyword_order(t.facts, args);
-    t.load(function);
+    t.shadows.load(function);
     return row(t, args);
   }
   if (runs_concretely(function->object.get()) && is_of_package(f, "numpy")) {
-    t.load(function);
+    t.shadows.load(function);
     return call_numpy(t, function->object.get(), args);
   }
   switch (classify_function(t.frontend(), f)) {
@@ -192,11 +192,11 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     case SpecialFunction::graph_break:
       graph_break(Reason::explicit_break, std::string(module_name(f)) + ".graph_break()");
     case SpecialFunction::disabled: graph_break(Reason::disabled_function, text_of(f->func_qualname));
-    case SpecialFunction::compiling: t.load(function); return t.heap.boolean(t.answer_compiling());
+    case SpecialFunction::compiling: t.shadows.load(function); return t.heap.boolean(t.answer_compiling());
     case SpecialFunction::constant: return constant_result(t, function, args);
     case SpecialFunction::tag_module:
       if (args.positional.empty() || args.positional.back()->object) return nullptr;
-      t.load(function);
+      t.shadows.load(function);
       return t.heap.none();
     case SpecialFunction::unwrap:
       if (Value* original = wrapped_function(t, function)) return t.call(original, args);
@@ -270,8 +270,8 @@ namespace {
 
 // The break is at the instruction of the innermost frame outside of torch: torch's code around the mode runs plainly
 // too.
-[[noreturn]] void enters_mode(Tracer& t, const char* mode) {
-  const auto& frames = t.stack.frames();
+[[noreturn]] void enters_mode(CallStack& stack, const char* mode) {
+  const auto& frames = stack.frames();
   auto outside = std::find_if(frames.rbegin(), frames.rend(),
                               [](const auto& frame) { return !is_torch_file(frame->code->code->co_filename); });
   if (outside != frames.rend()) (*outside)->on_return = OnReturn::not_resumable;
@@ -280,10 +280,10 @@ namespace {
 
 }  // namespace
 
-Value* enter_function_mode(Tracer& t, const Arguments&) { enters_mode(t, "a torch-function mode"); }
-Value* enter_dispatch_mode(Tracer& t, const Arguments&) { enters_mode(t, "a torch-dispatch mode"); }
-Value* enter_forward_ad(Tracer& t, const Arguments&) { enters_mode(t, "forward-mode AD"); }
-Value* enter_transform(Tracer& t, const Arguments&) { enters_mode(t, "a functorch transform"); }
+Value* enter_function_mode(Tracer& t, const Arguments&) { enters_mode(t.stack, "a torch-function mode"); }
+Value* enter_dispatch_mode(Tracer& t, const Arguments&) { enters_mode(t.stack, "a torch-dispatch mode"); }
+Value* enter_forward_ad(Tracer& t, const Arguments&) { enters_mode(t.stack, "forward-mode AD"); }
+Value* enter_transform(Tracer& t, const Arguments&) { enters_mode(t.stack, "a functorch transform"); }
 
 Value* inference_mode_new(Tracer& t, const Arguments& args) {
   Value* mode = parse(t.errors, args, "_InferenceMode", {"mode"}, 1)[0];

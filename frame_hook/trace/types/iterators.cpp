@@ -114,7 +114,7 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   }
   if (inner->kind == ValueKind::set)
     t.errors.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not reversible");
-  if (inner->kind == ValueKind::object && is_plain(t, inner)) {
+  if (inner->kind == ValueKind::object && is_plain(t.shadows, inner)) {
     std::vector<Value*> items = t.unpack(inner);
     std::reverse(items.begin(), items.end());
     return make_iterator(t.heap, Over::snapshot, &PyReversed_Type, {t.heap.tuple(std::move(items))});

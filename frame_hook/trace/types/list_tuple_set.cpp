@@ -18,21 +18,21 @@ T* self_as(Tracer& t, const Arguments& args, ValueKind kind, const char* method)
 
 ListValue* self_list(Tracer& t, const Arguments& args, const char* method) {
   auto* list = self_as<ListValue>(t, args, ValueKind::list, method);
-  t.load(list);
+  t.shadows.load(list);
   return list;
 }
 
 // A list that is about to be written: the shadow has all its items.
 ListValue* written_list(Tracer& t, const Arguments& args, const char* method) {
   ListValue* list = self_list(t, args, method);
-  for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
+  for (size_t i = 0; i < list->items.size(); ++i) t.shadows.item(list, i);
   t.will_mutate(list);
   return list;
 }
 
 SetValue* self_set(Tracer& t, const Arguments& args, const char* method) {
   auto* set = self_as<SetValue>(t, args, ValueKind::set, method);
-  t.load(set);
+  t.shadows.load(set);
   return set;
 }
 
@@ -117,7 +117,7 @@ Value* list_remove(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "remove", 2, 2);
   ListValue* list = self_list(t, args, "remove");
   for (size_t i = 0; i < list->items.size(); ++i) {
-    if (!values_equal(t, t.item(list, i), args.positional[1])) continue;
+    if (!values_equal(t, t.shadows.item(list, i), args.positional[1])) continue;
     written_list(t, args, "remove");
     if (i < list->items.size()) list->items.erase(list->items.begin() + i);  // == may have shortened the list
     return t.heap.none();
@@ -144,9 +144,10 @@ Value* list_sort(Tracer& t, const Arguments& args) {
 
 namespace {
 
-Value* sequence_item(Tracer& t, Value* items, int64_t i) {
+Value* sequence_item(Shadows& shadows, Value* items, int64_t i) {
   const size_t at = static_cast<size_t>(i);
-  return items->kind == ValueKind::list ? t.item(as<ListValue>(items), at) : t.item(as<TupleValue>(items), at);
+  return items->kind == ValueKind::list ? shadows.item(as<ListValue>(items), at)
+                                        : shadows.item(as<TupleValue>(items), at);
 }
 
 }  // namespace
@@ -167,7 +168,7 @@ Value* sequence_index(Tracer& t, const Arguments& args) {
   const int64_t last = args.positional.size() > 3 ? bound(3, n) : INT64_MAX;
   Unresumable guard(t);
   for (int64_t i = bound(2, 0); i < last && i < length(); ++i)
-    if (values_equal(t, sequence_item(t, items, i), args.positional[1])) return t.heap.integer(i);
+    if (values_equal(t, sequence_item(t.shadows, items, i), args.positional[1])) return t.heap.integer(i);
   if (tuple_of(args.positional[0])) t.errors.raise_new(PyExc_ValueError, "tuple.index(x): x not in tuple");
   t.errors.raise_new(PyExc_ValueError, repr_text(t, args.positional[1]) + " is not in list");
 }
@@ -179,7 +180,7 @@ Value* sequence_count(Tracer& t, const Arguments& args) {
   Value* items = payload_of(args.positional[0]);
   Unresumable guard(t);
   for (int64_t i = 0; i < *raw_length(t, items); ++i)
-    count += values_equal(t, sequence_item(t, items, i), args.positional[1]);
+    count += values_equal(t, sequence_item(t.shadows, items, i), args.positional[1]);
   return t.heap.integer(count);
 }
 
@@ -302,13 +303,13 @@ Value* set_intersection_update(Tracer& t, const Arguments& args) {
 
 Value* set_copy(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "copy");
-  return make_set(t, &PySet_Type, self->items, call_order(t.errors, order_of(t, self), "copy", {}));
+  return make_set(t, &PySet_Type, self->items, call_order(t.errors, order_of(t.shadows, self), "copy", {}));
 }
 
 Value* frozenset_copy(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "copy");
   if (t.facts.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
-  return make_set(t, &PyFrozenSet_Type, self->items, call_order(t.errors, order_of(t, self), "copy", {}));
+  return make_set(t, &PyFrozenSet_Type, self->items, call_order(t.errors, order_of(t.shadows, self), "copy", {}));
 }
 
 Value* set_union(Tracer& t, const Arguments& args) {
@@ -316,21 +317,21 @@ Value* set_union(Tracer& t, const Arguments& args) {
   const std::vector<SetOperand> operands = others_of(t, args);
   std::vector<Value*> items = self->items;
   for (const SetOperand& operand : operands) items.insert(items.end(), operand.items.begin(), operand.items.end());
-  return make_set(t, self->type, items, call_order(t.errors, order_of(t, self), "union", operands));
+  return make_set(t, self->type, items, call_order(t.errors, order_of(t.shadows, self), "union", operands));
 }
 
 Value* set_intersection(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "intersection");
   const std::vector<SetOperand> operands = others_of(t, args);
   return make_set(t, self->type, filtered(t, self, operands, true),
-                  call_order(t.errors, order_of(t, self), "intersection", operands));
+                  call_order(t.errors, order_of(t.shadows, self), "intersection", operands));
 }
 
 Value* set_difference(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "difference");
   const std::vector<SetOperand> operands = others_of(t, args);
   return make_set(t, self->type, filtered(t, self, operands, false),
-                  call_order(t.errors, order_of(t, self), "difference", operands));
+                  call_order(t.errors, order_of(t.shadows, self), "difference", operands));
 }
 
 Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
@@ -340,7 +341,8 @@ Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
   std::vector<Value*> items = filtered(t, self, operands, false);
   for (Value* v : operands[0].items)
     if (find_in_set(t, self, v) < 0) items.push_back(v);
-  return make_set(t, self->type, items, call_order(t.errors, order_of(t, self), "symmetric_difference", operands));
+  return make_set(t, self->type, items,
+                  call_order(t.errors, order_of(t.shadows, self), "symmetric_difference", operands));
 }
 
 namespace {

@@ -173,7 +173,8 @@ namespace {
 // Adding such numbers runs no Python code and raises nothing.
 bool is_number(Tracer& t, Value* v) {
   PyObject* object = v->kind == ValueKind::object ? v->object.get() : nullptr;
-  return object && (PyLong_CheckExact(object) || PyBool_Check(object) || PyFloat_CheckExact(object)) && is_plain(t, v);
+  return object && (PyLong_CheckExact(object) || PyBool_Check(object) || PyFloat_CheckExact(object)) &&
+         is_plain(t.shadows, v);
 }
 
 }  // namespace

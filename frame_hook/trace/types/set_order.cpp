@@ -12,7 +12,7 @@ namespace framejit::frame_hook {
 namespace {
 
 // The object that CPython would hash, for a key whose hash runs no Python code; null for others.
-PyObject* plain_key(Tracer& t, Value* v) { return is_plain(t, v) ? t.constant(v) : nullptr; }
+PyObject* plain_key(Tracer& t, Value* v) { return is_plain(t.shadows, v) ? t.constant(v) : nullptr; }
 
 PyRef tuple_of_keys(Tracer& t, const std::vector<Value*>& items) {
   PyRef keys = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
@@ -66,8 +66,8 @@ PyRef guarded_order(Errors& errors, SetValue* set) {
 
 SetOperand set_operand(Tracer& t, Value* v) {
   if (SetValue* set = set_of(v)) {
-    t.load(set);
-    return {set->items, true, order_of(t, set)};
+    t.shadows.load(set);
+    return {set->items, true, order_of(t.shadows, set)};
   }
   SetOperand operand{t.unpack(v), false, {}};
   operand.real = tuple_of_keys(t, operand.items);
@@ -80,12 +80,12 @@ PyRef real_set(PyTypeObject* type, PyObject* iterable) {
 }
 
 // Equal sets with different tables count as different operands.
-PyRef order_of(Tracer& t, SetValue* set) {
+PyRef order_of(Shadows& shadows, SetValue* set) {
   if (!is_real(set)) return set->order;
   if (set->source == guards::kNoSource || set->value_guarded) return set->object;
-  t.load(set);
-  return std::all_of(set->items.begin(), set->items.end(), [&](Value* v) { return is_plain(t, v); })
-             ? guarded_order(t.errors, set)
+  shadows.load(set);
+  return std::all_of(set->items.begin(), set->items.end(), [&](Value* v) { return is_plain(shadows, v); })
+             ? guarded_order(shadows.errors, set)
              : PyRef();
 }
 
@@ -96,11 +96,11 @@ PyRef new_order(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items)
   return real_set(type, keys.get());
 }
 
-void adopt_order(Tracer& t, SetValue* set) {
-  PyRef order = order_of(t, set);
+void adopt_order(Shadows& shadows, SetValue* set) {
+  PyRef order = order_of(shadows, set);
   if (!order) return;
   set->order = same_set(order.get());
-  if (!set->order) t.errors.raise_pending();
+  if (!set->order) shadows.errors.raise_pending();
 }
 
 void add_to_order(Tracer& t, SetValue* set, Value* item) {
@@ -120,12 +120,12 @@ PyRef call_order(Errors& errors, const PyRef& self, const char* method, const st
   return made;
 }
 
-std::vector<Value*> ordered_items(Tracer& t, SetValue* set) {
-  t.load(set);
+std::vector<Value*> ordered_items(Shadows& shadows, SetValue* set) {
+  shadows.load(set);
   if (set->items.size() < 2) return set->items;
   if (is_real(set)) {
     if (set->source == guards::kNoSource || set->value_guarded) return set->items;
-    guarded_order(t.errors, set);
+    guarded_order(shadows.errors, set);
     return set->items;
   }
   std::vector<Value*> items = set->order ? values_in(set->order.get(), set->items) : std::vector<Value*>();

@@ -14,6 +14,7 @@
 namespace framejit::frame_hook {
 
 class Errors;
+class Shadows;
 class Tracer;
 
 struct SetOperand {  // an operand of an operation on sets: a set, or any iterable
@@ -24,14 +25,14 @@ struct SetOperand {  // an operand of an operation on sets: a set, or any iterab
 SetOperand set_operand(Tracer& t, Value* v);
 
 PyRef real_set(PyTypeObject* type, PyObject* iterable);         // a set or frozenset
-PyRef order_of(Tracer& t, SetValue* set);  // a real set that iterates as this one does, or null; guards
+PyRef order_of(Shadows& shadows, SetValue* set);  // a real set that iterates as this one does, or null; guards
 PyRef new_order(Tracer& t, PyTypeObject* type,
                 const std::vector<Value*>& items);  // added one by one; also a dict with these keys
-void adopt_order(Tracer& t, SetValue* set);                     // for a real set that is about to be written
+void adopt_order(Shadows& shadows, SetValue* set);  // for a real set that is about to be written
 void add_to_order(Tracer& t, SetValue* set, Value* item);
 // Calls self.method(*operands); null if one of them is unknown.
 PyRef call_order(Errors& errors, const PyRef& self, const char* method, const std::vector<SetOperand>& operands);
-std::vector<Value*> ordered_items(Tracer& t, SetValue* set);    // in order of iteration; guards or breaks
+std::vector<Value*> ordered_items(Shadows& shadows, SetValue* set);  // in order of iteration; guards or breaks
 // What fill_in_places needs to make a set that iterates like this one: its items in the order of the real set `*order`
 // of them. If the order is not known, `*order` is null and the items have any order.
 std::vector<Value*> items_to_rebuild(SetValue* set, PyRef* order);

@@ -84,14 +84,14 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
     for (const auto& [name, v] : rest.keywords) t.dict_set(dict, t.heap.constant_value(name), v);
   } else if (ListValue* list = owner == &PyList_Type ? list_of(self) : nullptr) {
     only_positional(t.errors, rest, "list", 0, 1);
-    t.load(list);
+    t.shadows.load(list);
     t.will_mutate(list);
     list->items.clear();
     if (!rest.positional.empty()) list_extend(t, list, rest.positional[0]);
   } else if (SetValue* set = set_of(self); set && set->type == &PySet_Type) {
     if (!rest.keywords.empty()) only_positional(t.errors, rest, "set", 0, 1);
     only_positional(t.errors, rest, t.facts.type_of(self)->tp_name, 0, 1);
-    t.load(set);
+    t.shadows.load(set);
     t.will_mutate(set);
     ++set->removals;
     set->items.clear();
@@ -313,13 +313,14 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
   if (op < 0 && compared == std::end(kComparisons)) return nullptr;
   PyObject* slot = _PyType_Lookup(owner, interned(std::string(name)));
   if (args.positional.size() != 2 || !args.keywords.empty()) {
-    if (all_plain(t, args)) return slot ? run_plain(t, slot, args) : nullptr;
+    if (all_plain(t.shadows, args)) return slot ? run_plain(t, slot, args) : nullptr;
     if (args.positional.size() == 3) return nullptr;
     raise_as_cpython(t, PyExc_TypeError, "expected 1 argument", CCall{slot, args});
   }
   Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
   const bool is_of_subclass = owner != a->type && args.positional[0] != a;  // in C: OrderedDict, torch.Size
-  if (slot && !is_of_subclass && is_plain(t, a) && is_plain(t, b)) return run_plain(t, slot, Arguments{{a, b}, {}});
+  if (slot && !is_of_subclass && is_plain(t.shadows, a) && is_plain(t.shadows, b))
+    return run_plain(t, slot, Arguments{{a, b}, {}});
   const bool repeats = op >= 0 && kOperators[op] == "mul" && is_int(b);  // a long sequence gets no stand-in
   if (!repeats)
     if (Value* refused = refusal_of_slot(t, owner, std::string(name).c_str(), args)) return refused;

@@ -48,83 +48,9 @@ void Tracer::will_mutate(Value* v) {
     graph_break(Reason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
   writes_ += v->object ? 1 : 0;
   if (v->mutated) return;
-  if (SetValue* set = v->kind == ValueKind::set && v->object ? as<SetValue>(v) : nullptr) adopt_order(*this, set);
+  if (SetValue* set = v->kind == ValueKind::set && v->object ? as<SetValue>(v) : nullptr) adopt_order(shadows, set);
   v->mutated = true;
   if (v->object) trace_.effects.push_back(v);
-}
-
-void Tracer::load(ListValue* v) {
-  if (v->loaded) return;
-  facts.type_of(v);
-  v->loaded = true;
-  const Py_ssize_t n = PyList_GET_SIZE(v->object.get());
-  facts.note(GuardKind::length, v->source, nullptr, n);
-  v->items.insert(v->items.begin(), n, nullptr);
-  for (Py_ssize_t i = 0; v->mutated && i < n; ++i) item(v, i);  // the shadow of a list that is written has all items
-}
-
-Value* Tracer::item(ListValue* v, size_t i) {
-  load(v);
-  Value*& slot = v->items[i];
-  if (!slot)
-    slot = heap.wrap(PyList_GET_ITEM(v->object.get(), i),
-                     facts.sources().add(SourceKind::list_item, v->source, static_cast<int32_t>(i)));
-  return slot;
-}
-
-Value* Tracer::item(TupleValue* v, size_t i) {
-  if (!v->length_guarded) {
-    facts.type_of(v);
-    v->length_guarded = true;
-    if (!v->value_guarded) facts.note(GuardKind::length, v->source, nullptr, static_cast<int64_t>(v->items.size()));
-  }
-  Value*& slot = v->items[i];
-  if (slot) return slot;
-  PyObject* real = PyTuple_GET_ITEM(v->object.get(), i);
-  if (v->source == guards::kNoSource) return slot = heap.constant_value(real);
-  return slot = heap.wrap(real, facts.sources().add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i)));
-}
-
-void Tracer::load(SetValue* v) {
-  if (v->loaded || !v->object) return;
-  facts.type_of(v);
-  if (!PyAnySet_CheckExact(v->object.get()))
-    graph_break(Reason::unsupported_operand, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
-  v->loaded = true;
-  for (const PyRef& owned : set_items(v->object.get())) {
-    PyObject* item = owned.get();
-    if (!is_plain(item) && !PyType_Check(item))
-      graph_break(Reason::unsupported_key,
-                  "a set that holds an object of type " + std::string(Py_TYPE(item)->tp_name));
-    v->items.push_back(heap.constant_value(item));
-  }
-  if (v->value_guarded || v->source == guards::kNoSource) return;
-  const PyRef copy = real_set(v->type, v->object.get());
-  facts.note(GuardKind::equals, v->source, copy.get());
-}
-
-void Tracer::load(FunctionValue* v) {
-  if (v->loaded) return;
-  v->loaded = true;
-  facts.type_of(v);
-  auto* f = reinterpret_cast<PyFunctionObject*>(v->object.get());
-  auto& sources = facts.sources();
-  const guards::SourceId where = facts.source_of(v);
-  v->code = reinterpret_cast<PyCodeObject*>(f->func_code);
-  facts.note(GuardKind::function_code, where, f->func_code);
-  v->globals = heap.wrap(f->func_globals, sources.add(SourceKind::function_globals, where));
-  as<DictValue>(v->globals)->is_globals = true;
-  const guards::SourceId defaults = sources.add(SourceKind::function_defaults, where);
-  if (f->func_defaults) v->defaults = heap.wrap(f->func_defaults, defaults);
-  else if (v->code->co_argcount) facts.note(GuardKind::is, defaults, Py_None);
-  const guards::SourceId kwdefaults = sources.add(SourceKind::function_kwdefaults, where);
-  if (f->func_kwdefaults) v->kwdefaults = heap.wrap(f->func_kwdefaults, kwdefaults);
-  else if (v->code->co_kwonlyargcount) facts.note(GuardKind::is, kwdefaults, Py_None);
-  if (!f->func_closure) return;
-  const guards::SourceId closure = sources.add(SourceKind::function_closure, where);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->func_closure); ++i)
-    v->closure.push_back(heap.wrap(PyTuple_GET_ITEM(f->func_closure, i),
-                                   sources.add(SourceKind::tuple_item, closure, static_cast<int32_t>(i))));
 }
 
 std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
@@ -221,8 +147,8 @@ void set_update(Tracer& t, SetValue* set, Value* other) {
 }
 
 std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, bool of_other) {
-  t.load(self);
-  t.load(other);
+  t.shadows.load(self);
+  t.shadows.load(other);
   of_other = of_other || other->items.size() <= self->items.size();
   std::vector<Value*> common;
   for (Value* item : of_other ? other->items : self->items)
@@ -231,7 +157,7 @@ std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, boo
 }
 
 int find_in_set(Tracer& t, SetValue* set, Value* item) {
-  t.load(set);
+  t.shadows.load(set);
   const Py_hash_t hash = key_hash(t, item);
   auto& hashes = t.protocol().item_hashes;
   if (is_hashed_by_python(item)) hashes.try_emplace(item, hash);
@@ -256,7 +182,7 @@ bool set_add(Tracer& t, SetValue* set, Value* item) {
 
 void list_append(Tracer& t, ListValue* list, Value* item) {
   if (list->loaded && !list->mutated)
-    for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
+    for (size_t i = 0; i < list->items.size(); ++i) t.shadows.item(list, i);
   t.will_mutate(list);
   list->items.push_back(item);
 }
@@ -273,7 +199,7 @@ void list_extend(Tracer& t, ListValue* list, Value* iterable) {
 std::optional<int64_t> raw_length(Tracer& t, Value* v) {
   v = contents_of(t.heap, v);
   switch (v->kind) {
-    case ValueKind::list: t.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
+    case ValueKind::list: t.shadows.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
     case ValueKind::tuple:
       if (auto* tuple = as<TupleValue>(v); !tuple->length_guarded) {
         t.facts.type_of(v);
@@ -298,7 +224,7 @@ std::optional<int64_t> raw_length(Tracer& t, Value* v) {
       const Py_ssize_t n = PyObject_Size(as<ArrayValue>(v)->array.get());
       return n < 0 ? (drop_error(), std::nullopt) : std::optional<int64_t>(n);
     }
-    case ValueKind::set: t.load(as<SetValue>(v)); return as<SetValue>(v)->items.size();
+    case ValueKind::set: t.shadows.load(as<SetValue>(v)); return as<SetValue>(v)->items.size();
     case ValueKind::object: {
       if (!v->object || !t.heap.is_constant(v)) return std::nullopt;
       PyTypeObject* type = Py_TYPE(v->object.get());

@@ -133,7 +133,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       TupleHash h;
       auto* tuple = as<TupleValue>(key);
       raw_length(t, key);
-      for (size_t i = 0; i < tuple->items.size(); ++i) h.add(key_hash(t, t.item(tuple, i)));
+      for (size_t i = 0; i < tuple->items.size(); ++i) h.add(key_hash(t, t.shadows.item(tuple, i)));
       return h.of(tuple->items.size());
     }
     case ValueKind::set:

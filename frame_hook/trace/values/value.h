@@ -214,6 +214,8 @@ struct FloatFormula {  // an open float computed from others: a function of modu
 };
 
 PyObject* interned(std::string_view text);  // borrowed, immortal
+bool is_plain(PyObject* object);  // an immutable constant of builtin types
+std::vector<PyRef> set_items(PyObject* set);  // of an exact set or frozenset, in its order
 PyObject* real_type(Value* v);  // the type object that v stands for, or null (not guarded)
 
 template <class T> T* as(Value* v) { return static_cast<T*>(v); }

@@ -1,0 +1,54 @@
+// frame_hook/trace/protocol/made_values.cpp — methods, instances and proxies that the protocol makes.
+#include <memory>
+#include <string>
+
+#include "frame_hook/trace/protocol/protocol.h"
+
+namespace framejit::frame_hook {
+
+ProtocolState& Tracer::protocol() {
+  if (!trace_.protocol) trace_.protocol = std::make_shared<ProtocolState>();
+  return *trace_.protocol;
+}
+
+PyTypeObject* method_wrapper_type() {
+  static PyTypeObject* const type = Py_TYPE(PyObject_GetAttrString(Py_None, "__str__"));
+  return type;
+}
+
+MethodValue* make_method(Heap& heap, Value* function, Value* self) {
+  PyTypeObject* const of =
+      function->kind == ValueKind::object && function->object ? Py_TYPE(function->object.get()) : nullptr;
+  const bool in_c = of == &PyMethodDescr_Type || of == &PyClassMethodDescr_Type;
+  auto* m = heap.make<MethodValue>(ValueKind::method, of == &PyWrapperDescr_Type ? method_wrapper_type()
+                                                      : in_c                     ? &PyCFunction_Type
+                                                                                 : &PyMethod_Type);
+  m->function = function;
+  m->self = self;
+  return m;
+}
+
+void load_method(Heap& heap, MethodValue* m) {
+  if (m->function) return;
+  heap.facts.type_of(m);
+  auto& sources = heap.facts.sources();
+  m->function =
+      heap.wrap(PyMethod_GET_FUNCTION(m->object.get()), sources.add(guards::SourceKind::method_function, m->source));
+  m->self = heap.wrap(PyMethod_GET_SELF(m->object.get()), sources.add(guards::SourceKind::method_self, m->source));
+}
+
+// A finaliser runs when the last reference is dropped, and a trace does not know when that is.
+InstanceValue* make_instance(Heap& heap, PyTypeObject* type) {
+  if (_PyType_Lookup(type, interned("__del__")))
+    graph_break(Reason::made_in_trace,
+                std::string("an object of class ") + type->tp_name + ", which has a __del__,");
+  return heap.make<InstanceValue>(ValueKind::instance, type);
+}
+
+Value* mapping_proxy(Heap& heap, Value* mapping) {
+  InstanceValue* v = make_instance(heap, &PyDictProxy_Type);
+  v->payload = mapping;
+  return v;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,31 @@
+// frame_hook/trace/values/shadows.h — the contents of lists, tuples, sets and functions, as the trace sees them.
+//
+// A real list, tuple or set is guarded by its length (a set by its value) when its contents are first read; its items
+// are wrapped one by one. From the first write on only the shadow counts (Tracer::will_mutate). Nothing here runs code
+// of the program; dicts are read by the tracer, because their keys may have an __eq__ in Python.
+#pragma once
+
+#include "frame_hook/trace/machine/errors.h"
+#include "frame_hook/trace/values/arguments.h"
+
+namespace framejit::frame_hook {
+
+class Shadows {
+ public:
+  explicit Shadows(Errors& of_program) : errors(of_program), heap(errors.heap), facts(heap.facts) {}
+
+  Errors& errors;
+  Heap& heap;
+  Facts& facts;
+
+  void load(ListValue* v);
+  void load(SetValue* v);
+  void load(FunctionValue* v);
+  Value* item(ListValue* v, size_t i);
+  Value* item(TupleValue* v, size_t i);
+};
+
+bool is_plain(Shadows& shadows, Value* v);  // an immutable constant of builtin types; sym_ints are not
+bool all_plain(Shadows& shadows, const Arguments& args);
+
+}  // namespace framejit::frame_hook
