@@ -28,7 +28,7 @@ DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
 PYTHON_PARTS := $(OWN_PARTS) $(DEALT_PARTS)
 
 .DEFAULT_GOAL := help
-.PHONY: setup build demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
+.PHONY: setup build build-tests demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,9 +45,12 @@ $(STAMP): requirements.txt $(TOOLS)/setup $(TOOLS)/find_python $(RUN)
 $(BUILD)/build.ninja: $(STAMP)
 	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(CURDIR)/$(RUN)
 
-build: $(BUILD)/build.ninja  ## compile; afterwards 'import framejit' works in the virtual environment
-	@$(TOOLS)/quietly "build" nice ninja -C $(BUILD) -j $(JOBS)
+build: $(BUILD)/build.ninja  ## compile the package; afterwards 'import framejit' works in the virtual environment
+	@$(TOOLS)/quietly "build" nice ninja -C $(BUILD) -j $(JOBS) framejit_package
 	@$(TOOLS)/link_package "$(RUN)" "$(CURDIR)/$(BUILD)/package"
+
+build-tests: build  ## compile the tests too: 'make test' does
+	@$(TOOLS)/quietly "build the tests" nice ninja -C $(BUILD) -j $(JOBS)
 
 FILE ?= benchmarks/data/sentences.txt
 demo: build  ## sentence similarities of a text file, plain and compiled: FILE=..., or '-' for standard input; COMPARE=1 adds torch.compile
@@ -62,26 +65,26 @@ demo-train: build  ## trains the model of the demo on pairs of sentences, plain 
 SIDE_BY_SIDE = $(MAKE) -j $(JOBS) --output-sync=target
 begin = { echo "$@ ..." >&9; } 2>/dev/null || true
 
-test: lint build  ## everything: lint, C++ unit and golden tests, pytest, and parts on the other CPythons
+test: lint build-tests  ## everything: lint, C++ unit and golden tests, pytest, and parts on the other CPythons
 	@+$(SIDE_BY_SIDE) $(OTHER_PYTHONS) test-cpp $(PYTHON_PARTS) 9>&2
 
-test-cpp: build
+test-cpp: build-tests
 	@$(begin)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
 	@grep -s '^framejit: not tested: ' $(BUILD)/Testing/Temporary/LastTest.log >&2 || true
 	@grep -q '^build frame_hook_test:' $(BUILD)/build.ninja || $(TOOLS)/not_tested "the C++ tests that embed Python: Python $(VERSION) has no shared library (libpython$(VERSION).so)"
 
-test-python: build
+test-python: build-tests
 	@+$(SIDE_BY_SIDE) $(PYTHON_PARTS) 9>&2
 
 # One process for each part: the hook's tests install their own handlers in theirs. The other files are distributed.
 # Waiting threads release their cores, which other parts need.
 PYTEST = OMP_WAIT_POLICY=passive FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q
-$(OWN_PARTS): build
+$(OWN_PARTS): build-tests
 	@$(begin)
 	@$(PYTEST) $@
 
-$(DEALT_PARTS): dealt-%: build
+$(DEALT_PARTS): dealt-%: build-tests
 	@$(begin)
 	@$(PYTEST) $$(find tests -name 'test_*.py' | grep -v $(OWN_PARTS:%=-e '^%') | sort | awk 'NR % $(words $(DEALT_PARTS)) == $*')
 
@@ -95,7 +98,7 @@ sanitize: $(STAMP)  ## the C++ tests that need neither torch nor Python, under A
 	@$(TOOLS)/quietly "build" nice ninja -C build/sanitize-threads -j $(JOBS) runtime_test
 	@FRAMEJIT_STRICT=1 TSAN_OPTIONS=allocator_may_return_null=1 build/sanitize-threads/tests/runtime_test --gtest_brief=1
 
-levels: build  ## all tests of models, own kernels, special values, scans and sums, with the vector registers of other CPUs (test runs some)
+levels: build-tests  ## all tests of models, own kernels, special values, scans and sums, with the vector registers of other CPUs (test runs some)
 	@LEVELS=all FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 $(RUN) -m pytest -q tests/e2e/test_levels.py
 
 # GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it. Its torch may differ from the
@@ -129,7 +132,7 @@ SWEEP ?= benchmarks/results/op_sweep.txt
 SWEEP_DTYPES ?= float32 bfloat16 float16 float64 int64 int32 uint8 bool
 SWEEPS = OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --summary $(SWEEP) --journal $(BUILD)/sweep
 TRACE_ALL = HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) tests/e2e/hook/trace_all.py --jobs $(JOBS)
-trace-all: build  ## CPython's own tests with every frame traced: what differs, the share that segments stood for; FILES="test_list ..."
+trace-all: build-tests  ## CPython's own tests with every frame traced: what differs, the share that segments stood for; FILES="test_list ..."
 	@$(TRACE_ALL) $(FILES)
 
 sweep: build  ## every op of torch's op_db, compiled and compared; continues where it was stopped (build/.../sweep)
@@ -154,12 +157,12 @@ wild: build $(WILD)/.setup  ## programs of third-party packages, plain and compi
 	  --summary benchmarks/results/wild.txt --seed $(SEED) --count $(WILD_COUNT) --jobs $(JOBS) $(if $(PACKAGE),--package $(PACKAGE))
 
 STRIDE ?= 1
-ulp: build  ## worst errors of the elementary functions over all of float32 (hours), kept in benchmarks/results/ulp.txt; STRIDE=61 takes every 61st
+ulp: build-tests  ## worst errors of the elementary functions over all of float32 (hours), kept in benchmarks/results/ulp.txt; STRIDE=61 takes every 61st
 	@{ echo "$$ make ulp STRIDE=$(STRIDE)   $$(date +%F), $$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1); worst error in units of the last place, and where"; \
 	MATH_STRIDE=$(STRIDE) nice $(BUILD)/tests/inductor_test --gtest_filter='Math/*' --gtest_brief=1 | grep -v '^Running\|^\['; } | tee benchmarks/results/ulp.txt
 
 COUNT ?= 20000
-fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000; the standard library's own tests with every frame traced
+fuzz: build-tests  ## the fuzzers, long: SEED=0 COUNT=20000; the standard library's own tests with every frame traced
 	@for backend in eager framejit; do $(RUN) tests/fuzz/frames_fuzz.py --backend $$backend --seed $(SEED) --count $(COUNT); done
 	@$(RUN) tests/fuzz/graphs_fuzz.py --seed $(SEED) --count $(COUNT)
 	@$(RUN) tests/fuzz/numbers_fuzz.py --seed $(SEED) --count $(COUNT)
@@ -174,7 +177,7 @@ lint: $(STAMP)  ## layering, limits of files and classes, names, reasons of rows
 format: $(STAMP)  ## clang-format over the C++ lines that differ from the last commit
 	@git diff -U0 --no-color HEAD -- '*.cpp' '*.h' | clang-format-diff-22 -p1 -i -binary clang-format-22
 
-golden-update: build  ## rewrite the expected parts of the golden tests
+golden-update: build-tests  ## rewrite the expected parts of the golden tests
 	@UPDATE_GOLDEN=1 $(BUILD)/tests/golden_test --gtest_brief=1
 	@UPDATE_GOLDEN=1 $(RUN) -m pytest -q tests/e2e/test_op_table.py tests/e2e/test_reasons.py::test_the_page_of_reasons tests/e2e/test_readme.py::test_the_page_of_settings tests/e2e/test_readme.py::test_the_list_of_channels tests/e2e/test_readme.py::test_one_program tests/e2e/test_op_sweep.py::test_no_op_falls_back_a_class
 

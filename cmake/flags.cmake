@@ -11,7 +11,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(FRAMEJIT_CCACHE ccache)
 if(FRAMEJIT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${FRAMEJIT_CCACHE}")
+  # Precompiled headers are cached only so: macros of the command line and __TIME__ do not change what they contain.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros "${FRAMEJIT_CCACHE}")
 endif()
 find_program(FRAMEJIT_MOLD mold)
 if(FRAMEJIT_MOLD)

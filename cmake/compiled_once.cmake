@@ -1,0 +1,44 @@
+# What many files of a target have in common is compiled once.
+#
+# Precompiled are headers of others that most files of a target include. Headers of ours never are: a change of one
+# would compile everything anew, and a file would not notice that it forgot to include it. Nor are torch's: each file
+# that sees them instantiates their templates and emits their inline functions, 12 s for an empty one. Files that
+# include torch are joined instead, a few of one folder at a time, unless there is a compiler cache, which wants small
+# files.
+option(FRAMEJIT_PRECOMPILE "Precompile the headers of the standard library, of LLVM and of GoogleTest" ON)
+set(joins ON)
+if(FRAMEJIT_CCACHE)
+  set(joins OFF)
+endif()
+option(FRAMEJIT_JOIN "Compile files that include torch several at a time" ${joins})
+set(FRAMEJIT_JOINED_FILES 8)
+
+set(FRAMEJIT_STANDARD_HEADERS <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <functional> <limits>
+    <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <unordered_map> <unordered_set> <utility>
+    <variant> <vector>)
+set(FRAMEJIT_LLVM_HEADERS <llvm/IR/IRBuilder.h> <llvm/IR/Module.h> <llvm/IR/MDBuilder.h>)
+
+# framejit_precompile(TARGET headers...): the standard ones, after these (Python.h must be the first).
+function(framejit_precompile target)
+  if(FRAMEJIT_PRECOMPILE)
+    target_precompile_headers(${target} PRIVATE ${ARGN} ${FRAMEJIT_STANDARD_HEADERS})
+  endif()
+endfunction()
+
+# framejit_join(TARGET sources...): the files of each folder in groups.
+function(framejit_join target)
+  if(NOT FRAMEJIT_JOIN)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  foreach(source IN LISTS ARGN)
+    get_filename_component(folder "${source}" DIRECTORY)
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    if(NOT DEFINED count_${folder})
+      set(count_${folder} 0)
+    endif()
+    math(EXPR group "${count_${folder}} / ${FRAMEJIT_JOINED_FILES}")
+    math(EXPR count_${folder} "${count_${folder}} + 1")
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${folder}_${group}")
+  endforeach()
+endfunction()
