@@ -10,7 +10,8 @@ namespace framejit::graph {
 // `budget`: percent of what the least cut saves; at 0 all that may be computed again is.
 Result<TrainingGraphs> partition(const Graph& joint, const JointLayout& layout, int64_t budget = 100);
 
-// Random masks become bools before they are read, so that a byte an element is enough to save one. None: nothing is drawn.
+// Random masks become bools before they are read, so that a byte an element is enough to save one. None: nothing is
+// drawn.
 std::optional<Graph> narrow_masks(const Graph& joint);
 
 // The backward where only some gradients are given (per tangent) and wanted (per gradient). A gradient that depends on
