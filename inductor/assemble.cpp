@@ -12,10 +12,12 @@
 #include "graph/node_values.h"
 #include "inductor/buffer_placement.h"
 #include "inductor/compile_kernels.h"
+#include "inductor/joined_kernels.h"
 #include "inductor/kernel/base_offsets.h"
 #include "inductor/kernel/in_place.h"
 #include "inductor/output_code.h"
 #include "inductor/schedule/arena_blocks.h"
+#include "inductor/schedule/checks.h"
 
 namespace framejit::inductor {
 
@@ -58,6 +60,7 @@ class Assembler {
     }
     if (commit_ >= schedule_.steps.size()) prepare_commit();
     add_frees();
+    if (target_.info().traits.steps_end_in_order) join_kernels(plan_, traits_);
     executable_.forward = std::move(plan_);
     return std::move(executable_);
   }
@@ -386,7 +389,7 @@ class Assembler {
     for (const BlockSpan& span : arena_.spans)
       if (span.first_step == s && s < commit_) take_block(span);
     if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) add_extern(*call);
-    else add_kernel(kernels_[s], offsets_[s], std::move(compiled_[s]));
+    else add_kernel(kernels_[s], offsets_[s], std::move(compiled_[s]), may_fail(std::get<Group>(schedule_.steps[s])));
     for (const BlockSpan& span : arena_.spans)
       if (span.last_step == s) plan_.steps.emplace_back(runtime::GiveStep{span.block});
   }
@@ -433,8 +436,11 @@ class Assembler {
     step.results.clear();
   }
 
-  void add_kernel(const Kernel& kernel, const std::vector<int64_t>& offsets, CompiledKernel compiled) {
+  static bool may_fail(const Group& group) { return std::any_of(group.nests.begin(), group.nests.end(), has_checks); }
+
+  void add_kernel(const Kernel& kernel, const std::vector<int64_t>& offsets, CompiledKernel compiled, bool may_fail) {
     runtime::KernelStep step;
+    KernelFacts traits{may_fail, {}};
     step.kernel = number_of(std::move(compiled.code));
     step.place.device = device_id_;
     step.name = "k" + std::to_string(next_kernel_++);
@@ -446,6 +452,7 @@ class Assembler {
       if (offsets[k] != 0)
         step.offsets.emplace_back(static_cast<uint32_t>(step.buffers.size()), offsets[k] * row_of(b.dtype).bytes);
       step.buffers.push_back(buffer_of_[b.source]);
+      traits.is_written.push_back(b.is_written);
     }
     for (graph::SymbolId symbol : kernel.symbols) step.sizes.push_back(sizes_.size(SymExpr::symbol(symbol)));
     step.extent = sizes_.size(compiled.extent);
@@ -453,6 +460,7 @@ class Assembler {
     step.unit = kernel.unit();
     for (BufferId id : step.buffers) note_use(id);
     plan_.steps.emplace_back(std::move(step));
+    traits_.push_back(std::move(traits));
   }
 
   // Its index in the executable's table, which has each content once.
@@ -529,6 +537,7 @@ class Assembler {
   std::vector<BufferId> value_buffer_;       // per graph value
   std::vector<size_t> last_use_;             // per plan buffer: step
   uint32_t next_kernel_ = 0;
+  std::vector<KernelFacts> traits_;  // of the plan's kernel steps, in order
 };
 
 }  // namespace

@@ -1,12 +1,14 @@
 // runtime/call_plan.cpp — the loop that runs a plan.
 //
-// It allocates nothing except when the size array grows: operands of a kernel lie on the C stack.
+// It allocates nothing except when the size array grows, and for kernels that run together: operands of a kernel lie on
+// the C stack.
 #include "runtime/call_plan.h"
 
 #include <alloca.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 namespace framejit::runtime {
 namespace {
@@ -17,14 +19,15 @@ struct KernelCall {
   const int64_t* sizes;
   const FjScalar* scalars;
   int64_t unit, extent;
-  std::atomic<int64_t> status{0};
+  int64_t status = 0;  // of the last part that failed; written by any thread
 };
 
 void run_part(void* state, int64_t begin, int64_t end) {  // in units
   auto& call = *static_cast<KernelCall*>(state);
   const int64_t status =
       call.function(call.buffers, call.sizes, call.scalars, begin * call.unit, std::min(end * call.unit, call.extent));
-  if (status != 0) [[unlikely]] call.status.store(status, std::memory_order_relaxed);
+  if (status != 0) [[unlikely]]
+    std::atomic_ref(call.status).store(status, std::memory_order_relaxed);
 }
 
 int64_t units(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
@@ -52,10 +55,74 @@ Result<void> run_kernel(const KernelStep& step, const LoadedKernel& kernel, Plan
   } else {
     KernelCall call{kernel.function, buffers, sizes, kernel.scalars.data(), step.unit, extent};
     host.parallel_for(0, units(extent, step.unit), units(step.grain, step.unit), run_part, &call);
-    status = call.status.load(std::memory_order_relaxed);
+    status = call.status;
   }
   if (status == 0) [[likely]] return {};
   return failure(step, status);
+}
+
+// A kernel among those that run together: its part of the region's pieces, in which it is cut like a kernel that runs
+// alone.
+struct Member {
+  KernelCall call;
+  const KernelStep* step;
+  int64_t units, first_piece, pieces;
+};
+struct Region {
+  std::vector<Member> members;
+  int64_t pieces = 0;
+  double grains = 0;  // of work in all
+};
+constexpr double kGrainsOfWhole = 0.125;  // of a kernel that is not cut: most of these compute one number
+
+void run_pieces(void* state, int64_t begin, int64_t end) {
+  std::vector<Member>& members = static_cast<Region*>(state)->members;
+  auto member = std::upper_bound(members.begin(), members.end(), begin,
+                                 [](int64_t piece, const Member& m) { return piece < m.first_piece; }) -
+                1;
+  for (; member != members.end() && member->first_piece < end; ++member) {
+    const auto unit = [&](int64_t piece) { return (piece - member->first_piece) * member->units / member->pieces; };
+    run_part(&member->call, unit(std::max(begin, member->first_piece)),
+             unit(std::min(end, member->first_piece + member->pieces)));
+  }
+}
+
+// The steps from `first` on that do not need each other. Unlike a kernel alone, they may be too many for the C stack.
+Result<void> run_together(const BoundPlan& bound, size_t first, size_t count, PlanHost& host) {
+  size_t pointers = 0, numbers = 0;
+  const auto step = [&](size_t k) -> const KernelStep& { return std::get<KernelStep>(bound.plan->steps[first + k]); };
+  for (size_t k = 0; k < count; ++k) {
+    pointers += step(k).buffers.size();
+    numbers += step(k).sizes.size();
+  }
+  std::vector<void*> buffers;
+  std::vector<int64_t> sizes;
+  buffers.reserve(pointers);
+  sizes.reserve(numbers);
+  Region region;
+  region.members.reserve(count);
+  for (size_t k = 0; k < count; ++k) {
+    const KernelStep& s = step(k);
+    const int64_t extent = host.size(s.extent), all = units(extent, s.unit);
+    if (extent == 0) continue;
+    const LoadedKernel& kernel = *bound.kernels[first + k];
+    void** const pointer = buffers.data() + buffers.size();
+    for (BufferId b : s.buffers) buffers.push_back(host.data(b));
+    for (const auto& [i, bytes] : s.offsets) pointer[i] = static_cast<char*>(pointer[i]) + bytes;
+    const int64_t* const number = sizes.data() + sizes.size();
+    for (const Size& size : s.sizes) sizes.push_back(host.size(size));
+    const int64_t pieces = s.grain <= 0 ? 1 : std::max<int64_t>(all / units(s.grain, s.unit), 1);
+    region.grains += s.grain <= 0 ? kGrainsOfWhole : static_cast<double>(extent) / static_cast<double>(s.grain);
+    region.members.push_back(
+        {{kernel.function, pointer, number, kernel.scalars.data(), s.unit, extent}, &s, all, region.pieces, pieces});
+    region.pieces += pieces;
+  }
+  if (region.members.empty()) return {};
+  const double per_grain = static_cast<double>(region.pieces) / region.grains;
+  host.parallel_for(0, region.pieces, std::max<int64_t>(std::llround(per_grain), 1), run_pieces, &region);
+  for (const Member& member : region.members)
+    if (const int64_t status = member.call.status; status != 0) return failure(*member.step, status);
+  return {};
 }
 
 Result<void> run_check(const CheckStep& step, const PlanHost& host) {
@@ -77,7 +144,12 @@ Result<void> run_steps(const BoundPlan& bound, const int64_t* symbols, PlanHost&
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
     if (const auto* kernel = std::get_if<KernelStep>(&step)) {
-      FJ_TRY_VOID(run_kernel(*kernel, *bound.kernels[i], host));
+      if (kernel->together < 2) {
+        FJ_TRY_VOID(run_kernel(*kernel, *bound.kernels[i], host));
+      } else {
+        FJ_TRY_VOID(run_together(bound, i, kernel->together, host));
+        i += kernel->together - 1;
+      }
     } else if (const auto* call = std::get_if<ExternStep>(&step)) {
       host.call(*call, i);
     } else if (const auto* allocate = std::get_if<AllocateStep>(&step)) {

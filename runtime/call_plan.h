@@ -85,6 +85,7 @@ struct KernelStep {
   Size extent{1};                      // parallel range [0, extent)
   int64_t grain = 0;  // at least this much per thread; 0 or less: one thread; -1: the function computes all of it
   int64_t unit = 1;                    // threads get multiples of it, except for the last part of the range
+  uint32_t together = 1;  // this step and the next ones, so many in all, do not need each other: one parallel region
   bool operator==(const KernelStep&) const = default;
 };
 struct ExternStep {

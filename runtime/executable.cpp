@@ -18,7 +18,8 @@ class Verifier {
     for (size_t i = 0; i < plan_.size_program.size(); ++i) verify_size_op(i);
     for (const ArenaBlock& block : plan_.arena) verify(block.bytes);
     for (const Buffer& b : plan_.buffers) verify(b);
-    for (const Step& step : plan_.steps) std::visit([&](const auto& s) { verify(s); }, step);
+    for (step_ = 0; step_ < plan_.steps.size(); ++step_)
+      std::visit([&](const auto& s) { verify(s); }, plan_.steps[step_]);
     for (const auto& [input, buffer] : plan_.updates) {
       if (input >= plan_.input_count) wrong("an update of input " + std::to_string(input));
       verify(buffer);
@@ -71,12 +72,20 @@ class Verifier {
     if (b.storage == Storage::kSaved && (b.index >= executable_.saved.size() || std::string_view(kind_) != "backward"))
       wrong("a buffer of saved value " + std::to_string(b.index));
   }
+  void check_together(const KernelStep& s) {
+    for (uint32_t k = 1; k < s.together; ++k) {
+      const auto* next = step_ + k < plan_.steps.size() ? std::get_if<KernelStep>(&plan_.steps[step_ + k]) : nullptr;
+      if (next == nullptr || next->together != 1 || !next->place.device.is_cpu() || !s.place.device.is_cpu())
+        return wrong("kernels that cannot run together with kernel " + s.name);
+    }
+  }
   void verify(const KernelStep& s) {
     if (s.kernel >= executable_.kernels.size()) wrong("kernel c" + std::to_string(s.kernel));
     if (s.place.stream != 0) wrong("stream " + std::to_string(s.place.stream) + ": only each device's first is there");
     if (s.unit < 1) wrong("a unit of " + std::to_string(s.unit));
     if (!s.place.device.is_cpu() && s.grain > 0)
       wrong("parts of a kernel that runs on device " + text_of(s.place.device));
+    check_together(s);
     for (BufferId b : s.buffers) verify(b);
     for (const auto& [argument, bytes] : s.offsets)
       if (argument >= s.buffers.size() || bytes < 0) wrong("an offset of argument " + std::to_string(argument));
@@ -121,6 +130,7 @@ class Verifier {
   const Executable& executable_;
   const CallPlan& plan_;
   const char* kind_;
+  size_t step_ = 0;  // that is checked now
   std::string wrong_;
 };
 

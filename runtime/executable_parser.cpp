@@ -298,6 +298,10 @@ class PlanParser {
     if (in_.accept("unit")) {
       FJ_TRY(step.unit, in_.integer());
     }
+    if (in_.accept("together")) {
+      FJ_TRY(const int64_t together, in_.integer());
+      step.together = static_cast<uint32_t>(together);
+    }
     FJ_TRY(step.place, place());
     plan_.steps.emplace_back(std::move(step));
     return {};

@@ -136,6 +136,7 @@ struct StepText {
     out += " extent " + text_of(s.extent);
     if (s.grain != 0) out += " grain " + std::to_string(s.grain);
     if (s.unit != 1) out += " unit " + std::to_string(s.unit);
+    if (s.together != 1) out += " together " + std::to_string(s.together);
     return out + place_text(s.place);
   }
   std::string operator()(const ExternStep& s) const {

@@ -43,8 +43,10 @@ class FakeHost : public PlanHost {
   }
   void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t),
                     void* state) override {
+    ++regions;
     for (int64_t i = begin; i < end; i += grain) body(state, i, std::min(end, i + grain));
   }
+  int regions = 0;
   std::map<BufferId, std::vector<float>> tensors;
   std::string log;
 
@@ -154,6 +156,63 @@ TEST(CallPlan, KernelsRunInOrderOverTheArena) {
     EXPECT_EQ(host.tensors[2], std::vector<float>(n, (2.0f + n) * 10 + n));
   }
   EXPECT_EQ(host.log.substr(0, 21), "take 0 20\nallocate 2\n");
+}
+
+// Three kernels of other sizes that do not need each other; the second has no points.
+CallPlan joined_kernels(int64_t grain) {
+  CallPlan plan;
+  plan.name = "f";
+  plan.input_count = 3;
+  const Size sizes[] = {{7}, {0}, {3}};
+  for (uint32_t k = 0; k < 3; ++k) {
+    plan.buffers.push_back(buffer(Storage::kInput, k, sizes[k]));
+    plan.buffers.push_back(buffer(Storage::kTensor, 0, sizes[k]));
+    plan.steps.emplace_back(AllocateStep{2 * k + 1});
+  }
+  for (uint32_t k = 0; k < 3; ++k) {
+    KernelStep step = kernel(2 * k, 2 * k + 1, k == 2 ? 10.0 : 2.0, sizes[k]);
+    step.grain = grain;
+    plan.steps.emplace_back(step);
+  }
+  std::get<KernelStep>(plan.steps[3]).together = 3;
+  return plan;
+}
+
+TEST(CallPlan, KernelsRunTogether) {
+  for (int64_t grain : {0, 1, 2, 100}) {
+    const CallPlan plan = joined_kernels(grain);
+    FakeHost host(plan);
+    host.tensors[0] = {1, 2, 3, 4, 5, 6, 7};
+    host.tensors[4] = {1, 2, 3};
+    ASSERT_TRUE(run(plan, nullptr, host).ok());
+    EXPECT_EQ(host.tensors[1], (std::vector<float>{9, 11, 13, 15, 17, 19, 21}));
+    EXPECT_EQ(host.tensors[5], (std::vector<float>{13, 23, 33}));
+    EXPECT_EQ(host.regions, 1) << "for a grain of " << grain;
+    EXPECT_NE(print(plan).find("extent 7" + (grain == 0 ? "" : " grain " + std::to_string(grain)) + " together 3"),
+              std::string::npos)
+        << print(plan);
+  }
+}
+
+TEST(CallPlan, PartsOfKernelsThatRunTogetherAreMultiplesOfAUnit) {
+  CallPlan plan = joined_kernels(1);
+  std::get<KernelStep>(plan.steps[3]).kernel = 2;
+  std::get<KernelStep>(plan.steps[3]).unit = 4;
+  FakeHost host(plan);
+  host.tensors[0].assign(7, 1.0f);
+  host.tensors[4].assign(3, 1.0f);
+  ASSERT_TRUE(run(plan, nullptr, host).ok());
+  EXPECT_EQ(host.tensors[1], (std::vector<float>{0, 0, 0, 0, 4, 4, 4}));
+}
+
+TEST(CallPlan, AKernelThatFailsAmongOthers) {
+  const CallPlan plan = joined_kernels(2);
+  FakeHost host(plan);
+  host.tensors[0].assign(7, 1.0f);
+  host.tensors[4] = {1, 2, -3};
+  const auto result = run(plan, nullptr, host);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().reason, Reason::kernel_check);
 }
 
 // in -> block 1 -> block 2 -> block 1, taken again -> out

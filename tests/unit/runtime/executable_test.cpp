@@ -219,6 +219,8 @@ TEST(Executable, RulesAreChecked) {
        [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).place.stream = 1; }},
       {"plan forward @f: parts of a kernel that runs on device 1:0",
        [](Executable& e) { std::get<KernelStep>(e.forward.steps[2]).grain = 2; }},
+      {"plan forward @f: kernels that cannot run together with kernel k0",
+       [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).together = 99; }},
       {"plan forward @f: a unit of 0", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).unit = 0; }},
       {"plan forward @f: an offset of argument 2",
        [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).offsets = {{2, 4}}; }},
@@ -382,6 +384,7 @@ class RandomExecutable {
         s.sizes = sizes();
         s.extent = size();
         s.grain = static_cast<int64_t>(below(5)) - 1;
+        s.together = 1 + static_cast<uint32_t>(below(2) * below(3));
         s.unit = 1 + static_cast<int64_t>(below(3)) * 63;
         return s;
       }
