@@ -114,6 +114,7 @@ PyObject* fetch_weak_reference(const RunState& run, PyObject* base, const Step& 
 PyObject* fetch_attribute(const RunState& run, PyObject* base, const Step& step);
 // A new object, kept until forget_computed().
 PyObject* fetch_computed(const RunState& run, PyObject* base, const Step& step);
+PyObject* fetch_tensor_number(const RunState& run, PyObject* base, const Step& step);  // kept as a computed object
 PyObject* fetch_size(const RunState& run, PyObject*, const Step& step);
 void forget_computed();  // called where a program begins: by now, what the last one computed is held elsewhere
 PyObject* fetch_context_value(const RunState& run, PyObject* base, const Step& step);

@@ -50,7 +50,7 @@ struct Guard {
   SourceId source = kNoSource;
   PyRef object;                              // `is`, type_is, equals, dict keys ...
   int64_t number = 0;                        // length; int_range: symbol index; type_unchanged: class_state
-  SourceId other = kNoSource;                // same, distinct
+  SourceId other = kNoSource;  // same, distinct, same_number
   std::shared_ptr<const TensorFacts> facts;  // tensor
   LineId line = kNoLine;                     // the user's line that caused it
 };

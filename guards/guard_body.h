@@ -18,7 +18,7 @@ struct GuardProgram::Body {
   mutable std::vector<BlockRecord> records;
   std::vector<uint32_t> register_of_source;
   uint32_t register_count = 0;
-  bool computes = false;  // has sources of kind computed, size or weak_reference
+  bool computes = false;  // has sources that make objects: computed, size, ...
   SizeGuards sizes;
   WeakObjects weak;
   PyRef code;  // of the frame, held weakly: for the names of locals
@@ -71,7 +71,7 @@ class GuardCompiler {
   GuardSet& set_;
   std::vector<Node> nodes_;
   std::vector<uint32_t> guard_order_;    // indices of guards by source, the cheapest first
-  std::vector<uint32_t> relations_;      // same, distinct: emitted when both registers are filled
+  std::vector<uint32_t> relations_;  // same, distinct, same_number: emitted when both registers are filled
 };
 
 }  // namespace framejit::guards

@@ -27,7 +27,9 @@ bool is_dict_guard(GuardKind kind) {
          kind == GuardKind::dict_keys;
 }
 bool is_block_guard(GuardKind kind) { return is_dict_guard(kind) || kind == GuardKind::length; }
-bool is_relation(GuardKind kind) { return kind == GuardKind::same || kind == GuardKind::distinct; }
+bool is_relation(GuardKind kind) {
+  return kind == GuardKind::same || kind == GuardKind::distinct || kind == GuardKind::same_number;
+}
 bool is_key_lookup(GuardKind kind) { return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks; }
 bool is_heap_type(PyObject* object) {
   return object && PyType_Check(object) && (reinterpret_cast<PyTypeObject*>(object)->tp_flags & Py_TPFLAGS_HEAPTYPE);
@@ -92,7 +94,8 @@ std::vector<SourceId> GuardCompiler::merge_types() {
   for (Guard& guard : guards) {
     if (guard.source != kNoSource) guard.source = merged[guard.source];
     if (guard.other != kNoSource) guard.other = merged[guard.other];
-    if (guard.kind != GuardKind::same || guard.source != guard.other) set_.add(std::move(guard));
+    const bool is_equality = guard.kind == GuardKind::same || guard.kind == GuardKind::same_number;
+    if (!is_equality || guard.source != guard.other) set_.add(std::move(guard));
   }
   return merged;
 }
@@ -218,7 +221,7 @@ Result<void> GuardCompiler::emit_fetch(SourceId id) {
   for (uint32_t index : guards_of(node)) step.may_be_absent |= is_absence(set_.guards_[index]);
   if (step.may_be_absent && (node.guard_count > 1 || node.first_child != kNoSource))
     return Error{Reason::bad_guard, "guards on something absent"};
-  body_.computes |= source.kind == SourceKind::weak_reference;
+  body_.computes |= source.kind == SourceKind::weak_reference || source.kind == SourceKind::tensor_number;
   body_.steps.push_back(step);
   return {};
 }

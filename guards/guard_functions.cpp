@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -272,6 +273,8 @@ computed_objects() {  // never destroyed: a thread may end after the interpreter
   return *objects;
 }
 
+ReadNumber g_read_number = nullptr;
+
 PyObject* keep_computed(PyObject* made) {
   if (!made) drop_error();
   else computed_objects().push_back(PyRef::steal(made));
@@ -279,6 +282,14 @@ PyObject* keep_computed(PyObject* made) {
 }
 
 }  // namespace
+
+void set_number_reader(ReadNumber reader) { g_read_number = reader; }
+
+bool have_same_number(PyObject* a, PyObject* b) {
+  double x = 0, y = 0;
+  return g_read_number && g_read_number(a, x) && g_read_number(b, y) &&
+         std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y);
+}
 
 void forget_computed() { computed_objects().clear(); }
 
@@ -293,6 +304,11 @@ PyObject* fetch_computed(const RunState& run, PyObject* base, const Step& step) 
 
 PyObject* fetch_weak_reference(const RunState&, PyObject* base, const Step&) {
   return keep_computed(PyWeakref_NewRef(base, nullptr));
+}
+
+PyObject* fetch_tensor_number(const RunState&, PyObject* base, const Step&) {
+  double number = 0;
+  return g_read_number && g_read_number(base, number) ? keep_computed(PyFloat_FromDouble(number)) : nullptr;
 }
 
 PyObject* fetch_size(const RunState& run, PyObject*, const Step& step) {

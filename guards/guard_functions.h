@@ -24,6 +24,10 @@ bool has_keys_in_order(PyObject* dict, PyObject* keys);
 bool is_linked_in_order(PyObject* ordered, PyObject* keys);  // of an OrderedDict, by its own list
 // What sources of kind computed take and return: exact float, int, bool, str.
 bool is_number_or_text(PyObject* object);
+// How the number of a 0-dim tensor is read; false: the object has none. Set once, by the code that knows tensors.
+using ReadNumber = bool (*)(PyObject* tensor, double& number);
+void set_number_reader(ReadNumber reader);
+bool have_same_number(PyObject* a, PyObject* b);  // bit by bit
 // The version tag of a type, which gets one if it has none; 0 if CPython has none left.
 uint64_t type_version_of(PyTypeObject* type);
 
@@ -44,6 +48,9 @@ inline bool guard_same(const RunState& run, PyObject* object, const Step& step) 
 }
 inline bool guard_distinct(const RunState& run, PyObject* object, const Step& step) {
   return object != run.registers[step.target];
+}
+inline bool check_same_number(const RunState& run, PyObject* object, const Step& step) {
+  return have_same_number(object, run.registers[step.target]);
 }
 inline bool guard_length(const RunState&, PyObject* object, const Step& step) {
   return builtin_length(object) == step.number;

@@ -39,6 +39,7 @@ std::string actual(const Guard& guard, PyObject* object) {
     case GuardKind::type_unchanged: return "was changed";
     case GuardKind::same: return "is another object";
     case GuardKind::distinct: return "is the same object";
+    case GuardKind::same_number: return "is another number";
     case GuardKind::length: return "is " + std::to_string(builtin_length(object));
     case GuardKind::iterator_has:
     case GuardKind::iterator_ends: return "has " + std::to_string(items_left(object));

@@ -94,6 +94,17 @@ PyObject* TorchRecording::float_number(PyObject* traced, double now) {
   END_HANDLE_TH_ERRORS
 }
 
+graph::NumberSteps TorchRecording::number_of(PyObject* traced) {
+  graph::NumberSteps steps = recorder_->number_of(THPVariable_Unpack(traced));
+  for (graph::NumberStep& step : steps) {
+    if (step.op != graph::NumberStep::kInput) continue;
+    const bool is_float =
+        std::ranges::any_of(floats_, [&](const auto& known) { return known.second.is_same(traced_inputs_[step.a]); });
+    if (is_float) step.op = graph::NumberStep::kFloat;
+  }
+  return steps;
+}
+
 std::vector<PyObject*> TorchRecording::take_fixed_floats() {
   std::vector<PyObject*> fixed;
   for (graph::ValueId value : recorder_->take_fixed_floats())

@@ -39,6 +39,8 @@ class TorchRecording final : public Recording {
   PyObject* add_float(double hint, const std::string& source_text) override;
   FloatBeside float_beside(PyObject* beside) override;
   PyObject* float_number(PyObject* traced, double now) override;
+  graph::NumberSteps number_of(PyObject* traced) override;
+  double number_in_input(size_t input) override { return inputs_[input].item<double>(); }
   std::vector<PyObject*> take_fixed_floats() override;
   std::string text() const override { return graph::print(recorder_->graph()); }
   size_t op_count() const override { return recorder_->graph().nodes.size(); }

@@ -13,6 +13,7 @@
 #include "guards/aten/tensor_facts.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/aten/torch_version.h"
+#include "guards/guard_functions.h"
 #include "runtime/gpu_driver.h"
 
 namespace framejit::frame_hook {
@@ -83,6 +84,7 @@ class TorchFrontend final : public TensorFrontend {
   void restore_modes(const std::shared_ptr<void>& snapshot) override {
     static_cast<const TorchModes*>(snapshot.get())->apply();
   }
+  std::shared_ptr<const guards::ModeFacts> no_listener() override { return guards::no_listener_facts(); }
   bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) override {
     return *static_cast<const TorchModes*>(a.get()) == *static_cast<const TorchModes*>(b.get());
   }
@@ -115,6 +117,7 @@ bool install_tensor_frontend() {
   }
   graph::set_wrapped_symbol_reader(&wrapped_symbol);
   graph::set_wrapped_node_reader(&wrapped_node);
+  guards::set_number_reader(&guards::read_number);
   set_tensor_frontend(&frontend);
   return true;
 }

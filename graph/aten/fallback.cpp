@@ -353,7 +353,7 @@ Arg Recorder::tensor_arg(const OpCall& call, const at::Tensor& tensor) {
   if (!is_number(tensor) || as_traced(tensor) != nullptr) return Arg(value_of(tensor));
   if (auto symbol = wrapped_symbol_of(tensor)) return Arg(*symbol);
   c10::impl::ExcludeDispatchKeyGuard no_recording{DispatchKeySet(DispatchKey::Fake)};
-  auto number = number_of(tensor);
+  auto number = graph::number_of(tensor);
   if (!number) fail({Reason::unsupported_op, call.def().name + " with a complex number"});
   return *number;
 }

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "graph/passes/decompose.h"
+
 namespace framejit::graph {
 namespace {
 
@@ -66,6 +68,9 @@ const OpDef* register_twin(const OpInfo& info) {
                                               torch::CppFunction::makeFromBoxedFunction<&run_twin>()));
   const OpInfo* twin = find_op_info(std::string(kNamespace) + name);
   FJ_ASSERT(twin != nullptr, "the twin of " + name + " is not there");
+  // Passes take an op on lists apart.
+  const std::string_view single = single_of_list_op(info.def->name);
+  if (const OpInfo* of_single = single.empty() ? nullptr : find_op_info(single)) twin_with_values(*of_single);
   return twin->def;
 }
 

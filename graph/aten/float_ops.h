@@ -3,7 +3,7 @@
 // A Scalar that differs from call to call is a 0-dim tensor in the graph, but no ATen op takes a tensor in its place:
 // pow.Tensor_Scalar and pow.Tensor_Tensor treat the exponent differently. So the op gets a twin in the namespace
 // framejit, "framejit::pow.Tensor_Scalar", with a Tensor for every Scalar: the twin reads the numbers and calls the op.
-// Passes and emitters have no rules for twins, so each is an extern call.
+// The lowering of an op is that of its twin too (row_name of inductor/lowering/lower.h).
 #pragma once
 
 #include "graph/aten/op_info.h"

@@ -263,6 +263,16 @@ void Recorder::compute_contents(const Node& node, int budget) {
     each_tensor(result, take);
 }
 
+NumberSteps Recorder::number_of(const at::Tensor& traced) {
+  const auto constant_of = [&](ValueId v) -> std::optional<double> {
+    const auto at = static_cast<size_t>(std::ranges::find(graph().constants, v) - graph().constants.begin());
+    if (at == graph().constants.size() || !constant_is_fresh_[at]) return std::nullopt;
+    const PlainExecution plain;
+    return constants_[at].item<double>();
+  };
+  return numbers_.find(graph(), value_of(traced), constant_of);
+}
+
 void Recorder::log_python_shapes() const {
   const uint64_t calls = counts_.calls[static_cast<size_t>(ShapeOrigin::kDispatcherPython)];
   if (calls == 0 || !log::enabled(log::Kind::PythonShapes)) return;
@@ -325,6 +335,7 @@ void RecordScope::drop() {
   }
   recorder_.shape_changes_.clear();
   recorder_.builder_.rollback(mark_);
+  recorder_.numbers_.forget();
   recorder_.contents_.resize(std::min(recorder_.contents_.size(), recorder_.graph().values.size()));
 }
 

@@ -30,6 +30,7 @@
 #include "graph/aten/traced_tensor.h"
 #include "graph/dynamic_extents.h"
 #include "graph/graph_builder.h"
+#include "graph/number_history.h"
 
 namespace framejit::graph {
 
@@ -93,6 +94,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void record(const OpInfo& info, torch::jit::Stack* stack);
   // The real contents of a small traced tensor that depends only on fresh constants and factories, or undefined.
   at::Tensor known_contents(const at::Tensor& tensor);
+  // How the number in a traced 0-dim tensor comes about; empty: not known.
+  NumberSteps number_of(const at::Tensor& traced);
   void keep_unwritten(const at::Tensor& traced) { kept_storages_.insert(storage_number(traced_storage_of(traced))); }
   bool live() const { return !finished_; }
 
@@ -148,6 +151,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::vector<c10::IValue> opaques_;
   std::set<uint32_t> written_storages_, read_offsets_, kept_storages_;
   std::vector<ValueId> fixed_floats_;
+  NumberHistory numbers_;
   std::vector<at::Tensor> contents_;                           // by value: contents that were asked for
   const ProgramModes modes_ = ProgramModes::now();  // when the recording began
   std::optional<CaptureFailure> broken_;

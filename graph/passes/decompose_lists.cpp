@@ -1,4 +1,7 @@
 // graph/passes/decompose_lists.cpp — the _foreach ops: each becomes its single op, once for every tensor of the list.
+#include <algorithm>
+#include <deque>
+
 #include "graph/passes/decompose.h"
 
 namespace framejit::graph {
@@ -39,10 +42,26 @@ constexpr ListRow kRows[] = {
     {"_foreach_lerp.ScalarList", "lerp.Scalar"},
 };
 
-const ListRow& row_of_list(std::string_view op) {
-  for (const ListRow& row : kRows)
-    if (row.op == op) return row;
-  throw_internal_error(__FILE__, __LINE__, "a row of the list ops", std::string(op));
+constexpr std::string_view kNumberIsTensor = "framejit::";  // twins of ATen's ops
+
+std::string_view without_prefix(std::string_view op) {
+  if (op.starts_with(kNumberIsTensor)) op.remove_prefix(kNumberIsTensor.size());
+  return op;
+}
+
+const ListRow* find_row(std::string_view op) {
+  const auto row = std::ranges::find(kRows, without_prefix(op), &ListRow::op);
+  return row == std::end(kRows) ? nullptr : row;
+}
+
+// Which argument of the single op is a number that its twin takes as a tensor.
+std::optional<size_t> number_argument(std::string_view single) {
+  static constexpr std::pair<std::string_view, size_t> kNumbers[] = {
+      {"add.Tensor", 2}, {"sub.Tensor", 2},        {"addcmul", 3},   {"addcdiv", 3},  {"lerp.Scalar", 2},
+      {"pow.Scalar", 0}, {"pow.Tensor_Scalar", 1}, {"clamp_min", 1}, {"clamp_max", 1}};
+  for (const auto& [op, argument] : kNumbers)
+    if (op == single) return argument;
+  return std::nullopt;
 }
 
 // The k-th number of a list, or the argument that all share.
@@ -57,7 +76,7 @@ std::optional<Arg> number_for(const Arg& arg, size_t k) {
 }
 
 // The arguments of the single op for element k; nothing if the lists do not fit.
-std::optional<std::vector<Arg>> single_args(const Decomposing& d, const ListRow& row, size_t k) {
+std::optional<std::vector<Arg>> single_args(Decomposing& d, const ListRow& row, size_t k) {
   std::vector<Arg> args;
   for (size_t i = 0; i < d.args.size(); ++i) {
     if (const auto* list = d.args[i].get<std::vector<ValueId>>()) {
@@ -69,26 +88,54 @@ std::optional<std::vector<Arg>> single_args(const Decomposing& d, const ListRow&
       return std::nullopt;
     }
   }
+  // Beside a tensor without dimensions, a tensor in place of a number would promote as the number does not.
+  const bool is_twin = d.node.op->name.starts_with(kNumberIsTensor) && args.size() > 1;
+  if (is_twin && d.args[1].get<ValueId>() != nullptr && args[0].get<ValueId>() != nullptr &&
+      d.meta(*args[0].get<ValueId>()).sizes.empty())
+    args[1] = converted(d.out, *args[1].get<ValueId>(), d.metas[k].dtype);
   const bool adds = row.single == "add.Tensor" || row.single == "sub.Tensor";
   if (adds && args.size() == 2) args.emplace_back(SymExpr(1));
   return args;
 }
 
 bool each_of_list(Decomposing& d) {
-  const ListRow& row = row_of_list(d.node.op->name);
+  const ListRow* const found = find_row(d.node.op->name);
+  FJ_ASSERT(found != nullptr, "a row of the list ops: " + d.node.op->name);
+  const ListRow& row = *found;
   const OpDef* single = find_op(row.single);
   const auto* lengths = d.args[row.number_first ? 1 : 0].get<std::vector<ValueId>>();
   if (single == nullptr || lengths == nullptr || lengths->size() != d.metas.size()) return false;
+  const OpDef* op = single;
   std::vector<std::vector<Arg>> calls;
-  std::vector<TensorMeta> metas;
+  std::vector<TensorMeta> metas, shapes;
   for (size_t k = 0; k < d.metas.size(); ++k) {
     auto args = single_args(d, row, k);
-    if (!args || !infer_metas(*single, *args, d.out.peek().values, d.out.shapes(), metas) || metas.size() != 1 ||
-        metas[0].dtype != d.metas[k].dtype)
+    if (!args) return false;
+    std::vector<Arg> plain = *args;
+    const auto number = number_argument(row.single);
+    if (number && *number < plain.size() && plain[*number].get<ValueId>() != nullptr) {
+      plain[*number] = 1.0;  // the shape does not depend on it
+      op = find_op(std::string(kNumberIsTensor) + std::string(row.single));
+    }
+    if (op == nullptr || !infer_metas(*single, plain, d.out.peek().values, d.out.shapes(), metas) ||
+        metas.size() != 1 || metas[0].dtype != d.metas[k].dtype)
       return false;
     calls.push_back(std::move(*args));
+    shapes.push_back(std::move(metas[0]));
   }
-  for (std::vector<Arg>& args : calls) d.results.push_back(d.out.emit(row.single, std::move(args)));
+  for (size_t k = 0; k < calls.size(); ++k)
+    d.results.push_back(d.out.emit(op->name, std::move(calls[k]), std::move(shapes[k])));
+  return true;
+}
+
+// _foreach_norm(self, ord, dtype)
+bool norm_of_list(Decomposing& d) {
+  const auto* tensors = d.args[0].get<std::vector<ValueId>>();
+  if (tensors == nullptr || tensors->size() != d.metas.size()) return false;
+  const auto given = [&](size_t i, Arg otherwise) { return i < d.args.size() ? d.args[i] : std::move(otherwise); };
+  for (size_t k = 0; k < tensors->size(); ++k)
+    d.results.push_back(
+        d.out.emit("linalg_vector_norm", {(*tensors)[k], given(1, 2.0), Arg{}, false, given(2, Arg{})}, d.metas[k]));
   return true;
 }
 
@@ -99,9 +146,19 @@ bool zeros_of_list(Decomposing& d) {
 
 }  // namespace
 
+std::string_view single_of_list_op(std::string_view op) {
+  const ListRow* const row = find_row(op);
+  return row == nullptr ? std::string_view() : row->single;
+}
+
 void add_list_decompositions(Decompositions& table) {
   table.emplace("_foreach_zero", zeros_of_list);
-  for (const ListRow& row : kRows) table.emplace(row.op, each_of_list);
+  table.emplace("_foreach_norm.Scalar", norm_of_list);
+  static std::deque<std::string> twins;
+  for (const ListRow& row : kRows) {
+    table.emplace(row.op, each_of_list);
+    table.emplace(twins.emplace_back(std::string(kNumberIsTensor) + std::string(row.op)), each_of_list);
+  }
 }
 
 }  // namespace framejit::graph

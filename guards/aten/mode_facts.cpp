@@ -6,6 +6,7 @@
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/record_function.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -85,7 +86,17 @@ class ThreadModes : public ModeFacts {
   Modes seen_ = Modes::now();
 };
 
+class NoListener : public ModeFacts {
+ public:
+  bool matches() const override { return !at::hasCallbacks(); }
+  std::string mismatch() const override { return at::hasCallbacks() ? "a profiler is active" : ""; }
+};
+
 }  // namespace
+
+std::shared_ptr<const ModeFacts> no_listener_facts() {
+  return at::hasCallbacks() ? nullptr : std::make_shared<NoListener>();
+}
 
 std::shared_ptr<const ModeFacts> current_mode_facts() { return std::make_shared<ThreadModes>(); }
 

@@ -222,6 +222,18 @@ std::shared_ptr<TensorFacts> make_tensor_facts(PyObject* tensor, const graph::Te
   return std::make_shared<TensorImplFacts>(tensor, meta);
 }
 
+bool read_number(PyObject* tensor, double& number) {
+  if (!THPVariable_Check(tensor)) return false;
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  if (!impl.device().is_cpu() || impl.layout() != c10::kStrided || impl.dim() != 0 || !impl.has_storage() ||
+      impl.storage().data() == nullptr)
+    return false;
+  if (impl.dtype() == caffe2::TypeMeta::Make<double>()) number = *static_cast<const double*>(impl.data());
+  else if (impl.dtype() == caffe2::TypeMeta::Make<float>()) number = *static_cast<const float*>(impl.data());
+  else return false;
+  return true;
+}
+
 void include_offset(TensorFacts& facts) { static_cast<TensorImplFacts&>(facts).include_offset(); }
 
 }  // namespace framejit::guards

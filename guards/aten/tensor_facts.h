@@ -23,8 +23,13 @@ std::shared_ptr<TensorFacts> make_tensor_facts(PyObject* tensor, const graph::Te
 // Adds the storage offset that the tensor had at that time; `facts` must come from make_tensor_facts.
 void include_offset(TensorFacts& facts);
 
+// The number of a 0-dim tensor of float32 or float64 on the CPU; false for any other object. For set_number_reader().
+bool read_number(PyObject* tensor, double& number);
+
 // The current modes of this thread and process: grad, inference, autocast, default dtype, deterministic and precision
 // flags, torch-function modes, saved-tensor hooks, and everything that shows in the thread's dispatch keys.
 std::shared_ptr<const ModeFacts> current_mode_facts();
+// That no profiler of torch is told of ops and ranges; null: one is.
+std::shared_ptr<const ModeFacts> no_listener_facts();
 
 }  // namespace framejit::guards

@@ -125,10 +125,13 @@ class Tracer {
 
   // ---- floats that differ from call to call (floats.cpp): open until some code needs the number
   bool is_open_float(Value* v);
+  bool is_same_open_float(Value* a, Value* b);  // both are open, and computed alike
   // An open float as a 0-dim tensor for an op with the tensor `beside`; null: it is a constant there. `promotes`: the
   // number takes part in the promotion of dtypes.
   Value* float_input(Value* number, Value* beside, bool promotes = true);
   Value* float_number(Value* number);  // an open float for an argument that must be a number; null: it is a constant
+  // The number in a 0-dim tensor whose arithmetic is known, as a float; null: only the graph computes it.
+  Value* number_of_tensor(Value* v);
   Value* float_arithmetic(const char* function, Value* a, Value* b);  // a function of module operator; an open result,
                                                                       // or null
   // Facts that a trace with a break relies on besides its guards, until forget_reliance(): the break is only for this
@@ -158,6 +161,7 @@ class Tracer {
 
   bool holds_tensor(PyObject* object, int depth);
   Value* float_tensor(Value* number);
+  Value* number_of_input(size_t input);
   guards::SourceId operand_source(Value* v);
   void guard_fixed_floats();
   bool still_leads_to(const Value* v) const;

@@ -188,14 +188,17 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
 
 bool is_address_mark(PyObject* name) { return std::string_view(text_of(name)) == "_dynamo_static_input_type"; }
 
+bool is_gradient(PyObject* name) { return std::string_view(text_of(name)) == "grad"; }
+
 PyObject* builtin_setattr() {
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
   return function;
 }
 
-// The mark of mark_static_address is set on the tensor at the exit.
+// The mark of mark_static_address, and None in place of a gradient, are set on the tensor at the exit.
 bool leave_mark(Tracer& t, Value* tensor, PyObject* name, Value* to) {
-  if (!is_address_mark(name) || !to || !is_plain(t.shadows, to)) return false;
+  if (!to || !(is_address_mark(name) ? is_plain(t.shadows, to) : is_gradient(name) && tensor->object && is_none(t, to)))
+    return false;
   t.protocol().calls_at_exit.emplace_back(t.heap.constant_value(builtin_setattr()),
                                           Arguments{{tensor, t.heap.constant_value(name), to}, {}});
   return true;
@@ -204,10 +207,11 @@ bool leave_mark(Tracer& t, Value* tensor, PyObject* name, Value* to) {
 }  // namespace
 
 Value* written_mark(Tracer& t, Value* tensor, PyObject* name) {
-  if (!is_address_mark(name)) return nullptr;
+  if (!is_address_mark(name) && !is_gradient(name)) return nullptr;
   const auto& calls = t.protocol().calls_at_exit;
   const auto mark = std::find_if(calls.rbegin(), calls.rend(), [&](const auto& call) {
-    return call.first->object.get() == builtin_setattr() && call.second.positional[0] == tensor;
+    return call.first->object.get() == builtin_setattr() && call.second.positional[0] == tensor &&
+           std::string_view(text_of(call.second.positional[1]->object.get())) == text_of(name);
   });
   return mark == calls.rend() ? nullptr : mark->second.positional[2];
 }

@@ -119,55 +119,6 @@ Value* call_slot_or_new(Tracer& t, PyObject* callable, const Arguments& args) {
   return builtin_new(t, type, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords});
 }
 
-struct FloatOperand { std::string_view name; size_t beside, position; bool promotes; };
-constexpr FloatOperand kFloatOperands[] = {
-#define FLOAT(name, beside, position, promotes) {#name, beside, position, promotes},
-#define NUMBER(name, position, keyword)
-#include "frame_hook/trace/torch/float_operands.def"
-#undef NUMBER
-#undef FLOAT
-};
-
-struct NumberOperand { std::string_view name; size_t position; std::string_view keyword; };
-constexpr NumberOperand kNumberOperands[] = {
-#define FLOAT(name, beside, position, promotes)
-#define NUMBER(name, position, keyword) {#name, position, #keyword},
-#include "frame_hook/trace/torch/float_operands.def"
-#undef NUMBER
-#undef FLOAT
-};
-
-bool any_open_float(Tracer& t, const Arguments& args) {
-  return std::any_of(args.positional.begin(), args.positional.end(), [&](Value* v) { return t.is_open_float(v); }) ||
-         std::any_of(args.keywords.begin(), args.keywords.end(),
-                     [&](const auto& named) { return t.is_open_float(named.second); });
-}
-
-// Calls a torch function, with its floats as float_operands.def says.
-Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
-  const char* own_name = nullptr;
-  if (PyCFunction_Check(callable)) own_name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
-  else if (Py_TYPE(callable) == &PyMethodDescr_Type)
-    own_name = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name;
-  auto& given = args.positional;
-  if (!own_name || !any_open_float(t, args)) return t.call_recorded(callable, args);
-  for (const FloatOperand& row : kFloatOperands) {
-    if (row.name != own_name || !args.keywords.empty() || row.position >= given.size() || row.beside >= given.size() ||
-        given[row.beside]->kind != ValueKind::tensor)
-      continue;
-    if (Value* input = t.float_input(given[row.position], given[row.beside], row.promotes)) given[row.position] = input;
-  }
-  for (const NumberOperand& row : kNumberOperands) {
-    if (row.name != own_name) continue;
-    if (Value* number = row.position < given.size() ? t.float_number(given[row.position]) : nullptr)
-      given[row.position] = number;
-    for (auto& [name, v] : args.keywords)
-      if (row.keyword == text_of(name))
-        if (Value* number = t.float_number(v)) v = number;
-  }
-  return t.call_recorded(callable, args);
-}
-
 PyMethodDef* definition_of(PyObject* callable) {
   if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
   return Py_IS_TYPE(callable, &PyMethodDescr_Type) ? reinterpret_cast<PyMethodDescrObject*>(callable)->d_method

@@ -38,6 +38,11 @@ struct TakenLocks {
   std::vector<Value*> taken;                      // taken at any time in the trace
 };
 
+struct TensorNumber {  // an open float that is read from a 0-dim tensor
+  guards::SourceId tensor;
+  Value* number;
+};
+
 struct ProtocolState {
   std::vector<ClassData> class_data;
   TakenLocks locks;
@@ -45,6 +50,9 @@ struct ProtocolState {
   std::unordered_map<Value*, PyRef> identities;           // objects that stand for values made in the trace, in keys
   size_t computed = 0;                               // values of Tracer::computed
   std::unordered_map<Value*, Value*> float_tensors;  // open floats -> the 0-dim tensors that hold them
+  std::unordered_map<guards::SourceId, Value*> float_tensor_of;  // the same, by what computes them in the guards
+  bool relies_on_no_listener = false;
+  std::vector<TensorNumber> tensor_numbers;
   std::unordered_map<Value*, ModeGuard> mode_guards;
   std::vector<std::pair<Value*, Arguments>>
       calls_at_exit;  // of real callables: their effect is known, and happens at the exit
@@ -138,8 +146,8 @@ DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of
 DictValue* module_dict(Heap& heap, Value* module);
 // The value that the trace wrote to a data attribute of `owner` itself; null: none.
 Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name);
-Value* written_mark(Tracer& t, Value* tensor, PyObject* name);  // of mark_static_address; null: none was set in the
-                                                                // trace
+// The mark of mark_static_address, or None for a gradient; null: none was set in the trace.
+Value* written_mark(Tracer& t, Value* tensor, PyObject* name);
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
 Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
 DictValue* function_dict(Errors& errors, FunctionValue* f);  // the value of __dict__

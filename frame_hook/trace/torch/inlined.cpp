@@ -108,13 +108,6 @@ Value* function_apply(Tracer& t, const Arguments& args) {
   return outputs_or_refuse(t, output, inputs);
 }
 
-// torch.optim asks whether it is compiled. If so, it computes with the step as a tensor of float32, otherwise with a
-// Python float. A tensor of float64 computes as that float does.
-Value* optimizer_value(Tracer& t, const Arguments& args) {
-  Value* number = parse(t.errors, args, "_get_value", {"x"}, 1)[0];
-  return number->kind == ValueKind::tensor ? method(t, number, "double", {}) : number;
-}
-
 Value* one_hot(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "one_hot", {"tensor", "num_classes"}, 1);
   Value* indices = a[0];

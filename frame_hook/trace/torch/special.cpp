@@ -48,6 +48,22 @@ const std::vector<SpecialRow>& special_rows() {
   return *rows;
 }
 
+// The code that calls now is torch.optim's. It asks whether it is compiled, and for breaks, to suit torch's own
+// compiler. Eager's answers give eager's numbers and errors.
+bool is_optimizer_calling(Tracer& t) {
+  const SymbolicFrame& caller = *t.stack.frames().back();
+  PyObject* const globals = caller.globals ? caller.globals->object.get() : nullptr;
+  PyObject* const name = globals ? PyDict_GetItemWithError(globals, interned("__name__")) : nullptr;
+  if (!name) drop_error();
+  return name && PyUnicode_Check(name) && within(text_of(name), "torch.optim") &&
+         globals == dict_of_module(text_of(name));
+}
+
+// A check of the device's state, which no trace can make.
+bool is_health_check(Tracer& t) {
+  return t.stack.frames().back()->code->code->co_name == interned("_accelerator_graph_capture_health_check");
+}
+
 bool is_true_mark(PyObject* dict, const char* name) {
   PyObject* mark = dict ? PyDict_GetItemWithError(dict, interned(name)) : nullptr;
   if (!mark) drop_error();
@@ -190,9 +206,12 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
   switch (classify_function(t.frontend(), f)) {
     case SpecialFunction::none: return nullptr;
     case SpecialFunction::graph_break:
+      if (is_optimizer_calling(t)) return t.load(function), t.heap.none();
       graph_break(Reason::explicit_break, std::string(module_name(f)) + ".graph_break()");
     case SpecialFunction::disabled: graph_break(Reason::disabled_function, text_of(f->func_qualname));
-    case SpecialFunction::compiling: t.shadows.load(function); return t.heap.boolean(t.answer_compiling());
+    case SpecialFunction::compiling:
+      t.shadows.load(function);
+      return t.heap.boolean(is_optimizer_calling(t) ? is_health_check(t) : t.answer_compiling());
     case SpecialFunction::constant: return constant_result(t, function, args);
     case SpecialFunction::tag_module:
       if (args.positional.empty() || args.positional.back()->object) return nullptr;
@@ -331,6 +350,13 @@ Value* tensor_data_ptr(Tracer&, const Arguments&) { method_reads_data("data_ptr"
 Value* tensor_untyped_storage(Tracer&, const Arguments&) { method_reads_data("untyped_storage"); }
 Value* tensor_is_set_to(Tracer&, const Arguments&) { method_reads_data("is_set_to"); }
 
+// Of a setting that an optimizer keeps in a tensor. Any other program would compile for each number that it acts on.
+Value* tensor_item(Tracer& t, const Arguments& args) {
+  Value* const self = args.positional.at(0);
+  Value* const number = is_optimizer_calling(t) ? t.number_of_tensor(self) : nullptr;
+  return number ? number : t.call_recorded(_PyType_Lookup(self->type, interned("item")), args);
+}
+
 Value* tensor_tolist(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "tolist", 1, 1);
   static PyObject* const tolist =
@@ -361,6 +387,15 @@ Value* unsupported_tensor_method(Tracer&, const Arguments&) {
 
 Value* gradient_call(Tracer&, const Arguments&) {
   graph_break(Reason::gradient_call, "a call of torch.autograd or of a tensor's method for it");
+}
+
+// Nothing changes if the tensor already is as it is asked to be.
+Value* tensor_requires_grad(Tracer& t, const Arguments& args) {
+  const std::vector<Value*> a = parse(t.errors, args, "requires_grad_", {"self", "requires_grad"}, 1);
+  const bool wanted = !a[1] || t.truth(a[1]);
+  if (a[0]->kind == ValueKind::tensor && t.truth(t.get_attribute(a[0], interned("requires_grad"))) == wanted)
+    return a[0];
+  return gradient_call(t, args);
 }
 
 Value* tensor_is_view(Tracer& t, const Arguments& args) {
@@ -442,7 +477,8 @@ Value* tensor_of_numpy(Tracer& t, const char* function, const Arguments& args) {
 
 Value* tensor_of_data(Tracer& t, const char* function, const Arguments& args) {
   if (Value* made = tensor_of_numpy(t, function, args)) return made;
-  if (std::string_view(function) == "tensor")
+  const std::string_view which = function;
+  if (which == "tensor" || (which == "as_tensor" && args.positional.size() == 1 && t.is_open(args.positional[0])))
     if (Value* made = tensor_of_open_numbers(t, args)) return made;
   for (Value* v : args.positional) specialise_ints(t, v);
   for (const auto& [name, v] : args.keywords) specialise_ints(t, v);

@@ -20,6 +20,9 @@ enum class SpecialFunction : uint8_t {
 };
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* function);
 
+// Calls a torch function, with its floats as float_operands.def says.
+Value* call_torch(Tracer& t, PyObject* callable, Arguments args);
+
 // A call of `callable` breaks: logged once, if the program has given torch's compiler a replacement
 // (torch.compiler.substitute_in_graph).
 void warn_if_substituted(PyObject* callable);

@@ -14,6 +14,7 @@
 
 #include "graph/compiler.h"
 #include "graph/dynamic_extents.h"
+#include "graph/number_history.h"
 #include "guards/cpython/py_ref.h"
 #include "guards/guard.h"
 #include "runtime/base/result.h"
@@ -116,6 +117,9 @@ class Recording {
   // What stands for the float of such a 0-dim traced tensor where torch takes a number, not a tensor. New reference;
   // null: an error is set.
   virtual PyObject* float_number(PyObject* traced, double now) = 0;
+  // How the number in a traced 0-dim tensor comes about (empty: not known), and the number in an input of this call.
+  virtual graph::NumberSteps number_of(PyObject*) { return {}; }
+  virtual double number_in_input(size_t) { return 0; }
   virtual std::vector<PyObject*> take_fixed_floats() {
     return {};
   }  // borrowed tensors given to float_number whose number has been read since
@@ -141,6 +145,8 @@ class TensorFrontend {
   virtual TensorClass classify(PyObject* object, std::string* reason) = 0;
   virtual std::unique_ptr<Recording> begin() = 0;
   virtual std::shared_ptr<const guards::ModeFacts> current_modes() = 0;
+  // That no profiler is told of ranges and ops; null: one is.
+  virtual std::shared_ptr<const guards::ModeFacts> no_listener() { return nullptr; }
   virtual bool records_nothing() { return false; }  // a mode or transform under which no op can be recorded is active
   // Modes that traced code may change (grad mode, autocast, ...): opaque snapshots. While tracing they are changed for
   // real; at the end the tracer restores the first snapshot, and the segment applies the last one when it differs.

@@ -17,7 +17,7 @@ using guards::SourceKind;
 
 namespace {
 
-constexpr size_t kMostComputed = 256;  // of one trace: a loop would make an endless guard program
+constexpr size_t kMostComputed = 2048;  // of one trace: a loop would make an endless guard program
 
 }  // namespace
 
@@ -72,10 +72,11 @@ Value* Tracer::computed(PyObject* function, std::initializer_list<Value*> operan
   const PyRef result = PyRef::steal(PyObject_Vectorcall(function, now, count, nullptr));
   if (!result) drop_error();  // the call on constants raises it again
   if (!result || !guards::is_number_or_text(result.get())) return nullptr;
-  ++protocol().computed;
+  const size_t known = facts.sources().size();
   const SourceId first = operand_source(*operands.begin());
   const int32_t second = count > 1 ? static_cast<int32_t>(operand_source(operands.begin()[1])) : -1;
   const SourceId source = facts.sources().add(SourceKind::computed, first, second, function);
+  protocol().computed += facts.sources().size() > known ? 1 : 0;
   return heap.wrap(result.get(), source);
 }
 

@@ -47,7 +47,9 @@ bool DynamicSources::holds_symbol(PyObject* object, SourceId source) const {
 
 // Sources are compared as texts, so texts are made only if there is something to compare with.
 bool DynamicSources::is_dynamic(SourceId source) const {
-  if ((source != kNoSource && sources_[source].kind == SourceKind::computed)) return true;
+  if (source != kNoSource &&
+      (sources_[source].kind == SourceKind::computed || sources_[source].kind == SourceKind::tensor_number))
+    return true;
   if (hints_.dynamic_never) return false;
   if (hints_.dynamic_all) {
     SourceId s = source;

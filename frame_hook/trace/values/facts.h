@@ -20,7 +20,9 @@ class Facts {
   guards::SourceId source_of(Value* v);                    // its source, or the constant source of its object
   guards::SourceId type_source(Value* v);
   bool is_computed(guards::SourceId source) const {
-    return source != guards::kNoSource && trace_.guards.sources[source].kind == guards::SourceKind::computed;
+    if (source == guards::kNoSource) return false;
+    const guards::SourceKind kind = trace_.guards.sources[source].kind;
+    return kind == guards::SourceKind::computed || kind == guards::SourceKind::tensor_number;
   }
 
   void add_guard(guards::Guard guard);                     // with the user's line

@@ -19,6 +19,10 @@ bool Tracer::is_open_float(Value* v) {
   return v->source != kNoSource ? dynamic.is_dynamic(v->source) : trace_.float_formulas.count(v) != 0;
 }
 
+bool Tracer::is_same_open_float(Value* a, Value* b) {
+  return a == b || (is_open_float(a) && is_open_float(b) && operand_source(a) == operand_source(b));
+}
+
 namespace {
 
 constexpr int64_t kExactInts = int64_t{1} << 53;
@@ -65,6 +69,9 @@ Value* Tracer::float_arithmetic(const char* function, Value* a, Value* b) {
 
 Value* Tracer::float_tensor(Value* number) {
   if (const auto at = protocol().float_tensors.find(number); at != protocol().float_tensors.end()) return at->second;
+  const guards::SourceId source = operand_source(number);
+  const auto alike = protocol().float_tensor_of.find(source);
+  if (alike != protocol().float_tensor_of.end()) return protocol().float_tensors[number] = alike->second;
   Value* tensor = nullptr;
   if (number->source != kNoSource) {
     const size_t inputs = recording().input_count();
@@ -80,6 +87,7 @@ Value* Tracer::float_tensor(Value* number) {
     Value *a = operand(formula.a), *b = operand(formula.b);
     tensor = call_recorded(operator_function(formula.function), Arguments{{a, b}, {}});
   }
+  protocol().float_tensor_of[source] = tensor;
   return protocol().float_tensors[number] = tensor;
 }
 

@@ -56,6 +56,31 @@ TEST_F(GuardTest, Relations) {
   EXPECT_EQ(why(), "L['a'] is not L['c'] but is the same object");
 }
 
+TEST_F(GuardTest, NumbersInTensors) {  // a float stands for the tensor that holds it
+  set_number_reader([](PyObject* object, double& number) {
+    if (!PyFloat_CheckExact(object)) return false;
+    number = PyFloat_AS_DOUBLE(object);
+    return true;
+  });
+  run("x, y, zero, minus_zero, nan, other_nan = 2.5, 5 / 2, 0.0, -0.0, float('nan'), float('nan')");
+  set(0, "x");
+  set(1, "y");
+  Guard equal = guard(GuardKind::same_number, local(0));
+  equal.other = local(1);
+  set_.add(equal);
+  compile();
+  EXPECT_TRUE(holds());
+  set(0, "nan");
+  set(1, "other_nan");
+  EXPECT_TRUE(holds());
+  set(0, "zero");
+  set(1, "minus_zero");
+  EXPECT_EQ(why(), "L['a'].item() == L['b'].item() but is another number");
+  set(0, "'none'");
+  EXPECT_FALSE(holds());
+  set_number_reader(nullptr);
+}
+
 TEST_F(GuardTest, Length) {
   for (auto [good, bad, text] : {std::tuple("[1, 2]", "[1]", "len(L['a']) == 2 but is 1"),
                                  std::tuple("(1, 2)", "(1, 2, 3)", "len(L['a']) == 2 but is 3"),

@@ -218,6 +218,22 @@ TEST_F(SourceTest, ComputedOfOthers) {
   EXPECT_EQ(fetch(computed("divmod", local(1), constant("3"))), nullptr);  // no number
 }
 
+TEST_F(SourceTest, NumbersInTensors) {  // a float stands for the tensor that holds it
+  set_number_reader([](PyObject* object, double& number) {
+    if (!PyFloat_CheckExact(object)) return false;
+    number = PyFloat_AS_DOUBLE(object);
+    return true;
+  });
+  run("x, y = 2.25, 'none'");
+  set(0, "x");
+  const SourceId number = set_.sources.add(SourceKind::tensor_number, local());
+  EXPECT_EQ(PyFloat_AsDouble(fetch(number)), 2.25);
+  EXPECT_EQ(text_, "L['a'].item()");
+  set(0, "y");
+  EXPECT_EQ(fetch(number), nullptr);
+  set_number_reader(nullptr);
+}
+
 TEST_F(SourceTest, ComputedOfSymbols) {
   run("import operator, math");
   set(0, "6");

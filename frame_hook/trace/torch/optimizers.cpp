@@ -1,0 +1,214 @@
+// frame_hook/trace/torch/optimizers.cpp — functions of torch.optim, and those that it calls, whose C code cannot be
+// recorded as it is.
+#include <algorithm>
+#include <optional>
+
+#include "frame_hook/trace/types/builtins.h"
+
+namespace framejit::frame_hook::rows {
+
+namespace {
+
+Value* member_of(Tracer& t, const char* module_name, const char* name) {
+  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
+  PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
+  FJ_ASSERT(found, std::string(module_name) + "." + name);
+  const guards::SourceId function = t.facts.sources().add(guards::SourceKind::constant, guards::kNoSource, 0, found);
+  return t.heap.wrap(found, function);
+}
+
+// The argument that is given to a parameter of the called function, or null. The functions here take all of their
+// arguments from torch.optim, which names those after a *.
+Value* keyword(const Arguments& args, std::string_view name) {
+  for (const auto& [given, v] : args.keywords)
+    if (name == text_of(given)) return v;
+  return nullptr;
+}
+
+bool has_keyword(Tracer& t, const Arguments& args, std::string_view name) {
+  Value* v = keyword(args, name);
+  return v && !is_none(t, v);
+}
+
+}  // namespace
+
+// The count of steps, or a product of numbers, that an optimizer keeps in a tensor.
+Value* optimizer_value(Tracer& t, const Arguments& args) {
+  Value* v = parse(t.errors, args, "_get_value", {"x"}, 1)[0];
+  if (v->kind != ValueKind::tensor) return v;
+  Value* number = t.number_of_tensor(v);
+  return number ? number : t.call(t.get_attribute(v, interned("item")), {});
+}
+
+namespace {
+
+struct TensorGroup {
+  Value *device, *dtype;
+  std::vector<std::vector<Value*>> lists;
+  std::vector<Value*> indices;
+};
+
+bool is_equal(Tracer& t, Value* a, Value* b) {
+  return PyObject_RichCompareBool(t.constant(a), t.constant(b), Py_EQ) == 1;
+}
+
+TensorGroup& group_of(Tracer& t, std::vector<TensorGroup>& groups, Value* tensor, size_t lists) {
+  Value* const device = t.get_attribute(tensor, interned("device"));
+  Value* const dtype = t.get_attribute(tensor, interned("dtype"));
+  for (TensorGroup& group : groups)
+    if (is_equal(t, group.device, device) && is_equal(t, group.dtype, dtype)) return group;
+  return groups.emplace_back(TensorGroup{device, dtype, std::vector<std::vector<Value*>>(lists), {}});
+}
+
+// Its tensors are of one device and dtype, except those that count steps.
+bool belongs_to(Tracer& t, const TensorGroup& group, Value* v) {
+  if (v->kind != ValueKind::tensor) return is_none(t, v);
+  if (is_equal(t, group.device, t.get_attribute(v, interned("device"))) &&
+      is_equal(t, group.dtype, t.get_attribute(v, interned("dtype"))))
+    return true;
+  Value* const dimensions = t.call(t.get_attribute(v, interned("dim")), {});
+  return t.as_index(dimensions) == 0;
+}
+
+}  // namespace
+
+// [[a, b], [x, y]] -> {(device, dtype): ([[a, b], [x, y]], [0, 1])}: the first list says which group.
+Value* group_tensors(Tracer& t, const Arguments& args) {
+  constexpr const char* kName = "_group_tensors_by_device_and_dtype";
+  const auto refuse = [&] { graph_break(Reason::unknown_callable, std::string("torch._C.") + kName); };
+  const std::vector<Value*> given = parse(t.errors, args, kName, {"tensorlistlist", "with_indices"}, 1);
+  const bool with_indices = given[1] && t.truth(given[1]);
+  std::vector<std::vector<Value*>> lists;
+  for (Value* list : t.unpack(given[0])) lists.push_back(t.unpack(list));
+  std::vector<TensorGroup> groups;
+  const size_t count = lists.empty() ? 0 : lists[0].size();
+  for (size_t i = 0; i < count; ++i) {
+    if (lists[0][i]->kind != ValueKind::tensor) refuse();
+    TensorGroup& group = group_of(t, groups, lists[0][i], lists.size());
+    for (size_t k = 0; k < lists.size(); ++k) {
+      if (lists[k].empty()) continue;
+      if (lists[k].size() != count || !belongs_to(t, group, lists[k][i])) refuse();
+      group.lists[k].push_back(lists[k][i]);
+    }
+    if (with_indices) group.indices.push_back(t.heap.integer(static_cast<int64_t>(i)));
+  }
+  DictValue* const result = t.heap.dict();
+  for (TensorGroup& group : groups) {
+    std::vector<Value*> parts;
+    for (std::vector<Value*>& list : group.lists) parts.push_back(t.heap.list(std::move(list)));
+    Value* const indices = t.heap.list(std::move(group.indices));
+    t.dict_set(result, t.heap.tuple({group.device, group.dtype}),
+               t.heap.tuple({t.heap.list(std::move(parts)), indices}));
+  }
+  return result;
+}
+
+namespace {
+
+// The version counters of traced tensors, as they were.
+class Versions {
+ public:
+  void keep(PyObject* traced) {
+    const PyRef version = PyRef::steal(PyObject_GetAttrString(traced, "_version"));
+    FJ_ASSERT(version, "a traced tensor without a version");
+    kept_.emplace_back(PyRef::borrow(traced), version);
+  }
+  void restore() const {
+    PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._C._autograd");
+    const PyRef set = PyRef::steal(module ? PyObject_GetAttrString(module, "_unsafe_set_version_counter") : nullptr);
+    for (const auto& [traced, version] : kept_) {
+      const PyRef tensors = PyRef::steal(PyTuple_Pack(1, traced.get())),
+                  versions = PyRef::steal(PyTuple_Pack(1, version.get()));
+      const PyRef done =
+          PyRef::steal(set ? PyObject_CallFunctionObjArgs(set.get(), tensors.get(), versions.get(), nullptr) : nullptr);
+      FJ_ASSERT(done, "_unsafe_set_version_counter");
+    }
+  }
+
+ private:
+  std::vector<std::pair<PyRef, PyRef>> kept_;
+};
+
+// The fused op computes what the ops on lists compute, which become kernels. Null: it does something else too, or the
+// tensors are not on the CPU. Unlike them, it does not count its writes: only the steps (`counted`: which argument) are
+// counted, by an op of their own.
+Value* on_lists(Tracer& t, const char* module, const char* name, const Arguments& args, size_t counted) {
+  for (const char* other : {"differentiable", "has_sparse_grad", "has_complex"})
+    if (Value* v = keyword(args, other); v && t.truth(v)) return nullptr;
+  for (const char* other : {"grad_scale", "found_inf"})
+    if (has_keyword(t, args, other)) return nullptr;
+  if (args.positional.empty()) return nullptr;
+  for (Value* p : t.unpack(args.positional[0])) {
+    Value* const on_cpu = p->kind == ValueKind::tensor ? t.get_attribute(p, interned("is_cpu")) : nullptr;
+    if (!on_cpu || !t.truth(on_cpu)) return nullptr;
+  }
+  Arguments numbers = args;
+  for (auto& [key, v] : numbers.keywords) {
+    if (v->kind != ValueKind::tensor) continue;
+    v = t.number_of_tensor(v);
+    if (!v) return nullptr;
+  }
+  Versions versions;
+  for (size_t i = 0; i < args.positional.size(); ++i) {
+    if (i == counted || is_none(t, args.positional[i])) continue;
+    for (Value* v : t.unpack(args.positional[i]))
+      if (v->kind == ValueKind::tensor) versions.keep(t.traced_tensor(static_cast<TensorValue*>(v)));
+  }
+  Value* const result = t.call(member_of(t, module, name), numbers);
+  versions.restore();
+  return result;
+}
+
+}  // namespace
+
+Value* fused_sgd(Tracer& t, const Arguments& args) {
+  return on_lists(t, "torch.optim.sgd", "_multi_tensor_sgd", args, SIZE_MAX);
+}
+Value* fused_adam(Tracer& t, const Arguments& args) {
+  return on_lists(t, "torch.optim.adam", "_multi_tensor_adam", args, 5);
+}
+Value* fused_adagrad(Tracer& t, const Arguments& args) {
+  return on_lists(t, "torch.optim.adagrad", "_multi_tensor_adagrad", args, 3);
+}
+
+namespace {
+
+// Guards that no profiler is told of ranges and ops; false: one is.
+bool relies_on_no_listener(Tracer& t) {
+  if (t.protocol().relies_on_no_listener) return true;
+  const auto facts = t.frontend().no_listener();
+  if (!facts) return false;
+  t.facts.guards().modes.push_back(facts);
+  return t.protocol().relies_on_no_listener = true;
+}
+
+PyObject* method_of(Value* v, const char* name) { return _PyType_Lookup(v->type, interned(name)); }
+
+// The call of record_function.__enter__ for this object that the exit of the trace would make.
+auto pending_range(Tracer& t, Value* self) {
+  auto& calls = t.protocol().calls_at_exit;
+  return std::find_if(calls.begin(), calls.end(), [&](const auto& call) {
+    return call.second.positional.size() == 1 && call.second.positional[0] == self &&
+           call.first->object.get() == method_of(self, "__enter__");
+  });
+}
+
+}  // namespace
+
+// Nobody listens. If the trace ends inside of the range, the exit enters it.
+Value* enter_range(Tracer& t, const Arguments& args) {
+  if (args.positional.size() != 1 || args.positional[0]->object || !relies_on_no_listener(t)) return nullptr;
+  Value* const self = args.positional[0];
+  t.protocol().calls_at_exit.emplace_back(t.heap.constant_value(method_of(self, "__enter__")), Arguments{{self}, {}});
+  return self;
+}
+
+Value* leave_range(Tracer& t, const Arguments& args) {
+  if (args.positional.empty()) return nullptr;
+  const auto pending = pending_range(t, args.positional[0]);
+  if (pending == t.protocol().calls_at_exit.end()) return nullptr;
+  t.protocol().calls_at_exit.erase(pending);
+  return t.heap.none();
+}
+
+}  // namespace framejit::frame_hook::rows
