@@ -26,6 +26,7 @@
 #include "runtime/aten/derived_values.h"
 #include "runtime/aten/gelu_of_aten.h"
 #include "runtime/aten/recorded_graph.h"
+#include "runtime/aten/shape_functions.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 #include "runtime/eager_gelu.h"
@@ -147,7 +148,8 @@ PyObject* stats(PyObject*, PyObject*) {
                                                      {"left_alone", s.left_alone},
                                                      {"frames", s.frames},
                                                      {"traced_instructions", s.traced_instructions},
-                                                     {"inlined_calls", s.inlined_calls}};
+                                                     {"inlined_calls", s.inlined_calls},
+                                                     {"python_shapes", runtime::python_shapes()}};
   for (auto& [name, count] : counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   const std::pair<const char*, uint64_t> backward_counts[] = {{"backward_graphs", runtime::backward_totals().graphs},
                                                               {"backward_runs", runtime::backward_totals().runs}};
@@ -191,6 +193,7 @@ PyObject* reset(PyObject*, PyObject*) {
   runtime::reset_derived_totals();
   runtime::backward_totals().graphs = runtime::backward_totals().runs = runtime::backward_totals().refused = 0;
   runtime::reset_replay_totals();
+  runtime::python_shapes() = 0;
   Py_RETURN_NONE;
 }
 

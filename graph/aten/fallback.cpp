@@ -2,7 +2,7 @@
 //
 // Order: find the recorder (traced arguments, or an open scope); expand composites that arrive below autograd; break if
 // the answer depends on data, unless the contents are known; then arguments, shapes, results. Shape errors are torch's
-// own: if a rule does not cover its arguments, torch's shape functions raise what eager raises.
+// own: if a rule does not cover its arguments, torch's shape functions, or the op on zeros, raise what eager raises.
 #include <ATen/autocast_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -81,15 +81,6 @@ bool has_empty_argument(const Graph& graph, const Node& node) {
     const auto* list = arg.get<std::vector<ValueId>>();
     return one != nullptr ? empty(*one) : list != nullptr && std::any_of(list->begin(), list->end(), empty);
   });
-}
-
-bool broadcasts_to(const ShapeEnv& env, const TensorMeta& from, const TensorMeta& to) {
-  if (from.ndim() > to.ndim()) return false;
-  for (size_t i = 1; i <= from.ndim(); ++i) {
-    const SymExpr &a = from.sizes[from.ndim() - i], &b = to.sizes[to.ndim() - i];
-    if (!(a == b) && !(a == SymExpr(1)) && env.known(a, Relation::kEq, b) != true) return false;
-  }
-  return true;
 }
 
 // Their kernels call ops that autocast casts, but autocast is not active where a compiled graph runs them.
@@ -204,7 +195,7 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
     if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(info, call.args)))
       fail({Reason::exception_raised, "an error of " + call.def().name});
     ShapeOrigin origin = ShapeOrigin::kRule;
-    if (keep_shape_in_place(call)) {
+    if (keep_shape_in_place(call) || keep_shape_of_outs(call)) {
       origin = ShapeOrigin::kInPlace;
     } else if (info.in_place || !shape_by_rule(call)) {
       if (call.def().has(kRuleIsComplete)) fail({Reason::exception_raised, "an error of " + call.def().name});
@@ -212,7 +203,7 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
     }
     const bool asks_kinds = (origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) && !is_pointwise &&
                             is_new_mix(info, call.args);
-    if (asks_kinds || has_empty_argument(graph(), call.node)) {
+    if (asks_kinds || (origin != ShapeOrigin::kExecuted && has_empty_argument(graph(), call.node))) {
       const bool ran = MetaCall(*this, call).execute().has_value();
       if (asks_kinds && ran) note_mix(info, call.args);
     }
@@ -488,46 +479,6 @@ void Recorder::note_writes(const OpCall& call) {
     });
 }
 
-bool Recorder::fits_in_place(const OpCall& call) const {
-  const ValueId* self = call.node.args[0].get<ValueId>();
-  if (self == nullptr || *self == kNoValue) return false;
-  const TensorMeta& meta = graph().meta(*self);
-  const std::string_view name = std::string_view(call.def().name).substr(0, call.def().name.find('.'));
-  if (overlaps_itself(meta)) return false;
-  if (call.def().has(kChecksOperands)) return true;
-  for (size_t i = 1; i < call.node.args.size(); ++i) {
-    const Arg& arg = call.node.args[i];
-    if (arg.get<std::vector<ValueId>>() != nullptr) return false;
-    if (arg.get<double>() != nullptr && !is_float(meta.dtype) && name != "fill_") return false;
-    if (arg.get<SymExpr>() != nullptr && meta.dtype == DType::kBool && name != "fill_") return false;
-    const ValueId* v = arg.get<ValueId>();
-    if (v == nullptr) continue;
-    if ((graph().meta(*v).dtype != meta.dtype && name != "copy_") ||
-        !broadcasts_to(builder_.peek().shapes, graph().meta(*v), meta))
-      return false;
-  }
-  return true;
-}
-
-// An in-place op keeps the shape of its tensor. Only broadcasting and promotion can be wrong, which the rule of the
-// functional form finds.
-bool Recorder::keep_shape_in_place(OpCall& call) {
-  if (!call.info.in_place) return false;
-  if (!fits_in_place(call)) {
-    std::vector<TensorMeta> metas;
-    const ValueId* self = call.node.args[0].get<ValueId>();
-    const OpDef* functional = find_op(call.def().functional);
-    if (self == nullptr || functional == nullptr || overlaps_itself(graph().meta(*self))) return false;
-    if (!infer_metas(*functional, call.node.args, graph().values, shapes(), metas) || metas.size() != 1) return false;
-    const DType from = metas[0].dtype, to = graph().meta(*self).dtype;
-    if (metas[0].sizes != graph().meta(*self).sizes || !c10::canCast(scalar_type_of(from), scalar_type_of(to)))
-      return false;
-  }
-  call.node.results = {*call.node.args[0].get<ValueId>()};
-  call.results.push_back(call.args[0]);
-  return true;
-}
-
 bool Recorder::shape_by_rule(OpCall& call) {
   std::vector<TensorMeta> metas;
   const DType number = dtype_of(c10::get_default_dtype_as_scalartype());
@@ -561,7 +512,12 @@ at::Tensor Recorder::result_of_rule(OpCall& call, size_t result, TensorMeta meta
     return fresh_result(std::move(meta));
   }
   const at::Tensor& base = call.args[static_cast<size_t>(alias)].toTensor();
-  if (!call.info.returns_argument[result]) return view_result(std::move(meta), base);
+  if (!call.info.returns_argument[result]) {
+    at::Tensor view = view_result(std::move(meta), base);
+    // Torch asks for the mark of a lazy conjugate, and resolves it before ops that do not know it.
+    if (call.def().name == "_conj") view._set_conj(!base.is_conj());
+    return view;
+  }
   TracedTensorImpl& written = *as_traced(base);
   const TensorMeta& before = graph().meta(written.value);
   if (before.sizes != meta.sizes || before.strides != meta.strides || !(before.offset == meta.offset))

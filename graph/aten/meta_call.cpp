@@ -3,6 +3,7 @@
 
 #include "runtime/base/log.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -157,6 +158,7 @@ ShapeOrigin MetaCall::call_meta(torch::jit::Stack& stack) {
   }
   if (kernel == MetaKernel::kCpp) return ShapeOrigin::kDispatcherCpp;
   recorder_.counts_.python_ops.insert(call_.def().name);
+  ++runtime::python_shapes();
   return ShapeOrigin::kDispatcherPython;
 }
 
@@ -165,17 +167,33 @@ TensorMeta MetaCall::meta_of_argument(const at::Tensor& tensor) const {
   return traced != nullptr ? recorder_.graph().meta(traced->value) : meta_of(tensor);
 }
 
-torch::jit::Stack MetaCall::run_on(int64_t value) const {
+namespace {
+
+void fill(const at::Tensor& tensor, Filling filling) {
+  tensor.fill_(filling == Filling::kOnes ? 1 : 0);
+  if (filling == Filling::kIdentity && tensor.dim() >= 2) tensor.diagonal(0, -2, -1).fill_(1);
+}
+
+}  // namespace
+
+torch::jit::Stack MetaCall::run_on(Filling filling, std::vector<Twin>& made) const {
   const auto real = [&](const at::Tensor& tensor) {
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && as_traced(tensor) == nullptr) return tensor;
+    for (const Twin& twin : made)
+      if (twin.argument.is_same(tensor)) return twin.meta;
     const ConcreteShape shape = concrete_shape(meta_of_argument(tensor), recorder_.shapes());
-    return at::Tensor(at::detail::empty_strided_cpu(shape.sizes, shape.strides, tensor.scalar_type())).fill_(value);
+    at::Tensor made_now = at::detail::empty_strided_cpu(shape.sizes, shape.strides, tensor.scalar_type());
+    fill(made_now, filling);
+    made.push_back({tensor, std::move(made_now)});
+    return made.back().meta;
   };
   torch::jit::Stack stack;
   const auto& schema = call_.info.handle.schema().arguments();
   for (size_t i = 0; i < call_.args.size(); ++i) {
     const IValue& given = call_.args[i];
-    if (given.isTensor()) {
+    if (call_.def().has(kRandom) && schema[i].name() == "generator") {
+      stack.emplace_back(at::detail::createCPUGenerator(0));  // the program's keep their state
+    } else if (given.isTensor()) {
       stack.push_back(given.toTensor().defined() ? real(given.toTensor()) : given.toTensor());
     } else if (given.isTensorList()) {
       c10::List<at::Tensor> list;
@@ -196,26 +214,39 @@ torch::jit::Stack MetaCall::run_on(int64_t value) const {
   return stack;
 }
 
+std::optional<torch::jit::Stack> MetaCall::run_on_fillings(std::vector<Twin>& made) const {
+  PlainExecution plain;
+  bool is_singular = false;
+  for (const Filling filling : {Filling::kZeros, Filling::kOnes, Filling::kIdentity}) {
+    made.clear();
+    try {
+      return run_on(filling, made);
+    } catch (const c10::LinAlgError&) {  // a matrix without an inverse, which says nothing
+      is_singular = true;
+    } catch (const std::exception&) {}
+  }
+  const std::string& name = call_.def().name;
+  if (is_singular || is_in(OpList::raises_by_data, name)) return std::nullopt;
+  recorder_.fail({Reason::exception_raised, "an error of " + name});
+}
+
+// A random op only with a generator of its own.
+bool MetaCall::may_execute() const {
+  const OpDef& def = call_.def();
+  const auto& names = def.arg_names;
+  const bool draws_elsewhere = def.has(kRandom) && std::find(names.begin(), names.end(), "generator") == names.end();
+  return !runtime::is_users(def.name) && !draws_elsewhere && !def.has(kView) && call_.device.is_cpu();
+}
+
 std::optional<torch::jit::Stack> MetaCall::execute() const {
   constexpr int64_t kMostElements = 1 << 20;
   int64_t elements = 0;
   for (const IValue& arg : call_.args)
     each_tensor(
         arg, [&](const at::Tensor& tensor) { elements += recorder_.shapes().hint(meta_of_argument(tensor).numel()); });
-  const OpDef& def = call_.def();
-  if (runtime::is_users(def.name) || def.has(kRandom) || def.has(kView) || !call_.device.is_cpu() ||
-      elements > kMostElements)
-    return std::nullopt;
-  PlainExecution plain;
-  for (const int64_t value : {0, 1}) {
-    try {
-      return run_on(value);
-    } catch (const c10::LinAlgError&) {  // no inverse of a matrix of zeros or ones exists, which says nothing
-      return std::nullopt;
-    } catch (const std::exception&) {}
-  }
-  if (is_in(OpList::raises_by_data, def.name)) return std::nullopt;
-  recorder_.fail({Reason::exception_raised, "an error of " + def.name});
+  if (!may_execute() || call_.def().has(kRandom) || elements > kMostElements) return std::nullopt;
+  std::vector<Twin> made;
+  return run_on_fillings(made);
 }
 
 // Replaces fresh results by real ones; if the op cannot be run, the shape function is trusted.
@@ -232,10 +263,11 @@ void MetaCall::apply_shape_changes() {
     TracedTensorImpl* traced = as_traced(twin.argument);
     if (traced == nullptr) continue;
     TensorMeta meta = recorder_.graph().meta(traced->value);
-    const TensorMeta after = meta_of(twin.meta);
+    TensorMeta after = meta_of(twin.meta);
+    if (is_executed_) after.offset = after.offset + meta.offset;
     const ConcreteShape before = concrete_shape(meta, recorder_.shapes());
     if (c10::IntArrayRef(before.sizes) == twin.meta.sizes() &&
-        c10::IntArrayRef(before.strides) == twin.meta.strides() && before.offset == twin.meta.storage_offset())
+        c10::IntArrayRef(before.strides) == twin.meta.strides() && after.offset == meta.offset)
       continue;
     if (traced->input >= 0)
       recorder_.fail({Reason::unsupported_op, call_.def().name + " that changes the shape of an input"});
@@ -258,8 +290,14 @@ at::Tensor MetaCall::result_of(const at::Tensor& meta) {
         {Reason::unsupported_op, call_.def().name + " with a result of type " + std::string(meta.toString())});
   shape.device = device_of(call_.device);
   for (const Twin& twin : twins_)
-    if (meta.has_storage() && twin.meta.storage().unsafeGetStorageImpl() == meta.storage().unsafeGetStorageImpl())
-      return recorder_.view_result(std::move(shape), twin.argument);
+    if (meta.has_storage() && twin.meta.storage().unsafeGetStorageImpl() == meta.storage().unsafeGetStorageImpl()) {
+      if (is_executed_) shape.offset = shape.offset + meta_of_argument(twin.argument).offset;
+      at::Tensor view = recorder_.view_result(std::move(shape), twin.argument);
+      // A lazy conjugate: torch asks for the mark, and resolves it before ops that do not know it.
+      if (view.is_conj() != meta.is_conj()) view._set_conj(meta.is_conj());
+      if (view.is_neg() != meta.is_neg()) view._set_neg(meta.is_neg());
+      return view;
+    }
   return recorder_.fresh_result(std::move(shape));
 }
 
@@ -342,7 +380,29 @@ std::optional<ShapeOrigin> MetaCall::run_with_symbols() {
   return ShapeOrigin::kDispatcherPython;
 }
 
+// Real arguments, each at the beginning of its storage, take the place of meta twins.
+std::optional<ShapeOrigin> MetaCall::run_in_place_of_shape_function() {
+  const MetaKernel kernel = call_.info.meta_kernel();
+  const auto has = [&](DispatchKey key) { return call_.info.handle.hasKernelForDispatchKey(key); };
+  const bool may_call_python =  // itself, or an op that it is made of
+      kernel == MetaKernel::kPython || has(DispatchKey::CompositeExplicitAutograd) ||
+      has(DispatchKey::CompositeImplicitAutograd) || has(DispatchKey::CompositeExplicitAutogradNonFunctional);
+  if (call_.info.typed_meta != nullptr || !may_call_python) return std::nullopt;
+  std::vector<Twin> made;
+  auto stack = may_execute() ? run_on_fillings(made) : std::nullopt;
+  if (!stack && kernel == MetaKernel::kPython && call_.device.is_cpu() && !runtime::is_users(call_.def().name))
+    recorder_.fail({Reason::unsupported_op, call_.def().name + ", whose shape is not known for these arguments,"});
+  if (!stack) return std::nullopt;
+  twins_ = std::move(made);
+  is_executed_ = true;
+  recorder_.counts_.executed_ops.insert(call_.def().name);
+  apply_shape_changes();
+  add_results(*stack);
+  return ShapeOrigin::kExecuted;
+}
+
 ShapeOrigin MetaCall::run() {
+  if (const auto origin = run_in_place_of_shape_function()) return *origin;
   torch::jit::Stack stack;
   stack.reserve(call_.args.size());
   for (size_t i = 0; i < call_.args.size(); ++i) stack.push_back(meta_argument(i));

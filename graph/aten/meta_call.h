@@ -2,8 +2,9 @@
 //
 // Arguments are replaced by meta twins of concrete shape. The results are trusted for dtype, sizes, strides and whether
 // they share an argument's storage. If a written argument's twin has another shape afterwards, the argument changes its
-// shape too. Hand-written shape functions (the dispatcher's, C++ or Python) disagree with the CPU kernels in some
-// cases, so a small op is also run once, on zeros.
+// shape too. Hand-written shape functions (the dispatcher's) disagree with the CPU kernels in some cases, and those in
+// Python, which C++ ones may call, are slow and import half of torch: an op of torch on a CPU is run in place of them,
+// on zeros. A small op with a typed shape function is run too if our rule does not cover the call.
 // The Python shape function of an op that is not torch's own is first called with symbols: such functions allocate what
 // the kernel would, and torch can do that for symbols as well as for numbers.
 #pragma once
@@ -26,15 +27,18 @@ template <class F> void each_tensor(const c10::IValue& value, F&& visit) {
   }
 }
 
+// What an op that is run for its shapes is given: matrices of zeros and of ones have no inverse.
+enum class Filling : uint8_t { kZeros, kOnes, kIdentity };
+
 class MetaCall {
  public:
   MetaCall(Recorder& recorder, OpCall& call) : recorder_(recorder), call_(call) {}
   ShapeOrigin run();
   // With twins of symbolic shape; nothing if that says nothing about other sizes.
   std::optional<ShapeOrigin> run_with_symbols();
-  // The results of one of torch's own ops on zeros, or on ones; nothing if it must not or cannot be run: a user's
-  // kernel may have effects, and may not accept such values. An error for both is eager's, and ends the recording here:
-  // plain Python raises it.
+  // The results of one of torch's own ops on zeros, ones or unit matrices; nothing if it must not or cannot be run: a
+  // user's kernel may have effects, and may not accept such values. An error for all is eager's, and ends the recording
+  // here: plain Python raises it.
   std::optional<torch::jit::Stack> execute() const;
 
  private:
@@ -47,7 +51,10 @@ class MetaCall {
   ShapeOrigin call_meta(torch::jit::Stack& stack);
   ShapeOrigin meta_or_break(torch::jit::Stack& stack);
   TensorMeta meta_of_argument(const at::Tensor& tensor) const;
-  torch::jit::Stack run_on(int64_t value) const;
+  torch::jit::Stack run_on(Filling filling, std::vector<Twin>& made) const;
+  std::optional<torch::jit::Stack> run_on_fillings(std::vector<Twin>& made) const;
+  std::optional<ShapeOrigin> run_in_place_of_shape_function();
+  bool may_execute() const;
   void correct_by_execution(torch::jit::Stack& metas) const;
   void apply_shape_changes();
   void add_results(torch::jit::Stack& stack);
@@ -57,7 +64,7 @@ class MetaCall {
   Recorder& recorder_;
   OpCall& call_;
   std::vector<Twin> twins_;
-  bool with_symbols_ = false;
+  bool with_symbols_ = false, is_executed_ = false;
 };
 
 }  // namespace framejit::graph

@@ -2,10 +2,10 @@
 //
 // A boxed fallback on the dispatch key Fake sees every op below autograd that has a traced argument, and, while a
 // RecordScope is open, every op of the thread. The shapes of an op come from, in this order: our shape rule (symbolic),
-// torch's typed C++ shape function, its dispatcher kernel in C++, its kernel in Python (counted). Our rule sees
-// symbols, and so does the Python shape function of an op that is not torch's own; the others make them constants. What
-// cannot be captured throws CaptureBreakError, and the reason is kept for take_break(). Only one thread uses a recorder
-// at a time.
+// torch's typed C++ shape function; the op itself, run on zeros, if it is torch's and on a CPU; the kernel of the
+// dispatcher, C++ or Python (counted). Our rule sees symbols, and so does the Python shape function of an op that is
+// not torch's own; the others make them constants. What cannot be captured throws CaptureBreakError, and the reason is
+// kept for take_break(). Only one thread uses a recorder at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,10 +34,10 @@
 
 namespace framejit::graph {
 
-enum class ShapeOrigin : uint8_t { kRule, kInPlace, kTyped, kDispatcherCpp, kDispatcherPython, kCount };
+enum class ShapeOrigin : uint8_t { kRule, kInPlace, kTyped, kDispatcherCpp, kExecuted, kDispatcherPython, kCount };
 struct ShapeCounts {
   std::array<uint64_t, static_cast<size_t>(ShapeOrigin::kCount)> calls{};
-  std::set<std::string> python_ops;  // ops that had to ask Python: each should get a rule
+  std::set<std::string> python_ops, executed_ops;  // ops that had to ask Python, or to run: each should get a rule
 };
 
 // One op on its way into the graph.
@@ -120,6 +120,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   bool reads_what_it_writes(const OpCall& call);
 
   bool keep_shape_in_place(OpCall& call);
+  bool keep_shape_of_outs(OpCall& call);
   bool fits_in_place(const OpCall& call) const;
   bool shape_by_rule(OpCall& call);
   ShapeOrigin shape_by_torch(OpCall& call);

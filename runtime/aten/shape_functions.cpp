@@ -38,4 +38,9 @@ bool has_erred(const std::string& op) {
   return erring().ops.contains(op);
 }
 
+std::atomic<uint64_t>& python_shapes() {
+  static std::atomic<uint64_t> count = 0;
+  return count;
+}
+
 }  // namespace framejit::runtime

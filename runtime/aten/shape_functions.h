@@ -4,6 +4,8 @@
 // in place of the call, and the operator is not captured any more.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,5 +22,8 @@ class ShapeFunctionErred : public std::runtime_error {
 };
 
 bool has_erred(const std::string& op);  // in any thread
+
+// Calls of shape functions that are written in Python, since import or reset.
+std::atomic<uint64_t>& python_shapes();
 
 }  // namespace framejit::runtime

@@ -1,10 +1,11 @@
-"""Shapes that come from torch's Python shape functions are counted and logged; no real model needs one."""
+"""Shapes that come from shape functions in Python are counted and logged; no op of torch on a CPU needs one."""
 import pytest
 import torch
 
 import framejit
 
 import small_models
+from recording import Recording
 
 
 def python_shapes(fn, *args, **kwargs):
@@ -14,11 +15,38 @@ def python_shapes(fn, *args, **kwargs):
     return [e.fields for e in explanation.of("PythonShapes")]
 
 
-def test_a_python_shape_is_logged():
+@torch.library.custom_op("framejit_shapes::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@doubled.register_fake
+def _(x):
+    return x.new_empty(x.shape)
+
+
+def test_a_python_shape_is_logged_and_counted():
     x = torch.rand(3, 4)
-    logged = python_shapes(lambda x: torch.nn.functional.pixel_shuffle(x.view(1, 4, 3, 1), 2)
-                           + torch.special.ndtri(x).sum() + torch.nn.functional.pdist(x).sum(), x)
-    assert len(logged) == 1 and int(logged[0]["calls"]) >= 1 and "_pdist_forward" in logged[0]["ops"].split()
+    framejit.reset()
+    logged = python_shapes(lambda x: doubled(x) + torch.special.ndtri(x), x)
+    assert len(logged) == 1 and logged[0]["ops"].split() == ["framejit_shapes::doubled"]
+    counted = framejit.stats()["python_shapes"]
+    assert counted == int(logged[0]["calls"]) > 0
+    framejit.reset()
+    assert framejit.stats()["python_shapes"] == 0
+    assert python_shapes(lambda x: torch.nn.functional.pdist(x), x) == [] and framejit.stats()["python_shapes"] == 0
+
+
+def test_an_op_with_a_kernel_is_run_in_place_of_its_python_shape():
+    """Without a rule, or where the rule does not cover the arguments: complex matrices, out= tensors that are
+    resized."""
+    x = torch.rand(3, 3)
+    programs = {"linalg_eig": lambda x: torch.linalg.eig(torch.complex(x, x)),
+                "exp.out": lambda x: torch.abs(x, out=torch.empty(0))}
+    for name, program in programs.items():
+        recording = Recording(program, [x])
+        assert recording.recorder.executed_ops() and not recording.recorder.python_ops(), name
+        assert recording.replay([x])[1:] == ([], []), name
 
 
 @pytest.mark.parametrize("name, attn, dtype", small_models.CASES, ids=lambda v: str(v).replace("torch.", ""))

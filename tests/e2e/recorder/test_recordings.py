@@ -113,7 +113,7 @@ def test_program(name):
 
 
 def test_own_results_beside_writes():
-    check_recording(own_results_beside_writes, rand(3, 4), python_ops={"_native_batch_norm_legit", "rrelu_with_noise"})
+    check_recording(own_results_beside_writes, rand(3, 4))
 
 
 class Block(nn.Module):
@@ -191,15 +191,13 @@ def test_resnet_with_symbolic_batch():
 
 
 def test_encoder_layer():
-    check_recording(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval(), rand(2, 5, 16), tolerance=1e-5,
-                    python_ops={"_transformer_encoder_layer_fwd"})
+    check_recording(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval(), rand(2, 5, 16), tolerance=1e-5)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_recurrent(kind):
     model = kind(8, 16, batch_first=True).eval()
-    check_recording(lambda x: model(x)[0], rand(2, 5, 8), tolerance=1e-5,
-                    python_ops={"mkldnn_rnn_layer", "unsafe_split.Tensor"})
+    check_recording(lambda x: model(x)[0], rand(2, 5, 8), tolerance=1e-5)
 
 
 def test_autocast_casts_are_complete():
@@ -234,7 +232,7 @@ def test_modes_follow_the_program():
     (lambda x: repr(x), "data_dependent"),
     (lambda x: x.to(torch.complex64), ""), (lambda x: CONSTANT.add_(x), "unsupported_op"),
     (lambda x: torch.unique(x), "data_dependent_size"), (lambda x: x.data_ptr(), "data_dependent_value"),
-    (lambda x: torch.geqrf(x), "unsupported_op")])
+    (lambda x: torch.histogram(x, 3), "unsupported_op")])
 def test_breaks(fn, reason):
     recorder = Recorder()
     x = recorder.input(rand(3, 4), "L['x']")

@@ -12,7 +12,7 @@ namespace py = pybind11;
 namespace framejit::graph {
 namespace {
 
-const char* const kOrigins[] = {"rule", "in_place", "typed", "dispatcher_cpp", "dispatcher_python"};
+const char* const kOrigins[] = {"rule", "in_place", "typed", "dispatcher_cpp", "executed", "dispatcher_python"};
 
 struct RecorderForTests {
   std::shared_ptr<Recorder> recorder = Recorder::make();
@@ -149,6 +149,7 @@ PYBIND11_MODULE(_framejit_recorder, m) {
       .def("run", &RecorderForTests::run, py::arg("inputs"), py::arg("functional") = false)
       .def("counts", &RecorderForTests::counts)
       .def("python_ops", [](const RecorderForTests& r) { return r.recorder->counts().python_ops; })
+      .def("executed_ops", [](const RecorderForTests& r) { return r.recorder->counts().executed_ops; })
       .def("facts", &RecorderForTests::facts)
       .def("ops", &RecorderForTests::ops, py::arg("functional") = false)
       .def("text", [](const RecorderForTests& r) { return print(r.recorder->graph()); })
