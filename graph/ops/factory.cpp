@@ -1,4 +1,5 @@
 // graph/ops/factory.cpp — tensors made from sizes: dtype and device arguments follow the sizes in every schema here.
+#include <algorithm>
 #include <cmath>
 
 #include "graph/ops/families.h"
@@ -28,6 +29,19 @@ bool empty_strided(const RuleArgs& args, ShapeEnv& env, Results& results) {
   SymSizes strides;
   if (!args.sizes(1, strides) || !made<2>(args, env, results) || strides.size() != results[0].ndim()) return false;
   results[0].strides = std::move(strides);
+  return true;
+}
+
+// Sizes at `sizes_at`, and out= as the last argument, which is resized if it has others.
+template <size_t sizes_at>
+bool made_into(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  SymSizes sizes;
+  const TensorMeta* out = args.count() == 0 ? nullptr : args.tensor(args.count() - 1);
+  if (out == nullptr || !args.sizes(sizes_at, sizes) || any_negative(env, sizes)) return false;
+  bool fits = sizes.size() == out->ndim();
+  for (size_t i = 0; fits && i < sizes.size(); ++i) fits = same_size(env, sizes[i], out->sizes[i]);
+  results.push_back(fits ? *out : dense_like(*out, std::move(sizes)));
+  results[0].offset = out->offset;
   return true;
 }
 
@@ -141,6 +155,68 @@ bool randperm(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+// start, end, steps, then dtype, layout, device from `dtype` on. Tensors are numbers without dimensions, whose values
+// the kernel reads.
+template <size_t dtype>
+bool spaced(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const auto steps = args.size(2);
+  if (!steps || any_negative(env, {*steps})) return false;
+  for (const size_t i : {0, 1})
+    if (const TensorMeta* t = args.tensor(i); t != nullptr && (t->ndim() != 0 || is_complex(t->dtype))) return false;
+  results.push_back(
+      dense(args.dtype(dtype).value_or(args.default_dtype), args.device(dtype + 2).value_or(Device{}), {*steps}));
+  return true;
+}
+
+template <size_t dtype>
+bool window(const RuleArgs& args, ShapeEnv& env, Results& results) {  // length, ...
+  const auto length = args.size(0);
+  const DType made = args.dtype(dtype).value_or(args.default_dtype);
+  if (!length || any_negative(env, {*length}) || !is_float(made)) return false;
+  results.push_back(dense(made, args.device(dtype + 2).value_or(Device{}), {*length}));
+  return true;
+}
+
+// Elements of a triangle: in each row those up to the diagonal.
+int64_t count_lower(int64_t rows, int64_t columns, int64_t diagonal) {
+  int64_t count = 0;
+  for (int64_t row = std::max<int64_t>(0, -diagonal); row < rows; ++row) {
+    if (row + diagonal + 1 >= columns) return count + (rows - row) * columns;
+    count += row + diagonal + 1;
+  }
+  return count;
+}
+
+template <bool lower>
+bool triangle_indices(const RuleArgs& args, ShapeEnv&, Results& results) {  // row, col, offset, dtype, layout, device
+  const auto rows = args.integer(0), columns = args.integer(1), offset = args.integer(2);
+  if (!rows || !columns || !offset || *rows < 0 || *columns < 0) return false;
+  const int64_t count =
+      lower ? count_lower(*rows, *columns, *offset) : *rows * *columns - count_lower(*rows, *columns, *offset - 1);
+  results.push_back(dense(args.dtype(3).value_or(DType::kInt64), args.device(5).value_or(Device{}), {2, count}));
+  return true;
+}
+
+bool normal(const RuleArgs& args, ShapeEnv& env, Results& results) {  // mean, std, size, generator, dtype, ...
+  SymSizes sizes;
+  if (!args.sizes(2, sizes) || any_negative(env, sizes)) return false;
+  results.push_back(
+      dense(args.dtype(4).value_or(args.default_dtype), args.device(6).value_or(Device{}), std::move(sizes)));
+  return true;
+}
+
+// Means and deviations, one of which may be a number.
+bool normal_of_tensors(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  std::vector<const TensorMeta*> given;
+  for (const size_t i : {0, 1})
+    if (const TensorMeta* t = args.tensor(i)) given.push_back(t);
+  if (given.empty() || !is_float(given[0]->dtype) || !is_float(given.back()->dtype)) return false;
+  auto sizes = broadcast(env, given);
+  if (!sizes) return false;
+  results.push_back(dense_like(*given[0], std::move(*sizes)));
+  return true;
+}
+
 bool multinomial(const RuleArgs& args, ShapeEnv& env, Results& results) {  // weights, num_samples, replacement
   const TensorMeta* self = args.tensor(0);
   const auto count = args.size(1);
@@ -161,6 +237,10 @@ std::vector<OpRow> factory_ops() {
   std::vector<OpRow> rows;
   add_rows(rows, made<1>, {"zeros", "ones"});
   add_rows(rows, made<1>, {"rand", "randn"}, kRandom);
+  add_rows(rows, made_into<0>, {"zeros.out", "ones.out", "full.out"});
+  add_rows(rows, made_into<0>, {"rand.out"}, kRandom);
+  add_rows(rows, made_into<1>, {"randint.out"}, kRandom);
+  add_rows(rows, made_into<2>, {"randint.low_out"}, kRandom);
   add_rows(rows, empty, {"empty.memory_format"});
   add_rows(rows, empty_strided, {"empty_strided"});
   add_rows(rows, full, {"full"});
@@ -182,6 +262,18 @@ std::vector<OpRow> factory_ops() {
   add_rows(
       rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return randint(a, e, r, 2); }, {"randint.low"}, kRandom);
   add_rows(rows, randperm, {"randperm"}, kRandom);
+  add_rows(rows, made_like<2>, {"randint_like", "randint_like.Tensor"}, kRandom);
+  add_rows(rows, made_like<3>, {"randint_like.low_dtype"}, kRandom);
+  add_rows(rows, normal, {"normal.float_float"}, kRandom);
+  add_rows(rows, normal_of_tensors, {"normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"},
+           kRandom | kChecksData);
+  add_rows(rows, dense_as<0>, {"poisson", "binomial", "_standard_gamma", "_sample_dirichlet"}, kRandom);
+  add_rows(rows, spaced<3>, {"linspace", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor"});
+  add_rows(rows, spaced<4>, {"logspace", "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor"});
+  add_rows(rows, window<1>, {"hann_window"});
+  add_rows(rows, window<2>, {"hann_window.periodic"});
+  add_rows(rows, triangle_indices<true>, {"tril_indices"});
+  add_rows(rows, triangle_indices<false>, {"triu_indices"});
   add_rows(rows, multinomial, {"multinomial"}, kRandom | kChecksData);
   return rows;
 }

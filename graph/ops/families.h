@@ -13,6 +13,9 @@ std::vector<OpRow> view_ops();
 std::vector<OpRow> matmul_ops();
 std::vector<OpRow> index_ops();
 std::vector<OpRow> nn_ops();
+std::vector<OpRow> convolution_ops();
+std::vector<OpRow> pool_ops();
+std::vector<OpRow> spectral_ops();
 std::vector<OpRow> factory_ops();
 std::vector<OpRow> backward_ops();
 std::vector<OpRow> loss_ops();
@@ -20,8 +23,8 @@ std::vector<OpRow> linalg_ops();
 std::vector<OpRow> packed_ops();
 
 using OpFamily = std::vector<OpRow> (*)();
-inline constexpr OpFamily kOpFamilies[] = {pointwise_ops, reduction_ops, view_ops,     matmul_ops, index_ops,
-                                           nn_ops,        factory_ops,   backward_ops, loss_ops,   linalg_ops,
-                                           packed_ops};
+inline constexpr OpFamily kOpFamilies[] = {pointwise_ops, reduction_ops,   view_ops,   matmul_ops,   index_ops,
+                                           nn_ops,        convolution_ops, pool_ops,   spectral_ops, factory_ops,
+                                           backward_ops,  loss_ops,        linalg_ops, packed_ops};
 
 }  // namespace framejit::graph

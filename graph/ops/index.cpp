@@ -89,8 +89,7 @@ bool index_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
       if (sizes[d] != SymExpr(1)) continue;
       if (!is_plain) return false;
       const bool is_inside = d >= first && d < first + index->ndim();
-      s[d] = is_inside ? index->strides[d - first] : d < first ? index->numel()
-                                                               : SymExpr(1);
+      s[d] = is_inside ? index->strides[d - first] : d < first ? index->numel() : SymExpr(1);
     }
   }
   TensorMeta meta = dense_like(*self, sizes);
@@ -250,7 +249,13 @@ bool constant_pad_nd(const RuleArgs& args, ShapeEnv& env, Results& results) {  /
     grows = grows || env.decide(0, Relation::kLt, pad[2 * i], "padding grows") ||
             env.decide(0, Relation::kLt, pad[2 * i + 1], "padding grows");
   }
-  if (!grows) return false;  // it only crops: a clone of a view
+  if (!grows) {  // it only crops: a clone of a view
+    TensorMeta view = *self;
+    view.sizes = std::move(sizes);
+    if (any_negative(env, view.sizes)) return false;
+    results.push_back(preserved(view, env));
+    return true;
+  }
   results.push_back(in_suggested_format(*self, std::move(sizes), env));
   return true;
 }
@@ -338,11 +343,101 @@ bool block_diag(const RuleArgs& args, ShapeEnv&,
   return true;
 }
 
+// self, mask, source: a copy of self, expanded to the mask.
+bool masked_scatter(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *self = args.tensor(0), *mask = args.tensor(1);
+  if (self == nullptr || mask == nullptr) return false;
+  auto sizes = broadcast(env, {mask, self});
+  if (!sizes) return false;
+  results.push_back(dense_like(*self, std::move(*sizes)));
+  return true;
+}
+
 // Only without indices: torch's shape function looks at the first slice of the source, but eager's kernel does not.
 bool index_reduce_of_nothing(const RuleArgs& args, ShapeEnv& env,
                              Results& results) {  // self, dim, index, source, reduce, include_self
   const TensorMeta* index = args.tensor(2);
   return index != nullptr && index->numel() == SymExpr(0) && dense_self(args, env, results);
+}
+
+// self, mask, indices, fill: the selected elements, where the mask holds.
+bool masked_index(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *self = args.tensor(0), *mask = args.tensor(1);
+  if (self == nullptr || mask == nullptr || self->numel() == SymExpr(0) || args.count() < 3) return false;
+  RuleArgs inner = args;
+  const std::vector<Arg> selection{args.args[0], args.args[2]};
+  inner.args = selection;
+  Results selected;
+  if (!index_tensor(inner, env, selected)) return false;
+  auto sizes = broadcast(env, {mask, &selected[0]});
+  if (!sizes) return false;
+  results.push_back(dense_like(*self, std::move(*sizes)));
+  return true;
+}
+
+// data, reduce, lengths, indices, offsets, axis, ...: one result for each segment along the axis.
+bool segment_reduce(const RuleArgs& args, ShapeEnv&, Results& results) {
+  const TensorMeta *data = args.tensor(0), *lengths = args.tensor(2), *offsets = args.tensor(4);
+  const auto axis = args.integer(5);
+  const TensorMeta* segments = offsets != nullptr ? offsets : lengths;
+  if (data == nullptr || segments == nullptr || args.given(3) || !axis || *axis < 0 || !is_float(data->dtype))
+    return false;
+  const auto at = static_cast<size_t>(*axis);
+  if (at >= data->ndim() || segments->ndim() != at + 1) return false;
+  SymSizes sizes = data->sizes;
+  sizes[at] = offsets != nullptr ? segments->sizes[at] - 1 : segments->sizes[at];
+  results.push_back(dense_like(*data, std::move(sizes)));
+  return true;
+}
+
+bool segment_reduce_backward(const RuleArgs& args, ShapeEnv&, Results& results) {  // grad, output, data, ...
+  const TensorMeta *grad = args.tensor(0), *data = args.tensor(2);
+  if (grad == nullptr || data == nullptr) return false;
+  results.push_back(dense_like(*grad, data->sizes));
+  return true;
+}
+
+bool nonzero_static(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, size, fill_value
+  const TensorMeta* self = args.tensor(0);
+  const auto size = args.size(1);
+  if (self == nullptr || !size || any_negative(env, {*size})) return false;
+  results.push_back(dense(DType::kInt64, self->device, {*size, static_cast<int64_t>(self->ndim())}));
+  return true;
+}
+
+bool repeated_positions(const RuleArgs& args, ShapeEnv& env, Results& results) {  // repeats, output_size
+  const TensorMeta* repeats = args.tensor(0);
+  const auto size = args.size(1);
+  if (repeats == nullptr || repeats->ndim() != 1 || !size || any_negative(env, {*size}) ||
+      (repeats->dtype != DType::kInt64 && repeats->dtype != DType::kInt32))
+    return false;
+  results.push_back(dense_like(*repeats, {*size}));
+  return true;
+}
+
+// tensors, dim, num_chunks: each is padded to whole chunks along the dimension; what follows it is flattened.
+bool chunk_cat(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  std::vector<const TensorMeta*> list;
+  const auto dim = args.integer(1), chunks = args.integer(2);
+  if (!args.tensors(0, list) || list.empty() || list[0] == nullptr || list[0]->ndim() == 0 || !dim || !chunks ||
+      *chunks < 1)
+    return false;
+  const auto at = wrap_dim(*dim, list[0]->ndim());
+  if (!at) return false;
+  SymSizes sizes(list[0]->sizes.begin(), list[0]->sizes.begin() + static_cast<std::ptrdiff_t>(*at));
+  SymExpr width = 0;
+  for (const TensorMeta* t : list) {
+    if (t == nullptr || t->ndim() <= *at || t->dtype != list[0]->dtype || t->numel() == SymExpr(0)) return false;
+    for (size_t i = 0; i < *at; ++i)
+      if (!same_size(env, t->sizes[i], sizes[i])) return false;
+    SymExpr of_chunk = SymExpr::floor_div(t->sizes[*at] + (*chunks - 1), *chunks);
+    for (size_t i = *at + 1; i < t->ndim(); ++i) of_chunk = of_chunk * t->sizes[i];
+    width = width + of_chunk;
+  }
+  sizes.emplace_back(*chunks);
+  sizes.push_back(width);
+  results.push_back(dense_like(*list[0], std::move(sizes)));
+  return true;
 }
 
 }  // namespace
@@ -375,11 +470,19 @@ std::vector<OpRow> index_ops() {
   add_rows(rows, take, {"take"}, kChecksData);
   add_rows(rows, block_diag, {"block_diag"});
   // Functional scatters clone self (or allocate memory with its layout) and write.
+  add_rows(rows, preserved_self, {"_unsafe_index_put", "_unsafe_masked_index_put_accumulate"}, kChecksData);
+  add_rows(rows, masked_index, {"_unsafe_masked_index"});
+  add_rows(rows, segment_reduce, {"segment_reduce"}, kChecksData);
+  add_rows(rows, segment_reduce_backward, {"_segment_reduce_backward"}, kChecksData);
+  add_rows(rows, nonzero_static, {"nonzero_static"});
+  add_rows(rows, repeated_positions, {"repeat_interleave.Tensor"}, kChecksData);
+  add_rows(rows, chunk_cat, {"_chunk_cat"});
   add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"},
                     kChecksData | kChecksOperands);
   rows.push_back({"_index_put_impl_", same_as_self, kMutates | kChecksData | kChecksOperands, "_index_put_impl"});
   rows.push_back({"put_", same_as_self, kMutates | kChecksData | kChecksOperands, "put"});
-  add_rows_in_place(rows, dense_self, {"index_add", "index_copy", "masked_scatter"}, kChecksData);
+  add_rows_in_place(rows, dense_self, {"index_add", "index_copy"}, kChecksData);
+  add_rows_in_place(rows, masked_scatter, {"masked_scatter"}, kChecksData);
   add_rows_in_place(rows, index_reduce_of_nothing, {"index_reduce"}, kChecksData);
   add_rows_in_place(
       rows, dense_self,

@@ -83,6 +83,36 @@ bool nll_loss2d_forward(const RuleArgs& args, ShapeEnv& env,
   return true;
 }
 
+// self, target, then the reduction at `reduction_at`: a number for each row, or one.
+template <size_t reduction_at, bool has_mask>
+bool margin_loss(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
+  const auto reduction = args.integer(reduction_at);
+  if (self == nullptr || target == nullptr || !reduction || self->ndim() < 1 || self->ndim() > 2 ||
+      !is_float(self->dtype) || target->dtype != DType::kInt64)
+    return false;
+  if (has_mask ? !same_sizes(env, *self, *target) : target->ndim() + 1 != self->ndim()) return false;
+  if (!has_mask && self->ndim() == 2 && !same_size(env, self->sizes[0], target->sizes[0])) return false;
+  if (!env.decide(0, Relation::kLt, self->sizes.back(), "there are classes")) return false;
+  const bool by_row = *reduction == 0 && self->ndim() == 2;
+  results.push_back(dense_like(*self, by_row ? SymSizes{self->sizes[0]} : SymSizes{}));
+  if (has_mask) results.push_back(dense_like(*self, self->sizes));
+  return true;
+}
+
+// As composed of a product of both.
+bool soft_margin_loss(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, target, reduction
+  const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
+  const auto reduction = args.integer(2);
+  if (self == nullptr || target == nullptr || !reduction || self->dtype != target->dtype || !is_float(self->dtype) ||
+      !same_sizes(env, *self, *target))
+    return false;
+  TensorMeta meta = dense_like(*self, *reduction == 0 ? self->sizes : SymSizes{});
+  if (*reduction == 0) meta.strides = iterator_strides(env, self->sizes, {self, target}, false);
+  results.push_back(std::move(meta));
+  return true;
+}
+
 bool glu(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim: an iterator over both halves
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr || self->ndim() == 0) return false;
@@ -128,6 +158,9 @@ std::vector<OpRow> loss_ops() {
   add_rows(rows, binary_cross_entropy_with_logits, {"binary_cross_entropy_with_logits"});
   add_rows(rows, nll_loss_forward, {"nll_loss_forward"}, kChecksData);
   add_rows(rows, nll_loss2d_forward, {"nll_loss2d_forward"}, kChecksData);
+  add_rows(rows, margin_loss<5, false>, {"multi_margin_loss"}, kChecksData);
+  add_rows(rows, margin_loss<2, true>, {"multilabel_margin_loss_forward"}, kChecksData);
+  add_rows(rows, soft_margin_loss, {"soft_margin_loss"});
   add_rows(rows, glu, {"glu"});
   add_rows(rows, embedding_bag<false>, {"_embedding_bag"}, kChecksData);
   add_rows(rows, embedding_bag<true>, {"_embedding_bag_forward_only"}, kChecksData);

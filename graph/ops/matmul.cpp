@@ -144,6 +144,63 @@ bool trilinear(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+bool integer_product(const RuleArgs& args, ShapeEnv& env, Results& results) {  // matrices of int8
+  const TensorMeta *a = args.tensor(0), *b = args.tensor(1);
+  if (a == nullptr || b == nullptr || a->ndim() != 2 || b->ndim() != 2 || a->dtype != DType::kInt8 ||
+      b->dtype != DType::kInt8 || !same_size(env, a->sizes[1], b->sizes[0]))
+    return false;
+  results.push_back(dense(DType::kInt32, a->device, {a->sizes[0], b->sizes[1]}));
+  return true;
+}
+
+// self [m, k], a weight of n rows with so many numbers in each byte, ...: [m, n].
+template <int64_t in_byte>
+bool product_with_packed(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *a = args.tensor(0), *b = args.tensor(1);
+  if (a == nullptr || b == nullptr || a->ndim() != 2 || b->ndim() != 2 ||
+      !same_size(env, a->sizes[1], b->sizes[1] * in_byte))
+    return false;
+  results.push_back(dense_like(*a, {a->sizes[0], b->sizes[0]}));
+  return true;
+}
+
+bool pack_pairs(const RuleArgs& args, ShapeEnv&, Results& results) {  // numbers of 4 bits, of which two become a byte
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr || self->ndim() != 2 || self->dtype != DType::kInt32) return false;
+  results.push_back(dense(DType::kUInt8, self->device, {self->sizes[0], SymExpr::floor_div(self->sizes[1], 2)}));
+  return true;
+}
+
+bool addr(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, vec1, vec2, beta, alpha
+  const TensorMeta *self = args.tensor(0), *x = args.tensor(1), *y = args.tensor(2);
+  if (self == nullptr || x == nullptr || y == nullptr || x->ndim() != 1 || y->ndim() != 1) return false;
+  const SymSizes sizes{x->sizes[0], y->sizes[0]};
+  if (!expands_to(env, *self, sizes) || !(args.number(3) || !args.given(3))) return false;
+  TensorMeta column = *x;
+  column.sizes.emplace_back(1);
+  column.strides.emplace_back(1);
+  TensorMeta wide = dense_like(*self, sizes);
+  wide.strides.assign(2, SymExpr(0));
+  for (size_t i = 0; i < self->ndim(); ++i) {
+    const size_t d = 2 - self->ndim() + i;
+    if (self->sizes[i] == sizes[d]) wide.strides[d] = self->strides[i];
+  }
+  results.push_back(dense(result_type({self, x, y}, {}, args.default_dtype), self->device, sizes));
+  results[0].strides = iterator_strides(env, sizes, {&wide, &column, y}, false);
+  return true;
+}
+
+bool addbmm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, batch1, batch2: summed over the batch
+  const TensorMeta *self = args.tensor(0), *a = args.tensor(1), *b = args.tensor(2);
+  if (self == nullptr || a == nullptr || b == nullptr || a->ndim() != 3 || b->ndim() != 3 || a->dtype != b->dtype ||
+      self->dtype != a->dtype || !same_size(env, a->sizes[0], b->sizes[0]) || !same_size(env, a->sizes[2], b->sizes[1]))
+    return false;
+  SymSizes sizes{a->sizes[1], b->sizes[2]};
+  if (!expands_to(env, *self, sizes)) return false;
+  results.push_back(dense_like(*self, std::move(sizes)));
+  return true;
+}
+
 }  // namespace
 
 std::vector<OpRow> matmul_ops() {
@@ -153,6 +210,12 @@ std::vector<OpRow> matmul_ops() {
   add_rows(rows, product<0, 1, true>, {"bmm"});
   add_rows(rows, product<1, 2, true>, {"baddbmm"});
   add_rows(rows, mv, {"mv"});
+  add_rows(rows, addr, {"addr"});
+  add_rows(rows, addbmm, {"addbmm"});
+  add_rows(rows, integer_product, {"_int_mm"});
+  add_rows(rows, product_with_packed<1>, {"_weight_int8pack_mm"});
+  add_rows(rows, product_with_packed<2>, {"_weight_int4pack_mm_for_cpu"});
+  add_rows(rows, pack_pairs, {"_convert_weight_to_int4pack_for_cpu"});
   add_rows(rows, dot, {"dot", "vdot"});
   add_rows(rows, library_attention, {"_scaled_dot_product_flash_attention_for_cpu"});
   add_rows(rows, attention, {"framejit::attention"});

@@ -126,123 +126,6 @@ bool softmax_backward(const RuleArgs& args, ShapeEnv&, Results& results) {  // g
   return true;
 }
 
-// One entry per spatial dimension; a single one counts for all.
-bool spatial(const RuleArgs& args, size_t i, size_t count, SymSizes otherwise, SymSizes& out) {
-  if (!args.given(i) || !args.sizes(i, out) || out.empty()) out = std::move(otherwise);
-  if (out.size() == 1) out.resize(count, out[0]);
-  return out.size() == count;
-}
-
-// A 1-d operand is treated as 2-d with height 1, as in at::native::view1d_as2d, which decides its memory format too.
-bool prefers_channels_last(const TensorMeta& t, ShapeEnv& env) {
-  if (t.ndim() != 3) return suggests_channels_last(t, env);
-  TensorMeta wide = t;
-  wide.sizes.insert(wide.sizes.begin() + 2, SymExpr(1));
-  wide.strides.insert(wide.strides.begin() + 2, t.sizes[2] * t.strides[2]);
-  return suggests_channels_last(wide, env);
-}
-
-bool convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-  const TensorMeta *input = args.tensor(0), *weight = args.tensor(1);
-  if (input == nullptr || weight == nullptr || input->ndim() != weight->ndim() || input->ndim() < 3 ||
-      input->ndim() > 4)
-    return false;
-  const size_t n = input->ndim() - 2;
-  SymSizes stride, padding, dilation, output_padding;
-  if (!spatial(args, 3, n, {1}, stride) || !spatial(args, 4, n, {0}, padding) || !spatial(args, 5, n, {1}, dilation) ||
-      !spatial(args, 7, n, {0}, output_padding))
-    return false;
-  const bool transposed = args.flag(6);
-  const SymExpr groups = args.size(8).value_or(1);
-  if (!same_size(env, input->sizes[1], transposed ? weight->sizes[0] : weight->sizes[1] * groups)) return false;
-  SymSizes sizes{input->sizes[0], transposed ? weight->sizes[1] * groups : weight->sizes[0]};
-  for (size_t i = 0; i < n; ++i) {
-    const SymExpr reach = dilation[i] * (weight->sizes[2 + i] - 1);
-    const SymExpr& size = input->sizes[2 + i];
-    if (transposed) sizes.push_back((size - 1) * stride[i] - padding[i] * 2 + reach + output_padding[i] + 1);
-    else sizes.push_back(SymExpr::floor_div(size + padding[i] * 2 - reach - 1, stride[i]) + 1);
-  }
-  TensorMeta meta = dense_like(*input, sizes);
-  // conv1d makes its input contiguous first, but not its weight. An input of length 1 is contiguous whatever its last
-  // stride.
-  const bool keeps_input = n == 2 || input->is_contiguous();
-  const bool channels_last = (keeps_input && prefers_channels_last(*input, env)) || prefers_channels_last(*weight, env);
-  if (channels_last && n == 2) meta.strides = channels_last_strides(sizes);
-  if (channels_last && n == 1) meta.strides = {sizes[1] * sizes[2], 1, sizes[1]};
-  results.push_back(std::move(meta));
-  return true;
-}
-
-// cudnn_convolution_relu, cudnn_convolution_add_relu: input, weight, (tensor, factor,) bias, stride, padding, dilation,
-// groups. Made from convolutions alone (inductor/lowering/convolution_epilogues.h), which were checked.
-template <size_t bias>
-bool fused_convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  const TensorMeta *input = args.tensor(0), *weight = args.tensor(1);
-  SymSizes stride, padding, dilation;
-  if (input == nullptr || weight == nullptr || input->ndim() != 4 || weight->ndim() != 4 ||
-      !spatial(args, bias + 1, 2, {1}, stride) || !spatial(args, bias + 2, 2, {0}, padding) ||
-      !spatial(args, bias + 3, 2, {1}, dilation))
-    return false;
-  SymSizes sizes{input->sizes[0], weight->sizes[0]};
-  for (size_t i = 0; i < 2; ++i)
-    sizes.push_back(SymExpr::floor_div(input->sizes[2 + i] + padding[i] * 2 -
-                                           dilation[i] * (weight->sizes[2 + i] - 1) - 1, stride[i]) + 1);
-  TensorMeta meta = dense_like(*input, sizes);
-  if (prefers_channels_last(*input, env) || prefers_channels_last(*weight, env))
-    meta.strides = channels_last_strides(sizes);
-  results.push_back(std::move(meta));
-  return true;
-}
-
-SymExpr pooled(ShapeEnv& env, const SymExpr& size, const SymExpr& kernel, const SymExpr& stride, const SymExpr& padding,
-               const SymExpr& dilation, bool ceil_mode) {
-  const SymExpr span = size + padding * 2 - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : SymExpr(0));
-  const SymExpr out = SymExpr::floor_div(span, stride) + 1;
-  // The last window must start inside the input or its left padding.
-  if (ceil_mode && env.decide(size + padding, Relation::kLe, (out - 1) * stride, "last pooling window")) return out - 1;
-  return out;
-}
-
-// A window with positive steps, and padding of at most half of it.
-bool is_pool_window(ShapeEnv& env, const SymSizes& kernel, const SymSizes& stride, const SymSizes& padding,
-                    const SymSizes& dilation) {
-  const auto positive = [&](const SymExpr& e) { return env.decide(0, Relation::kLt, e, "pooling window"); };
-  for (size_t i = 0; i < kernel.size(); ++i) {
-    if (!positive(kernel[i]) || !positive(stride[i]) || !positive(dilation[i]) || any_negative(env, {padding[i]}))
-      return false;
-    if (!env.decide(padding[i] * 2, Relation::kLe, kernel[i], "pooling padding")) return false;
-  }
-  return true;
-}
-
-// self, kernel, stride (kernel), padding, then dilation and ceil_mode at the given places.
-bool pool2d(const RuleArgs& args, ShapeEnv& env, size_t dilation_at, size_t ceil_at, Results& results) {
-  const TensorMeta* self = args.tensor(0);
-  SymSizes kernel, stride, padding, dilation{1, 1};
-  if (self == nullptr || self->ndim() < 3 || self->ndim() > 4 || !spatial(args, 1, 2, {}, kernel)) return false;
-  if (!spatial(args, 2, 2, kernel, stride) || !spatial(args, 3, 2, {0}, padding)) return false;
-  if (dilation_at != 0 && !spatial(args, dilation_at, 2, {1}, dilation)) return false;
-  if (!is_pool_window(env, kernel, stride, padding, dilation)) return false;
-  SymSizes sizes = self->sizes;
-  for (size_t i = 0; i < 2; ++i) {
-    SymExpr& size = sizes[self->ndim() - 2 + i];
-    size = pooled(env, size, kernel[i], stride[i], padding[i], dilation[i], args.flag(ceil_at));
-    if (env.decide(size, Relation::kLe, 0, "pooling leaves something")) return false;
-  }
-  results.push_back(in_suggested_format(*self, std::move(sizes), env));
-  return true;
-}
-
-bool max_pool2d_with_indices(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  if (!pool2d(args, env, 4, 5, results)) return false;
-  results.push_back(results[0]);
-  results[1].dtype = DType::kInt64;
-  return true;
-}
-
-bool avg_pool2d(const RuleArgs& args, ShapeEnv& env, Results& results) { return pool2d(args, env, 0, 4, results); }
-
 // self, output_size, ...: the last dimensions are replaced.
 bool resized(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -251,20 +134,6 @@ bool resized(const RuleArgs& args, ShapeEnv& env, Results& results) {
   SymSizes sizes = self->sizes;
   std::copy(target.begin(), target.end(), sizes.end() - static_cast<std::ptrdiff_t>(target.size()));
   results.push_back(in_suggested_format(*self, std::move(sizes), env));
-  return true;
-}
-
-bool adaptive_max_pool2d(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, output_size
-  const TensorMeta* self = args.tensor(0);
-  SymSizes target;
-  if (self == nullptr || self->ndim() < 3 || self->ndim() > 4 || !args.sizes(1, target) || target.size() != 2 ||
-      any_negative(env, target))
-    return false;
-  for (size_t i = self->ndim() - 3; i < self->ndim(); ++i)
-    if (!env.decide(0, Relation::kLt, self->sizes[i], "pooled dimension has elements")) return false;
-  if (!resized(args, env, results)) return false;
-  results.push_back(results[0]);
-  results[1].dtype = DType::kInt64;
   return true;
 }
 
@@ -414,6 +283,37 @@ bool recurrent(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+// v, g, dim: the weight, and norms in the precision in which sums are made.
+bool weight_norm(const RuleArgs& args, ShapeEnv&, Results& results) {
+  const TensorMeta *v = args.tensor(0), *g = args.tensor(1);
+  if (v == nullptr || g == nullptr || v->dtype != g->dtype || !is_float(v->dtype)) return false;
+  results = {dense_like(*v, v->sizes), *g};
+  results[1].offset = 0;
+  if (g->dtype != DType::kFloat64) results[1].dtype = DType::kFloat32;
+  return true;
+}
+
+bool channel_shuffle(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, groups
+  const TensorMeta* self = args.tensor(0);
+  const auto groups = args.size(1);
+  if (self == nullptr || self->ndim() < 3 || !groups || any_negative(env, {*groups - 1}) ||
+      !env.decide(SymExpr::mod(self->sizes[1], *groups), Relation::kEq, 0, "channels are whole groups"))
+    return false;
+  results.push_back(in_suggested_format(*self, self->sizes, env));
+  return true;
+}
+
+// input, weight, bias, mean, var, momentum, eps: as with_update, and the new mean and variance.
+bool batch_norm_functional(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!batch_norm_with_reserve<true>(args, env, results)) return false;
+  for (const size_t i : {3, 4}) {
+    const TensorMeta* running = args.tensor(i);
+    if (running == nullptr) return false;
+    results.push_back(dense_like(*running, running->sizes));
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<OpRow> nn_ops() {
@@ -429,16 +329,11 @@ std::vector<OpRow> nn_ops() {
   add_rows(rows, softmax, {"_softmax", "_log_softmax"});
   add_rows(rows, safe_softmax, {"_safe_softmax"});
   add_rows(rows, softmax_backward, {"_softmax_backward_data", "_log_softmax_backward_data"});
-  add_rows(rows, convolution, {"convolution"});
-  add_rows(rows, fused_convolution<2>, {"cudnn_convolution_relu"});
-  add_rows(rows, fused_convolution<4>, {"cudnn_convolution_add_relu"});
-  add_rows(rows, max_pool2d_with_indices, {"max_pool2d_with_indices"});
-  add_rows(rows, avg_pool2d, {"avg_pool2d"});
   add_rows(rows, resized,
            {"_adaptive_avg_pool2d", "upsample_nearest1d", "upsample_nearest2d", "_upsample_nearest_exact1d",
-            "_upsample_nearest_exact2d", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d",
+            "_upsample_nearest_exact2d", "upsample_nearest3d", "_upsample_nearest_exact3d", "upsample_trilinear3d",
+            "_upsample_bicubic2d_aa", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d",
             "_upsample_bilinear2d_aa"});
-  add_rows(rows, adaptive_max_pool2d, {"adaptive_max_pool2d"});
   add_rows(rows, im2col, {"im2col"});
   add_rows(rows, col2im, {"col2im"});
   add_rows(rows, grid_sampler<2>, {"grid_sampler_2d"});
@@ -446,6 +341,9 @@ std::vector<OpRow> nn_ops() {
   add_rows(rows, affine_grid_generator, {"affine_grid_generator"});
   add_rows(rows, pixel_shuffle<true>, {"pixel_shuffle"});
   add_rows(rows, pixel_shuffle<false>, {"pixel_unshuffle"});
+  add_rows(rows, weight_norm, {"_weight_norm_interface"});
+  add_rows(rows, channel_shuffle, {"channel_shuffle"});
+  add_rows(rows, batch_norm_functional, {"_batch_norm_with_update_functional"});
   add_rows(rows, recurrent<true>, {"lstm.input"});
   add_rows(rows, recurrent<false>, {"gru.input", "rnn_tanh.input", "rnn_relu.input"});
   return rows;

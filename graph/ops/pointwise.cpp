@@ -150,8 +150,61 @@ bool log_sigmoid_forward(const RuleArgs& args, ShapeEnv&,
   return true;
 }
 
+// real and imaginary parts, or absolute values and angles.
+bool complex_of_parts(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *first = args.tensor(0), *second = args.tensor(1);
+  if (first == nullptr || second == nullptr || first->dtype != second->dtype) return false;
+  const auto dtype = to_complex(first->dtype);
+  if (!dtype || !mapped<keep, 0, 1>(args, env, results)) return false;
+  results[0].dtype = *dtype;
+  return true;
+}
+
+// self * 2 ** other.
+bool ldexp(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *self = args.tensor(0), *other = args.tensor(1);
+  if (self == nullptr || other == nullptr || is_complex(other->dtype)) return false;
+  const TensorMeta power = dense(to_float(other->dtype, args.default_dtype), other->device, other->sizes);
+  auto sizes = broadcast(env, {self, &power});
+  if (!sizes) return false;
+  results.push_back(dense(result_type({self, &power}, {}, args.default_dtype), common_device({self, other}), *sizes));
+  results[0].strides = iterator_strides(env, *sizes, {self, &power}, false);
+  return true;
+}
+
+bool frexp(const RuleArgs& args, ShapeEnv& env, Results& results) {  // mantissas and exponents
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr || !is_float(self->dtype)) return false;
+  results.assign(2, preserved(*self, env));
+  results[1].dtype = DType::kInt32;
+  return true;
+}
+
+bool mvlgamma(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, p: sums over a new dimension
+  const TensorMeta* self = args.tensor(0);
+  const auto p = args.integer(1);
+  if (self == nullptr || !p || *p < 1 || is_complex(self->dtype)) return false;
+  results.push_back(dense(to_float(self->dtype, args.default_dtype), self->device, self->sizes));
+  return true;
+}
+
 // fill(self, value): empty_like(self).
 bool fill(const RuleArgs& args, ShapeEnv& env, Results& results) { return copy(args, env, results); }
+
+bool native_dropout_backward(const RuleArgs& args, ShapeEnv& env, Results& results) {  // grad_output, mask, scale
+  const TensorMeta* grad = args.tensor(0);
+  if (grad == nullptr || !is_float(grad->dtype) || !mapped<keep, 0, 1>(args, env, results)) return false;
+  results[0].dtype = grad->dtype;
+  return true;
+}
+
+// self, noise, lower, upper, training: of a result of its own and of the noise.
+bool rrelu_functional(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *self = args.tensor(0), *noise = args.tensor(1);
+  if (self == nullptr || noise == nullptr) return false;
+  results = {preserved(*self, env), preserved(*noise, env)};
+  return true;
+}
 
 bool native_dropout(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (!copy(args, env, results)) return false;
@@ -160,15 +213,76 @@ bool native_dropout(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+std::vector<OpRow> special_functions_with_numbers() {
+  std::vector<OpRow> rows;
+  add_rows(rows, mapped<floating, 0, 1>,
+           {"special_zeta.other_scalar",
+            "special_zeta.self_scalar",
+            "special_chebyshev_polynomial_t.n_scalar",
+            "special_chebyshev_polynomial_t.x_scalar",
+            "special_chebyshev_polynomial_u.n_scalar",
+            "special_chebyshev_polynomial_u.x_scalar",
+            "special_chebyshev_polynomial_v.n_scalar",
+            "special_chebyshev_polynomial_v.x_scalar",
+            "special_chebyshev_polynomial_w.n_scalar",
+            "special_chebyshev_polynomial_w.x_scalar",
+            "special_hermite_polynomial_h.n_scalar",
+            "special_hermite_polynomial_h.x_scalar",
+            "special_hermite_polynomial_he.n_scalar",
+            "special_hermite_polynomial_he.x_scalar",
+            "special_laguerre_polynomial_l.n_scalar",
+            "special_laguerre_polynomial_l.x_scalar",
+            "special_legendre_polynomial_p.n_scalar",
+            "special_legendre_polynomial_p.x_scalar",
+            "special_shifted_chebyshev_polynomial_t.n_scalar",
+            "special_shifted_chebyshev_polynomial_t.x_scalar",
+            "special_shifted_chebyshev_polynomial_u.n_scalar",
+            "special_shifted_chebyshev_polynomial_u.x_scalar",
+            "special_shifted_chebyshev_polynomial_v.n_scalar",
+            "special_shifted_chebyshev_polynomial_v.x_scalar",
+            "special_shifted_chebyshev_polynomial_w.n_scalar",
+            "special_shifted_chebyshev_polynomial_w.x_scalar"});
+  return rows;
+}
+
+// They write lists of tensors, or only check.
+bool nothing(const RuleArgs&, ShapeEnv&, Results&) { return true; }
+
+// What makes memory of its own, and what writes without a result.
+void add_copies(std::vector<OpRow>& rows) {
+  add_rows(rows, complex_of_parts, {"complex", "polar"});
+  add_rows(rows, ldexp, {"ldexp.Tensor"});
+  add_rows(rows, frexp, {"frexp.Tensor"});
+  add_rows(rows, mvlgamma, {"mvlgamma"});
+  add_rows(rows, native_dropout_backward, {"native_dropout_backward"});
+  add_rows(rows, clone, {"clone"});
+  add_rows(rows, to_copy, {"_to_copy"});
+  add_rows_in_place(rows, copy_from, {"copy"});
+  add_rows_in_place(rows, fill, {"fill.Scalar", "fill.Tensor", "zero"});
+  add_rows(
+      rows, copy,
+      {"bernoulli", "bernoulli.p", "normal_functional", "uniform", "cauchy", "exponential", "geometric", "log_normal"},
+      kRandom);
+  add_rows(rows, dense_as<0>, {"rrelu_with_noise"}, kRandom);
+  rows.push_back({"rrelu_with_noise_", same_as_self, kRandom, "rrelu_with_noise_functional"});
+  add_rows(rows, rrelu_functional, {"rrelu_with_noise_functional"}, kRandom);
+  rows.push_back({"bernoulli_.float", same_as_self, kMutates | kRandom, "bernoulli.p"});
+  rows.push_back({"normal_", same_as_self, kMutates | kRandom, "normal_functional"});
+  rows.push_back({"uniform_", same_as_self, kMutates | kRandom, "uniform"});
+  add_rows(rows, native_dropout, {"native_dropout"}, kRandom);
+  add_rows(rows, nothing, {"_fused_adam_", "_fused_adamw_", "_amp_foreach_non_finite_check_and_unscale_"});
+  add_rows(rows, nothing, {"_assert_async", "_assert_async.msg"}, kSideEffect);
+}
+
 }  // namespace
 
 std::vector<OpRow> pointwise_ops() {
-  std::vector<OpRow> rows;
+  std::vector<OpRow> rows = special_functions_with_numbers();
   add_rows_in_place(rows, mapped<keep, 0>,
                     {"neg",   "relu",      "sign",        "sgn",        "floor", "ceil", "round",     "round.decimals",
                      "trunc", "frac",      "hardtanh",    "leaky_relu", "elu",   "celu", "threshold", "silu",
                      "mish",  "hardswish", "hardsigmoid", "nan_to_num", "gelu"});
-  add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6"});
+  add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6", "_conj_physical"});
   add_rows_in_place(
       rows, mapped<floating, 0>,
       {"exp",  "exp2",   "expm1",   "log",        "log2",   "log10",   "log1p", "sqrt",    "rsqrt",  "sin",   "cos",
@@ -198,10 +312,11 @@ std::vector<OpRow> pointwise_ops() {
            {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar"});
   add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"}, kTakesAlpha);  // sub(other, self)
   add_rows(rows, log_sigmoid_forward, {"log_sigmoid_forward"});
-  add_rows(rows, mapped<keep, 0, 1>,
-           {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Tensor_Tensor", "_prelu_kernel",
-            "softplus_backward", "hardsigmoid_backward", "hardswish_backward", "threshold_backward", "gelu_backward",
-            "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
+  add_rows(
+      rows, mapped<keep, 0, 1>,
+      {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Tensor_Tensor", "_prelu_kernel",
+       "softplus_backward", "hardsigmoid_backward", "hardswish_backward", "threshold_backward", "gelu_backward",
+       "silu_backward", "mish_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
   add_rows(rows, mapped<keep, 0, 1>, {"remainder.Scalar_Tensor"}, kDivides);
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"div.Tensor", "div.Scalar"}, kDivides);
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"atan2", "copysign.Tensor", "copysign.Scalar", "xlogy.Tensor"});
@@ -221,17 +336,12 @@ std::vector<OpRow> pointwise_ops() {
   add_rows(rows, power_of_number, {"pow.Scalar"});
   add_rows_in_place(rows, bounded<unary_with_numbers<1, 2>>, {"clamp"});
   add_rows(rows, where, {"where.self"});
+  add_rows_in_place(rows, mapped<floating, 0>, {"logit"});
+  add_rows(rows, bitwise<0, 1>, {"bitwise_and.Scalar_Tensor", "bitwise_or.Scalar_Tensor", "bitwise_xor.Scalar_Tensor"});
+  add_rows(rows, shifted, {"bitwise_left_shift.Scalar_Tensor", "bitwise_right_shift.Scalar_Tensor"});
   add_rows_in_place(rows, masked_fill, {"masked_fill.Scalar", "masked_fill.Tensor"});
   for (OpRow& row : rows) row.flags |= kPointwise;
-  add_rows(rows, clone, {"clone"});
-  add_rows(rows, to_copy, {"_to_copy"});
-  add_rows_in_place(rows, copy_from, {"copy"});
-  add_rows_in_place(rows, fill, {"fill.Scalar", "fill.Tensor", "zero"});
-  add_rows(rows, copy, {"bernoulli", "bernoulli.p", "normal_functional", "uniform"}, kRandom);
-  rows.push_back({"bernoulli_.float", same_as_self, kMutates | kRandom, "bernoulli.p"});
-  rows.push_back({"normal_", same_as_self, kMutates | kRandom, "normal_functional"});
-  rows.push_back({"uniform_", same_as_self, kMutates | kRandom, "uniform"});
-  add_rows(rows, native_dropout, {"native_dropout"}, kRandom);
+  add_copies(rows);
   return rows;
 }
 

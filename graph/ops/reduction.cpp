@@ -178,6 +178,32 @@ bool histogram(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bi
   return true;
 }
 
+bool trace(const RuleArgs& args, ShapeEnv&, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr || self->ndim() != 2 || self->dtype == DType::kBool) return false;
+  results.push_back(dense(widened(self->dtype), self->device, {}));
+  return true;
+}
+
+bool dist(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, other, p
+  const TensorMeta *self = args.tensor(0), *other = args.tensor(1);
+  if (self == nullptr || other == nullptr || !broadcast(env, {self, other})) return false;
+  const DType dtype = result_type({self, other}, {}, args.default_dtype);
+  if (!is_float(dtype)) return false;
+  results.push_back(dense(dtype, common_device({self, other}), {}));
+  return true;
+}
+
+bool norms_of_list(const RuleArgs& args, ShapeEnv&, Results& results) {  // tensors, ord, dtype
+  std::vector<const TensorMeta*> list;
+  if (!args.tensors(0, list)) return false;
+  for (const TensorMeta* t : list) {
+    if (t == nullptr || !is_float(t->dtype)) return false;
+    results.push_back(dense(args.dtype(2).value_or(t->dtype), t->device, {}));
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<OpRow> reduction_ops() {
@@ -200,6 +226,11 @@ std::vector<OpRow> reduction_ops() {
   add_rows(rows, var_mean, {"var_mean.correction", "std_mean.correction"});
   add_rows(rows, of_magnitudes<reduce<same, 2, 3, 4>>, {"linalg_vector_norm", "norm.ScalarOpt_dim_dtype"});
   add_rows(rows, of_magnitudes<reduce<same, 2, 3>>, {"norm.ScalarOpt_dim"});
+  add_rows(rows, of_magnitudes<of_fractions<reduce_all<same>>>, {"norm.Scalar"});
+  add_rows(rows, of_fractions<reduce_all<same, 2>>, {"norm.ScalarOpt_dtype"});
+  add_rows(rows, dist, {"dist"});
+  add_rows(rows, trace, {"trace"});
+  add_rows(rows, norms_of_list, {"_foreach_norm.Scalar"});
   add_rows(rows, extremum<index>, {"argmax", "argmin"});
   add_rows(rows, values_and_indices, {"max.dim", "min.dim"});
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return selected(a, e, 1, r); },

@@ -305,6 +305,21 @@ void add_rows_in_place(std::vector<OpRow>& rows, ShapeRule rule, std::initialize
   }
 }
 
+bool spatial(const RuleArgs& args, size_t i, size_t count, SymSizes otherwise, SymSizes& out) {
+  if (!args.given(i) || !args.sizes(i, out) || out.empty()) out = std::move(otherwise);
+  if (out.size() == 1) out.resize(count, out[0]);
+  return out.size() == count;
+}
+
+bool is_wanted(const RuleArgs& args, size_t mask, size_t which) {
+  const auto* wanted = mask < args.count() ? args.args[mask].get<std::vector<bool>>() : nullptr;
+  return wanted == nullptr || which >= wanted->size() || (*wanted)[which];
+}
+
+void add_wanted(const RuleArgs& args, size_t mask, TensorMeta meta, std::vector<TensorMeta>& results) {
+  results.push_back(is_wanted(args, mask, results.size()) ? std::move(meta) : no_tensor());
+}
+
 bool same_as_self(const RuleArgs& args, ShapeEnv&, std::vector<TensorMeta>& results) {
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr) return false;

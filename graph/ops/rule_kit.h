@@ -64,6 +64,10 @@ inline DType to_float(DType d, DType default_dtype) {
 inline DType to_real(DType d, DType = DType::kFloat32) {
   return d == DType::kComplex64 ? DType::kFloat32 : d == DType::kComplex128 ? DType::kFloat64 : d;
 }
+inline std::optional<DType> to_complex(DType d) {
+  if (d == DType::kFloat32) return DType::kComplex64;
+  return d == DType::kFloat64 ? std::optional(DType::kComplex128) : std::nullopt;
+}
 Device common_device(const std::vector<const TensorMeta*>& tensors);
 
 // The elementwise result of arguments `operands` (tensors or numbers): broadcast, strides, device; dtype by `dtype_of`
@@ -82,6 +86,21 @@ void add_rows_in_place(std::vector<OpRow>& rows, ShapeRule rule, std::initialize
 // of range.
 bool reduced_dims(const RuleArgs& args, size_t i, size_t ndim, std::vector<bool>& reduced);
 SymSizes reduced_sizes(const TensorMeta& self, const std::vector<bool>& reduced, bool keepdim);
+
+// One entry per spatial dimension from argument i; a single one counts for all, none or an empty list for `otherwise`.
+bool spatial(const RuleArgs& args, size_t i, size_t count, SymSizes otherwise, SymSizes& out);
+// Whether result `which` of the mask of bools in argument `mask` is wanted; without a mask, all are.
+bool is_wanted(const RuleArgs& args, size_t mask, size_t which);
+// Appends the next result, or an undefined one if the mask does not want it.
+void add_wanted(const RuleArgs& args, size_t mask, TensorMeta meta, std::vector<TensorMeta>& results);
+// Argument I, contiguous, is the result, whatever the others are.
+template <size_t I>
+bool dense_as(const RuleArgs& args, ShapeEnv&, std::vector<TensorMeta>& results) {
+  const TensorMeta* like = args.tensor(I);
+  if (like == nullptr) return false;
+  results.push_back(dense_like(*like, like->sizes));
+  return true;
+}
 
 // In-place ops, and ops that write without out=: the result is the first argument.
 bool same_as_self(const RuleArgs& args, ShapeEnv& env, std::vector<TensorMeta>& results);

@@ -335,6 +335,37 @@ bool view_copied(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+// The views of a rule, each copied.
+template <ShapeRule view>
+bool copied(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!view(args, env, results)) return false;
+  for (TensorMeta& meta : results) meta = dense_like(meta, meta.sizes);
+  return true;
+}
+
+bool narrow_copy(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim, start, length
+  const TensorMeta* self = args.tensor(0);
+  const auto dim = args.integer(1);
+  const auto start = args.size(2), length = args.size(3);
+  if (self == nullptr || self->ndim() == 0 || !dim || !start || !length) return false;
+  const auto d = wrap_dim(*dim, self->ndim());
+  if (!d || any_negative(env, {*start, *length}) ||
+      !env.decide(*start + *length, Relation::kLe, self->sizes[*d], "narrow stays inside"))
+    return false;
+  SymSizes sizes = self->sizes;
+  sizes[*d] = *length;
+  results.push_back(dense_like(*self, std::move(sizes)));
+  return true;
+}
+
+bool view_copied_as_dtype(const RuleArgs& args, ShapeEnv&, Results& results) {  // of the same width
+  const TensorMeta* self = args.tensor(0);
+  const auto dtype = args.dtype(1);
+  if (self == nullptr || !dtype || row_of(*dtype).bytes != row_of(self->dtype).bytes) return false;
+  results.push_back(dense(*dtype, self->device, self->sizes));
+  return true;
+}
+
 // The same where the source must have the sizes of a view of self: view(self, arguments after the source).
 template <ShapeRule view>
 bool scattered_over(const RuleArgs& args, ShapeEnv& env, Results& results) {
@@ -355,7 +386,7 @@ bool scattered_over(const RuleArgs& args, ShapeEnv& env, Results& results) {
 
 std::vector<OpRow> view_ops() {
   std::vector<OpRow> rows;
-  add_rows(rows, alias, {"alias", "lift_fresh", "lift"}, kView);
+  add_rows(rows, alias, {"alias", "lift_fresh", "lift", "_conj"}, kView);
   add_rows(rows, detach, {"detach"}, kView);
   add_rows(rows, view, {"view"}, kView);
   add_rows(rows, reshape_alias, {"_reshape_alias"}, kView);
@@ -377,6 +408,20 @@ std::vector<OpRow> view_ops() {
   add_rows(rows, scattered, {"as_strided_scatter"}, kKeepsPlace);
   add_rows(rows, scattered_over<slice>, {"slice_scatter"}, kKeepsPlace | kRuleIsComplete);
   add_rows(rows, view_copied, {"view_copy"});
+  add_rows(rows, view_copied_as_dtype, {"view_copy.dtype"});
+  add_rows(rows, narrow_copy, {"narrow_copy"});
+  add_rows(rows, copied<alias>, {"alias_copy"});
+  add_rows(rows, copied<as_strided>, {"as_strided_copy"});
+  add_rows(rows, copied<diagonal>, {"diagonal_copy"});
+  add_rows(rows, copied<expand>, {"expand_copy"});
+  add_rows(rows, copied<permute>, {"permute_copy"});
+  add_rows(rows, copied<squeeze>, {"squeeze_copy", "squeeze_copy.dim", "squeeze_copy.dims"});
+  add_rows(rows, copied<t>, {"t_copy"});
+  add_rows(rows, copied<transpose>, {"transpose_copy.int"});
+  add_rows(rows, copied<unsqueeze>, {"unsqueeze_copy"});
+  add_rows(rows, copied<unfold>, {"unfold_copy"});
+  add_rows(rows, copied<split_with_sizes>, {"split_with_sizes_copy"});
+  add_rows(rows, copied<unbind>, {"unbind_copy.int"});
   add_rows(rows, scattered_over<select>, {"select_scatter"}, kKeepsPlace | kRuleIsComplete);
   add_rows(rows, scattered_over<diagonal>, {"diagonal_scatter"}, kKeepsPlace | kRuleIsComplete);
   // Views that their schema, and so autograd, treats as fresh tensors.

@@ -1,9 +1,15 @@
 """Shapes that come from shape functions in Python are counted and logged; no op of torch on a CPU needs one."""
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
 import framejit
 
+import python_metas
 import small_models
 from recording import Recording
 
@@ -47,6 +53,52 @@ def test_an_op_with_a_kernel_is_run_in_place_of_its_python_shape():
         recording = Recording(program, [x])
         assert recording.recorder.executed_ops() and not recording.recorder.python_ops(), name
         assert recording.replay([x])[1:] == ([], []), name
+
+
+def test_the_list_of_ops_without_a_rule():
+    """python_shapes.txt names each op with a CPU kernel that only a shape function in Python describes, and says why it
+    needs no rule."""
+    reasons, found = python_metas.listed(), set(python_metas.uncovered())
+    assert len(python_metas.with_python_metas()) > 500, "torch has other shape functions now"
+    assert set(reasons) == found, f"new: {sorted(found - set(reasons))}, gone: {sorted(set(reasons) - found)}"
+    assert all(reasons.values())
+
+
+# What is recorded at least, of torch's own samples.
+FLOORS = {"ops": 1500, "gradients": 500, "modules": 100}
+
+
+@pytest.mark.parametrize("part", FLOORS)
+def test_samples_without_python_shape_functions(part):
+    """In a process in which each of torch's shape functions in Python raises, samples of op_db, their gradients and
+    modules in training are recorded, and their shapes are right."""
+    done = subprocess.run([sys.executable, python_metas.__file__, part], capture_output=True, text=True,
+                          env=dict(os.environ, OMP_NUM_THREADS="1"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["taken"] > 500 and seen["recorded"] >= FLOORS[part], seen
+    assert seen["wrong"] == [] and seen["python"] == {}, (seen["wrong"], seen["python"])
+
+
+def test_tracing_imports_no_compiler_of_torch():
+    """Forward and backward of ops whose shape functions in torch are Python: none of them imports torch._dynamo."""
+    program = """if True:
+        import sys, torch, torch.nn.functional as F, framejit
+        def step(x, w, z):
+            y = F.conv2d(x, w, padding=1)
+            y = F.grid_sample(F.pad(F.max_pool2d(y, 2), (1, 1, 1, 1), "reflect"), z, align_corners=False)
+            return F.hardtanh(torch.fft.rfft(y).abs() + torch.linspace(0, 1, 2)).sum()
+        x = torch.rand(2, 3, 8, 8).to(memory_format=torch.channels_last).requires_grad_()
+        w, z = torch.rand(4, 3, 3, 3, requires_grad=True), torch.rand(2, 5, 3, 2, requires_grad=True)
+        before = set(sys.modules)
+        framejit.compile(step)(x, w, z).backward()
+        heavy = sorted(m for m in set(sys.modules) - before if m.startswith(("torch._dynamo", "torch._functorch",
+                       "torch._inductor", "torch.fx", "torch._refs", "torch._decomp")))
+        stats = framejit.stats()
+        print(stats["backward_runs"], stats["python_shapes"], stats["graph_breaks"], heavy)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split("\n")[0] == "1 0 0 []", done.stdout + done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("name, attn, dtype", small_models.CASES, ids=lambda v: str(v).replace("torch.", ""))

@@ -14,9 +14,7 @@ SAMPLES = 2  # of each module, in each mode
 BREAKS = {"KLDivLoss": "outside_effect",  # it warns
           "GaussianNLLLoss": "data_dependent_jump", "CTCLoss": "data_dependent_size data_dependent_value",
           "BatchNorm1d": "data_dependent_value", "BatchNorm2d": "data_dependent_value",  # without momentum
-          "BatchNorm3d": "data_dependent_value",
-          # torch has no shape function for their backward ops (gradient_sweep_reasons.txt)
-          "FractionalMaxPool3d": "no_backward", "MultiLabelMarginLoss": "no_backward", "MultiMarginLoss": "no_backward"}
+          "BatchNorm3d": "data_dependent_value"}
 
 
 def name_of(info):
