@@ -90,6 +90,11 @@ class Partition {
  private:
   const TensorMeta& meta(ValueId v) const { return joint_.meta(v); }
   bool depends(ValueId v) const { return v != kNoValue && depends_[index_of(v)]; }
+  bool reads_dependent(const Node& node) const {
+    bool any = false;
+    for_each_value(node, [&](ValueId v) { any = any || depends(v); });
+    return any;
+  }
   const Node* producer(ValueId v) const {
     const int32_t node = joint_.values[index_of(v)].node;
     return node < 0 ? nullptr : &joint_.nodes[static_cast<size_t>(node)];
@@ -99,8 +104,7 @@ class Partition {
   void find_dependent() {
     for (size_t i = layout_.forward_inputs; i < joint_.inputs.size(); ++i) depends_[index_of(joint_.inputs[i])] = true;
     for (const Node& node : joint_.nodes) {
-      bool any = false;
-      for_each_value(node, [&](ValueId v) { any = any || depends(v); });
+      const bool any = reads_dependent(node);
       for (ValueId v : node.results)
         if (v != kNoValue && any) depends_[index_of(v)] = true;
     }
@@ -232,11 +236,10 @@ class Partition {
       if (v != kNoValue && !given.contains(v)) needed[index_of(v)] = true;
     for (size_t i = joint_.nodes.size(); i-- > 0;) {
       const Node& node = joint_.nodes[i];
-      bool is_needed = false, is_dependent = false;
+      bool is_needed = false;
       for (ValueId v : node.results) is_needed = is_needed || (v != kNoValue && needed[index_of(v)]);
-      for_each_value(node, [&](ValueId v) { is_dependent = is_dependent || depends(v); });
       const bool has_effect = (node.op->flags & (kRandom | kSideEffect)) != 0 || may_fail(joint_, node);
-      if (!is_needed && !(has_effect && is_dependent == is_backward)) continue;
+      if (!is_needed && !(has_effect && reads_dependent(node) == is_backward)) continue;
       nodes[i] = true;
       for_each_value(node, [&](ValueId v) {
         if (v != kNoValue && !given.contains(v)) needed[index_of(v)] = true;

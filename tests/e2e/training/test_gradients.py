@@ -209,12 +209,28 @@ def complex_inside(x, y):
     return z.abs(), (z * z.conj()).real, torch.view_as_real(z.exp())
 
 
+def conjugates(x, y):
+    """The gradient of a transform of real numbers is the real part of a lazy conjugate."""
+    return torch.fft.hfft(x), torch.fft.ihfft(y).abs(), (torch.complex(x, y).conj() * 2).imag
+
+
+def eigenvalues(x, y):
+    """The check of the solver in the backward stays in the backward."""
+    return torch.linalg.eigvals(x[:3] + 3 * torch.eye(3)).abs(), y * 2
+
+
+def drawn_numbers(x, y):
+    """Gradients that are zeros, whatever comes in."""
+    return torch.normal(x, y.exp())
+
+
 FUNCTIONS = [two_outputs, nested_outputs, an_output_twice, input_as_output, view_of_an_input, views_of_an_output,
              in_place_on_activations, in_place_on_views, masked_writes, copied_into, detached, detached_in_the_middle,
              without_gradients_inside, enabled_inside_disabled, set_inside, requires_grad_inside, only_one_input,
              integers_beside, used_many_times, broadcast, gathers, scatters, reductions, sorting, joins, products,
              softmaxes, selects, powers, casts, numbers_of_random, linear_algebra, not_contiguous,
-             diagonals_and_paddings, no_gradient_at_all, branch_on_mode, inference_inside, complex_inside]
+             diagonals_and_paddings, no_gradient_at_all, branch_on_mode, inference_inside, complex_inside,
+             conjugates, eigenvalues, drawn_numbers]
 NO_BACKWARD = {no_gradient_at_all: False}
 BREAKS = {requires_grad_inside: 1}
 GRAPHS = {requires_grad_inside: 2}
