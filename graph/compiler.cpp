@@ -66,6 +66,7 @@ Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_pt
   graphs.draws = std::any_of(recorded->nodes.begin(), recorded->nodes.end(),
                              [](const Node& node) { return node.op->has(kRandom); });
   graphs.recorded = std::move(recorded);
+  graphs.without_history = layout.without_history;
   made.functional = graphs.forward;
   made.training = std::make_shared<const TrainingGraphs>(std::move(graphs));
   return {};

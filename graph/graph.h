@@ -50,6 +50,7 @@ struct Line {  // the user's line that caused a node
   std::string file;
   int number = 0;
   std::string function;
+  uint32_t checkpoint = 0;  // the call of torch.utils.checkpoint that the node lies in, numbered from 1; 0: in none
 };
 using LineId = uint32_t;  // index into Graph::lines; 0 is "unknown"
 

@@ -83,7 +83,8 @@ LineId GraphBuilder::intern_line(const Line& line) {
   const size_t oldest = graph_.lines.size() > 8 ? graph_.lines.size() - 8 : 0;
   for (size_t i = graph_.lines.size(); i-- > oldest;) {
     const Line& known = graph_.lines[i];
-    if (known.number == line.number && known.file == line.file && known.function == line.function)
+    if (known.number == line.number && known.checkpoint == line.checkpoint && known.file == line.file &&
+        known.function == line.function)
       return static_cast<LineId>(i);
   }
   graph_.lines.push_back(line);

@@ -28,6 +28,7 @@ struct JointLayout {
   // then, so a program that writes it meanwhile is told. What they do not keep, a program may write.
   std::vector<bool> keeps_input, keeps_output;
   std::vector<std::string> root_names;  // what eager calls the node that made the output
+  std::vector<uint32_t> without_history;  // recorded nodes of the forward that ran without grad mode
   // Per pair of roots (the first times the number of roots, plus the second): whether a formula that runs for both
   // keeps something. Eager frees it in the first backward, so that a second one misses it.
   std::vector<bool> conflicts;
@@ -60,6 +61,7 @@ struct TrainingGraphs {
   std::vector<std::vector<bool>> reaches;  // as in JointLayout
   bool draws = false;  // random numbers
   std::shared_ptr<const Graph> recorded;  // the joint graph before any pass
+  std::vector<uint32_t> without_history;  // of its nodes, as in JointLayout
 };
 
 // Fills in what the recorded joint graph says of its formulas: what they keep, which roots share them, and on which

@@ -9,6 +9,7 @@ namespace framejit::graph {
 enum class OpList : uint8_t {
   copies_storage,
   moves_elements,
+  row_passes,
   keeps_format,
   casts_inside,
   of_masks,

@@ -63,6 +63,7 @@ class PlannedCall final : public CompiledCall {
 
   bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
     HANDLE_TH_ERRORS
+    if (raises) raises = false;
     const runtime::CallPlan& plan = runner_.plan();
     c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
     std::optional<std::deque<at::Tensor>>
@@ -87,9 +88,13 @@ class PlannedCall final : public CompiledCall {
           (PyErr_Occurred() != nullptr || !run_plan(derived, tensors.data(), symbols, results.data(), between)))
         return false;
     }
-    if (backward_)
-      runtime::record_backward(backward_, tensors.data(), symbols, results.data(), std::move(between.saved),
-                               std::move(generator));
+    if (backward_) try {
+        runtime::record_backward(backward_, tensors.data(), symbols, results.data(), std::move(between.saved),
+                                 std::move(generator));
+      } catch (...) {
+        raises = true;  // a hook of the program on what is saved, and the graph has run
+        throw;
+      }
     for (size_t i = 0; i < output_count; ++i)
       outputs[i] = plan.outputs[i].kind == runtime::Output::kInput ? Py_NewRef(inputs[plan.outputs[i].index])
                                                                    : THPVariable_Wrap(results[i]);

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "graph/aten/traced_tensor.h"
+#include "runtime/aten/inner_backward.h"
 #include "runtime/aten/own_tensor.h"
 
 namespace framejit::frame_hook {
@@ -180,6 +181,10 @@ class MarkedCall final : public CompiledCall {
 
   bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
     HANDLE_TH_ERRORS
+    if (!may_find_gradients(inputs)) {
+      PyErr_SetString(PyExc_RuntimeError, "framejit: a leaf has hooks now, or is another leaf too");
+      return false;
+    }
     c10::SmallVector<int64_t, 8> versions;
     for (const OutputSet::Written& w : set_.written) {
       const c10::VariableVersion& counter = counter_of(THPVariable_Unpack(inputs[w.input]));
@@ -188,6 +193,7 @@ class MarkedCall final : public CompiledCall {
     c10::SmallVector<PyObject*, 16> made(set_.properties.size());
     if (!call_->run(inputs, symbols, made.data(), owners)) {
       is_wrong = call_->is_wrong;
+      raises = call_->raises;
       return false;
     }
     for (size_t i = 0; i < versions.size(); ++i)
@@ -200,6 +206,17 @@ class MarkedCall final : public CompiledCall {
   }
 
  private:
+  bool may_find_gradients(PyObject* const* inputs) const {
+    if (set_.unhooked.empty()) return true;
+    std::vector<PyObject*> leaves;
+    for (size_t i : set_.unhooked) {
+      if (runtime::is_watched(THPVariable_Unpack(inputs[i]))) return false;
+      leaves.push_back(inputs[i]);
+    }
+    std::sort(leaves.begin(), leaves.end());
+    return std::adjacent_find(leaves.begin(), leaves.end()) == leaves.end();
+  }
+
   void settle(PyObject* const* inputs, PyObject** made, size_t i) const {
     const OutputProperties& properties = set_.properties[i];
     // A user's backend may return anything.
@@ -218,6 +235,7 @@ class MarkedCall final : public CompiledCall {
     } else {
       settle_own(properties, of, taken, tensor);
     }
+    if (!properties.freed.empty()) runtime::give_freed_history(tensor, properties.freed);
     if (!tensor.is_same(THPVariable_Unpack(made[i]))) Py_SETREF(made[i], THPVariable_Wrap(std::move(tensor)));
   }
 
@@ -276,7 +294,7 @@ std::vector<bool> OutputSet::roots() const {
   std::vector<bool> roots;
   for (const OutputProperties& f : properties) {
     const bool is_view = f.view && f.of != OutputProperties::Of::kNothing;
-    roots.push_back(f.new_history || (f.history && !f.is_input && !is_view));
+    roots.push_back(f.freed.empty() && (f.new_history || (f.history && !f.is_input && !is_view)));
   }
   return roots;
 }

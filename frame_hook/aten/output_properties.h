@@ -28,6 +28,7 @@ struct OutputProperties {
   int64_t version = -1;          // of its own counter; -1 if it has none
   uint32_t writes_since = 0;     // of a view: writes to the memory since it was made
   torch::autograd::CreationMeta creation = torch::autograd::CreationMeta::DEFAULT;  // of a view
+  std::string freed;  // the name of its history, if a backward of the program has freed that
 };
 
 // The outputs of a graph: each tensor that the program returns, once, and the bases of returned views if nothing else
@@ -41,6 +42,7 @@ struct OutputSet {
   std::vector<OutputProperties> properties;  // of `tensors`
   std::vector<size_t> returned;       // for each returned tensor, its index in `tensors`
   std::vector<Written> written;
+  std::vector<size_t> unhooked;  // inputs that must be distinct and have no hooks: the graph finds their gradients
   // Per tensor: whether it receives a gradient. The gradient of a view goes to its base.
   std::vector<bool> roots() const;
   // A traced input, whose history becomes that of what was written.

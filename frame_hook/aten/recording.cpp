@@ -143,7 +143,8 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
     const bool as_given = traced->input >= 0 && inputs_[static_cast<size_t>(traced->input)].requires_grad();
     // Without grad mode a view of a parameter still says so, without a history.
     const bool as_view = !at::GradMode::is_enabled() && tensor.is_view();
-    return !tensor.requires_grad() || as_given || as_view || tensor.grad_fn() != nullptr ||
+    return !tensor.requires_grad() || as_given || as_view || joint_.is_added_leaf(tensor) ||
+           tensor.grad_fn() != nullptr ||
            (refuse(Reason::gradient_call, "a function that makes a leaf that needs a gradient"), false);
   }
   if (depth > 2 || (!PyTuple_Check(result) && !PyList_CheckExact(result))) return true;
@@ -310,6 +311,7 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
   }
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i)) outputs_.add_written(traced_inputs_[i]);
+  FJ_TRY_VOID(settle_histories());
   const auto has_history = [](const OutputProperties& properties) {
     return properties.history || properties.new_history;
   };
@@ -339,7 +341,7 @@ Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size
   FJ_TRY_VOID(refuse_overlap(written));
   graph::JointGraph& made = joint->value();
   graph::CapturedGraph captured{std::move(made.graph), graph::where_it_begins(recorder_->graph())};
-  if (!made.layout.gradients.empty())
+  if (!made.layout.roots.empty())  // a root without gradients leads to leaves that the traced code made
     captured.joint = std::make_shared<const graph::JointLayout>(std::move(made.layout));
   log_captured(captured);
   return captured;
@@ -368,6 +370,7 @@ std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled
     deriving.replays = false;
   }
   add_hidden_writes(compiled.functional);
+  outputs_.unhooked = unhooked_;
   std::vector<int64_t> versions;
   for (const OutputProperties& properties : outputs_.properties) versions.push_back(properties.version);
   std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, versions);

@@ -30,7 +30,11 @@ class TorchRecording final : public Recording {
   PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) override;
   PyObject* get_attribute(PyObject* traced, PyObject* name) override;
   std::optional<CaptureBreak> take_break() override;
-  void set_line(const graph::Line& line) override { recorder_->set_line(line); }
+  void set_line(const graph::Line& line) override;
+  bool gradients(const GradientCall& call, std::vector<TracedGradient>& found) override;
+  bool make_leaf(PyObject* traced) override;
+  void begin_checkpoint() override;
+  bool end_checkpoint() override;
   PyObject* known_contents(PyObject* traced) override;
   PyObject* lift(PyObject* real) override;
   void keep_unwritten(PyObject* traced) override;
@@ -58,6 +62,8 @@ class TorchRecording final : public Recording {
   RecordedValues values() const { return {recorder_->constants(), recorder_->opaques(), inputs_}; }
   void log_captured(const graph::CapturedGraph& captured) const;
   void add_hidden_writes(const graph::Graph& functional);
+  Result<void> settle_histories();
+  bool find_gradients(const GradientCall& call, graph::InnerGradients& found);
   Result<graph::CapturedGraph> finish_joint(const std::vector<size_t>& written);
 
   std::shared_ptr<graph::Recorder> recorder_;
@@ -70,6 +76,10 @@ class TorchRecording final : public Recording {
   std::optional<CaptureBreak> break_;
   CapturedCalls calls_;
   OutputSet outputs_;  // of the finished recording
+  std::vector<size_t> unhooked_;  // inputs whose gradients the recording itself finds: hooks on them would run in eager
+  graph::Line line_;
+  uint32_t checkpoints_ = 0;  // so far
+  std::vector<std::pair<size_t, size_t>> open_checkpoints_;  // how many nodes and values there were
 };
 
 }  // namespace framejit::frame_hook

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "graph/history_cut.h"
 #include "graph/joint.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
@@ -62,16 +63,26 @@ class LazyBackward final : public runtime::BackwardPlans {
     return plan;
   }
 
-  std::shared_ptr<const runtime::PlanRunner> differentiable() override {
+  Differentiable differentiable() override {
     const std::lock_guard lock(mutex_);
-    if (by_ops_) return by_ops_;
-    auto bound = graph::compiler().compile_by_ops(*graphs_);
-    if (!bound.ok()) throw std::runtime_error("framejit: no differentiable backward: " + bound.error().message);
-    by_ops_ = std::make_shared<const runtime::PlanRunner>(bound.take(), constants_, opaques_);
+    if (by_ops_.gradients) return by_ops_;
+    const auto cut = taken(graph::cut_histories(*graphs_));
+    if (cut) by_ops_.constants = by_ops(cut->values);
+    by_ops_.gradients = by_ops(cut ? cut->rest : *graphs_);
     return by_ops_;
   }
 
  private:
+  template <class T>
+  static T taken(Result<T> made) {
+    if (!made.ok()) throw std::runtime_error("framejit: no differentiable backward: " + made.error().message);
+    return made.take();
+  }
+  std::shared_ptr<const runtime::PlanRunner> by_ops(const graph::TrainingGraphs& graphs) const {
+    return std::make_shared<const runtime::PlanRunner>(taken(graph::compiler().compile_by_ops(graphs)), constants_,
+                                                       opaques_);
+  }
+
   // What has no code runs op by op.
   void tell(const Error& error) const {
     FJ_ASSERT(!config().strict, "no code for a backward: " + error.message);
@@ -88,7 +99,7 @@ class LazyBackward final : public runtime::BackwardPlans {
   runtime::BackwardLayout layout_;
   std::mutex mutex_;
   std::map<Pattern, std::shared_ptr<const runtime::PlanRunner>> plans_;
-  std::shared_ptr<const runtime::PlanRunner> by_ops_;
+  Differentiable by_ops_;
 };
 
 }  // namespace

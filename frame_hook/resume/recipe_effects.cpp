@@ -131,6 +131,9 @@ void RecipeBuilder::add_effects() {
       step(RecipeOp::call, {constant(variable), value}, 0, set.get());
     }
   }
+  if (trace_.protocol)
+    for (const auto& [tensor, gradient] : trace_.protocol->gradients.values)
+      if (tensor->object) step(RecipeOp::set_attribute, {slot(tensor), slot(gradient)}, 0, interned("grad"));
   fill_pending();
   if (trace_.protocol)
     for (auto& [callable, arguments] : trace_.protocol->calls_at_exit) {

@@ -8,6 +8,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
@@ -212,8 +213,10 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
     if (!floats.empty()) call.node.op = twin_with_values(info);
     for (const auto& [i, value] : floats) call.node.args[i] = Arg(value);
     // An op without tensor results and without writes (a choice of kernel, a property) leaves nothing in the graph.
-    if (!call.node.results.empty() || call.def().has(kMutates) || call.def().has(kSideEffect))
+    if (!call.node.results.empty() || call.def().has(kMutates) || call.def().has(kSideEffect)) {
+      if (!c10::GradMode::is_enabled()) without_history_.push_back(static_cast<uint32_t>(graph().nodes.size()));
       builder_.add_node(std::move(call.node));
+    }
   }
   torch::jit::drop(*stack, count);
   for (IValue& result : call.results) stack->push_back(std::move(result));

@@ -1,14 +1,21 @@
 // graph/aten/joint.cpp — hidden leaves, tangents, one run of the autograd engine over traced tensors.
 #include "graph/aten/joint.h"
 
+#include <ATen/ops/ones_like.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "graph/shape_rule.h"
@@ -102,10 +109,11 @@ at::Tensor JointRecording::add_tangent(const at::Tensor& output, size_t index) {
 // itself.
 void JointRecording::part_roots(std::vector<Root>& roots) const {
   std::map<std::pair<const torch::autograd::Node*, uint32_t>, Root*> ends;
-  for (Root& root : roots) ends[{root.output.grad_fn().get(), root.output.output_nr()}] = &root;
+  const auto node_of = [&](const Root& root) { return formulas_.in_place_of(root.output.grad_fn()); };
+  for (Root& root : roots) ends[{node_of(root).get(), root.output.output_nr()}] = &root;
   std::set<const torch::autograd::Node*> seen;
   std::vector<torch::autograd::Node*> open;
-  for (const Root& root : roots) open.push_back(root.output.grad_fn().get());
+  for (const Root& root : roots) open.push_back(node_of(root).get());
   const auto part = [&](torch::autograd::Node& node) {
     // The edges are ours: nobody else knows of these nodes, and their numbers of depth stay upper bounds.
     for (torch::autograd::Edge& edge : const_cast<torch::autograd::edge_list&>(node.next_edges())) {
@@ -129,7 +137,7 @@ void JointRecording::part_roots(std::vector<Root>& roots) const {
   }
 }
 
-std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& roots, JointLayout& layout) const {
+std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& roots, JointLayout& layout) {
   std::vector<at::Tensor> outputs, tangents, wanted;
   std::vector<GradientOf> wanted_of;
   for (uint32_t i = 0; i < leaves_.size(); ++i)
@@ -154,8 +162,7 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   recorder_->set_line({});
   try {
-    found = torch::autograd::grad(outputs, wanted, tangents, /*retain_graph=*/false, /*create_graph=*/false,
-                                  /*allow_unused=*/true);
+    found = run_engine(outputs, wanted, tangents, /*keeps_graph=*/false, /*creates_graph=*/false);
   } catch (...) {
     scope.drop();
     throw;
@@ -170,6 +177,98 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   return gradients;
 }
 
+void JointRecording::add_leaf(const at::Tensor& made) { added_leaves_.push_back(made.set_requires_grad(true)); }
+
+bool JointRecording::is_added_leaf(const at::Tensor& tensor) const {
+  return std::any_of(added_leaves_.begin(), added_leaves_.end(),
+                     [&](const at::Tensor& leaf) { return leaf.is_same(tensor); });
+}
+
+// A history that leads out of the recording ends it: what is behind belongs to nodes that exist.
+std::vector<at::Tensor> JointRecording::leaves_behind(const std::vector<at::Tensor>& outputs) const {
+  std::vector<at::Tensor> leaves;
+  std::set<const torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> open;
+  const auto visit = [&](const torch::autograd::Edge& edge) {
+    if (edge.is_valid() && seen.insert(edge.function.get()).second) open.push_back(edge.function.get());
+  };
+  for (const at::Tensor& output : outputs) visit(torch::autograd::impl::gradient_edge(output));
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (dynamic_cast<InputNode*>(node) != nullptr)
+      recorder_->fail({Reason::gradient_call, "a backward whose graph began before the traced code"});
+    if (const auto* end = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) leaves.push_back(end->variable);
+    for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge);
+  }
+  return leaves;
+}
+
+InnerGradients JointRecording::gradients(const InnerBackward& call) {
+  RecordScope scope(*recorder_);
+  const ForwardScope views_by_op;
+  const OnThisThread alone;
+  try {
+    InnerGradients found;
+    found.of = call.wanted.empty() ? leaves_behind(call.outputs) : call.wanted;
+    found.gradients = run_engine(call.outputs, found.of, call.given, call.keeps_graph, call.creates_graph);
+    has_freed_ = has_freed_ || !call.keeps_graph;
+    const c10::AutoGradMode no_history(false);
+    for (size_t i = 0; call.accumulates && i < found.of.size(); ++i)
+      if (at::Tensor gradient = std::move(found.gradients[i]); gradient.defined())
+        found.gradients[i] = torch::autograd::impl::is_tensor_stealable(gradient) &&
+                                     torch::autograd::utils::obeys_layout_contract(gradient, found.of[i])
+                                 ? gradient.detach()
+                                 : torch::autograd::utils::clone_obey_contract(gradient, found.of[i]);
+    return found;
+  } catch (...) {
+    scope.drop();
+    throw;
+  }
+}
+
+bool JointRecording::is_freed(const at::Tensor& tensor) {
+  std::vector<at::Tensor> wanted = added_leaves_;
+  for (const at::Tensor& leaf : leaves_)
+    if (leaf.defined()) wanted.push_back(leaf);
+  if (wanted.empty()) return false;
+  RecordScope scope(*recorder_);
+  const ForwardScope views_by_op;
+  const OnThisThread alone;
+  bool is_missed = false;
+  try {
+    run_engine({tensor}, wanted, {at::ones_like(tensor)}, /*keeps_graph=*/true, /*creates_graph=*/false);
+  } catch (const std::exception& e) {  // other errors come again in finish()
+    is_missed = std::string_view(e.what()).find(torch::autograd::ERR_BACKWARD_TWICE) != std::string_view::npos;
+    recorder_->take_break();
+  }
+  scope.drop();
+  return is_missed;
+}
+
+std::string JointRecording::name_of_history(const at::Tensor& tensor) {
+  const RecordScope scope(*recorder_);  // to ask a view for its history may replay what made it
+  const ForwardScope views_by_op;
+  return tensor.grad_fn()->name();
+}
+
+// torch::autograd::grad() with formulas of ours. Call it inside of a RecordScope.
+std::vector<at::Tensor> JointRecording::run_engine(const std::vector<at::Tensor>& outputs,
+                                                   const std::vector<at::Tensor>& wanted,
+                                                   const std::vector<at::Tensor>& given, bool keeps_graph,
+                                                   bool creates_graph) {
+  torch::autograd::edge_list from;
+  for (const auto* tensors : {&outputs, &wanted})
+    for (const at::Tensor& tensor : *tensors) from.push_back(torch::autograd::impl::gradient_edge(tensor));
+  if (!std::all_of(from.begin(), from.end(), [](const torch::autograd::Edge& edge) { return edge.is_valid(); }))
+    throw std::runtime_error("a tensor without a history");
+  formulas_.replace(from);
+  const torch::autograd::edge_list to(from.begin() + static_cast<ptrdiff_t>(outputs.size()), from.end());
+  from.resize(outputs.size());
+  return torch::autograd::Engine::get_default_engine().execute(from, given, keeps_graph, creates_graph,
+                                                               /*accumulate_grad=*/false, to);
+}
+
 Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root) {
   for (const at::Tensor& constant : recorder_->constants())
     if (constant.requires_grad())
@@ -179,6 +278,7 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
   layout.forward_inputs = recorder_->input_count();
   layout.forward_outputs = outputs.size();
   layout.forward_nodes = recorder_->graph().nodes.size();
+  layout.without_history = recorder_->without_history();
   std::vector<Root> roots;
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -187,13 +287,18 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
     if (is_root.empty() ? outputs[i].requires_grad() : is_root[i]) {
       roots.push_back({outputs[i], add_tangent(outputs[i], i), {}});
       layout.roots.push_back(static_cast<uint32_t>(i));
-      const RecordScope scope(*recorder_);  // to ask a view for its history may replay what made it
-      const ForwardScope views_by_op;
-      layout.root_names.push_back(outputs[i].grad_fn()->name());
+      layout.root_names.push_back(name_of_history(outputs[i]));
     }
     results.push_back(copy_of_value(outputs[i]));
   }
-  if (roots.size() > 1 && !is_root.empty()) part_roots(roots);
+  if (roots.size() > 1 && !is_root.empty()) {
+    torch::autograd::edge_list edges;
+    const RecordScope scope(*recorder_);
+    const ForwardScope views_by_op;
+    for (const Root& root : roots) edges.push_back(torch::autograd::impl::gradient_edge(root.output));
+    formulas_.replace(edges);
+    part_roots(roots);
+  }
   for (at::Tensor& gradient : run_backward(roots, layout)) results.push_back(std::move(gradient));
   FJ_TRY_VOID(recorder_->finish(results));
   joint.graph = recorder_->graph();

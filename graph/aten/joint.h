@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/aten/formulas.h"
 #include "graph/aten/recorder.h"
 #include "graph/joint.h"
 
@@ -22,6 +23,17 @@ namespace framejit::graph {
 struct JointGraph {
   Graph graph;
   JointLayout layout;
+};
+
+// A backward() or grad() that the recorded program calls itself.
+struct InnerBackward {
+  std::vector<at::Tensor> outputs, given;  // given: the gradient of each output
+  std::vector<at::Tensor> wanted;          // none: each leaf that the outputs were made of
+  bool accumulates = false;                // each gradient gets memory of its own, as AccumulateGrad makes it
+  bool keeps_graph = false, creates_graph = false;
+};
+struct InnerGradients {
+  std::vector<at::Tensor> of, gradients;  // a gradient is undefined where the outputs do not depend on the tensor
 };
 
 class JointRecording {
@@ -34,8 +46,20 @@ class JointRecording {
   // autograd.
   bool has_new_history(size_t input) const;
 
-  // Call without the GIL: the engine refuses to run under it. Throws what the backward throws, after dropping its ops;
-  // a capture break is then kept by the recorder. An error: the recording cannot be finished.
+  // A tensor that the program made, without a history, becomes a leaf that needs a gradient. It must not be an output:
+  // what comes to it from outside would be lost.
+  void add_leaf(const at::Tensor& made);
+  bool is_added_leaf(const at::Tensor& tensor) const;
+
+  // Call this, is_freed() and finish() without the GIL: the engine refuses to run under it. They throw what the engine
+  // throws, after dropping the ops of the call; a capture break is then kept by the recorder.
+  InnerGradients gradients(const InnerBackward& call);
+  bool has_freed() const { return has_freed_; }  // whether a call of gradients() has freed what it went through
+  // Whether a backward of the tensor would need what is freed: it raises eager's error.
+  bool is_freed(const at::Tensor& tensor);
+  std::string name_of_history(const at::Tensor& tensor);  // what eager calls the node that made it
+
+  // An error: the recording cannot be finished.
   // is_root: per output, whether its whole gradient comes in as a tangent. Without it: of those that need one, what
   // comes from outside of the graph.
   Result<JointGraph> finish(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root = {});
@@ -45,13 +69,19 @@ class JointRecording {
     at::Tensor output, tangent, part;  // part: a leaf that stands for the output where other roots are made of it
   };
   // Gradients in the engine's order; the layout gets what each is for, and which roots lead to it.
-  std::vector<at::Tensor> run_backward(const std::vector<Root>& roots, JointLayout& layout) const;
+  std::vector<at::Tensor> run_backward(const std::vector<Root>& roots, JointLayout& layout);
   at::Tensor add_tangent(const at::Tensor& output, size_t index);
   void part_roots(std::vector<Root>& roots) const;
+  std::vector<at::Tensor> run_engine(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& wanted,
+                                     const std::vector<at::Tensor>& given, bool keeps_graph, bool creates_graph);
+  std::vector<at::Tensor> leaves_behind(const std::vector<at::Tensor>& outputs) const;
 
   std::shared_ptr<Recorder> recorder_;
   std::vector<at::Tensor> leaves_;  // per input: what the engine is asked for; undefined: needs no gradient
   std::vector<at::Tensor> visible_;  // per input: what the program sees
+  std::vector<at::Tensor> added_leaves_;
+  bool has_freed_ = false;
+  Formulas formulas_;
 };
 
 // Open while the forward runs: autograd remembers views by the op that made them, not as as_strided, and hooks of the

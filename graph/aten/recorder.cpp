@@ -336,6 +336,7 @@ void RecordScope::drop() {
   recorder_.shape_changes_.clear();
   recorder_.builder_.rollback(mark_);
   recorder_.numbers_.forget();
+  std::erase_if(recorder_.without_history_, [this](uint32_t node) { return node >= mark_.nodes; });
   recorder_.contents_.resize(std::min(recorder_.contents_.size(), recorder_.graph().values.size()));
 }
 

@@ -89,6 +89,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   ShapeEnv& shapes() override { return finished_ ? finished_->shapes : builder_.shapes(); }
   std::string why() const override;
   const ShapeCounts& counts() const { return counts_; }
+  // Nodes that were recorded while grad mode was off: their results have no history.
+  const std::vector<uint32_t>& without_history() const { return without_history_; }
 
   // For the fallback: replaces the arguments on the stack with the results.
   void record(const OpInfo& info, torch::jit::Stack* stack);
@@ -153,6 +155,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::set<uint32_t> written_storages_, read_offsets_, kept_storages_;
   std::vector<ValueId> fixed_floats_;
   NumberHistory numbers_;
+  std::vector<uint32_t> without_history_;
   std::vector<at::Tensor> contents_;                           // by value: contents that were asked for
   const ProgramModes modes_ = ProgramModes::now();  // when the recording began
   std::optional<CaptureFailure> broken_;

@@ -10,6 +10,8 @@
 // far before the op that reads it costs the ops in between. Weights say both, so that of two cuts of about the same
 // bytes the one with less work is taken.
 //
+// What the program has checkpointed is computed again, products and all. What a checkpoint hands on counts as had.
+//
 // Inputs and outputs that eager's formulas keep cost next to nothing. What they do not keep, the program may write
 // between forward and backward, so it is copied if it is saved.
 #include "graph/passes/partition.h"
@@ -56,6 +58,12 @@ bool is_cheap(const Graph& graph, const Node& node) {
   return is_in(OpList::moves_elements, node.op->name);
 }
 
+// Whether it may run a second time, whatever that costs.
+bool is_repeatable(const Node& node) {
+  constexpr uint32_t kNever = kMutates | kRandom | kDataDependent | kSideEffect;
+  return (node.op->flags & kNever) == 0;
+}
+
 class Partition {
  public:
   Partition(const Graph& joint, const JointLayout& layout, int64_t budget)
@@ -67,6 +75,7 @@ class Partition {
 
   Result<TrainingGraphs> run() {
     find_dependent();
+    find_boundaries();
     find_needed();
     choose();
     TrainingGraphs made;
@@ -110,8 +119,40 @@ class Partition {
     }
   }
 
+  uint32_t checkpoint_of(const Node& node) const { return joint_.lines[node.line].checkpoint; }
+
+  // Values of a checkpoint that the program reads after it: they are saved, as eager saves them.
+  void find_boundaries() {
+    for (const Node& node : joint_.nodes) {
+      const bool is_backward =
+          std::any_of(node.results.begin(), node.results.end(), [&](ValueId v) { return depends(v); });
+      for_each_value(node, [&](ValueId v) {
+        const Node* made_by = v == kNoValue ? nullptr : producer(v);
+        if (!is_backward && made_by != nullptr && checkpoint_of(*made_by) != 0 &&
+            checkpoint_of(*made_by) != checkpoint_of(node))
+          boundaries_.insert(v);
+      });
+    }
+    for (size_t i = 0; i < layout_.forward_outputs; ++i) boundaries_.insert(joint_.outputs[i]);
+    for (const auto& [input, v] : joint_.updates) boundaries_.insert(v);
+  }
+  // Inside of a checkpoint: computed again, whatever it costs.
+  bool is_checkpointed(ValueId v) const {
+    const Node* node = producer(v);
+    return node != nullptr && checkpoint_of(*node) != 0 && !boundaries_.contains(v) && is_repeatable(*node);
+  }
+  // The backward may compute it again.
+  bool is_again(ValueId v) const {
+    const Node* node = producer(v);
+    if (node == nullptr) return false;
+    if (checkpoint_of(*node) != 0) return is_checkpointed(v);
+    return is_cheap(joint_, *node) ||
+           (effort_ == Effort::kRepeatRowPasses && is_in(OpList::row_passes, node->op->name));
+  }
+
   // Values that the backward reads or could compute again, with how far they are from where it reads them.
   void find_needed() {
+    std::fill(rank_.begin(), rank_.end(), -1);
     const auto need = [&](ValueId v, int64_t rank) {
       if (v == kNoValue || depends(v)) return;
       int64_t& known = rank_[index_of(v)];
@@ -123,14 +164,14 @@ class Partition {
       int64_t rank = -1;
       for (ValueId v : at->results) {
         is_backward = is_backward || depends(v);
-        if (v != kNoValue && rank_[index_of(v)] >= 0) rank = std::max(rank, rank_[index_of(v)]);
+        if (v != kNoValue && rank_[index_of(v)] >= 0 && is_again(v)) rank = std::max(rank, rank_[index_of(v)]);
       }
       if (is_backward) {
         for_each_value(*at, [&](ValueId v) {
           need(v, 0);
           if (v != kNoValue && !depends(v)) read_.insert(v);
         });
-      } else if (rank >= 0 && is_cheap(joint_, *at)) {
+      } else if (rank >= 0) {
         for_each_value(*at, [&](ValueId v) { need(v, rank + (at->op->has(kView) ? 0 : 1)); });
       }
     }
@@ -178,10 +219,12 @@ class Partition {
   // Of saving it.
   int64_t weight_of(ValueId v) const {
     const Node* node = producer(v);
-    if (node != nullptr && node->op->has(kView) && is_cheap(joint_, *node)) return kNeverCut;  // what it views is saved
+    if (is_checkpointed(v)) return kNeverCut;
+    if (node != nullptr && node->op->has(kView) && is_again(v)) return kNeverCut;  // what it views is saved
     if (const auto input = input_of(v)) return is_kept_input(*input) ? 1 : 1 + bytes_of(v) * kWriteWeight;
     if (kept_output_of(v)) return 1;
     int64_t weight = 1 + bytes_of(v);
+    if (effort_ != Effort::kUsual) return weight;
     const bool is_inside = node != nullptr && is_cheap(joint_, *node) && !is_exposed(v) && !is_read_by_library(v);
     if (is_inside || is_exposed(v)) weight *= kWriteWeight;
     return weight + weight * std::min(rank_[index_of(v)], kFarthest) / kFarthest;
@@ -193,28 +236,62 @@ class Partition {
   size_t after(ValueId v) const { return 2 * vertex_.at(v) + 1; }
   bool takes_part(ValueId v) const { return v != kNoValue && vertex_.contains(v); }
 
+  // What no memory but that of this call holds.
+  bool is_own(ValueId v) const {
+    const auto input = input_of(v);
+    return !(input && is_kept_input(*input)) && !kept_output_of(v);
+  }
+  int64_t saved_bytes() const {
+    int64_t bytes = 0;
+    for (ValueId v : saved_) bytes += is_own(v) ? bytes_of(v) : 0;
+    return bytes;
+  }
+  // Of the values that the formulas read.
+  int64_t eager_bytes() const {
+    std::set<ValueId> memory;
+    for (ValueId v : read_)
+      if (const ValueId root = memory_of(joint_, v); !is_constant(root) && !input_of(root) && is_own(v))
+        memory.insert(root);
+    int64_t bytes = 0;
+    for (ValueId v : memory) bytes += bytes_of(v);
+    return bytes;
+  }
+
+  // If the usual cut is beyond the budget, bytes alone count; then more may be computed again.
   void choose() {
+    constexpr int64_t kPercent = 100;
     for (const Node& node : joint_.nodes)
       if (!is_cheap(joint_, node))
         for_each_value(node, [&](ValueId v) {
           if (v != kNoValue) library_operands_.insert(v);
         });
+    save_cut();
+    for (const Effort more : {Effort::kFewestBytes, Effort::kRepeatRowPasses}) {
+      if (budget_ >= kPercent || saved_bytes() <= eager_bytes() * budget_ / kPercent) return;
+      effort_ = more;
+      find_needed();
+      save_cut();
+    }
+    if (budget_ == 0) save_leaves();
+  }
+
+  void save_cut() {
+    vertex_.clear();
+    saved_.clear();
     for (size_t i = 0; i < joint_.values.size(); ++i)
       if (const ValueId v{static_cast<uint32_t>(i)}; rank_[i] >= 0 && !is_constant(v))
         vertex_.emplace(v, vertex_.size());
     MinimumCut cut(2 * vertex_.size());
     for (const auto& [v, vertex] : vertex_) {
-      const Node* node = producer(v);
-      if (node == nullptr || !is_cheap(joint_, *node)) cut.prefer(before(v), kNeverCut);
+      if (!is_again(v)) cut.prefer(before(v), kNeverCut);
       else
-        for_each_value(*node, [&](ValueId u) {
+        for_each_value(*producer(v), [&](ValueId u) {
           if (takes_part(u)) cut.precede(after(u), before(v), kNeverCut);
         });
       const int64_t weight = weight_of(v);
       cut.precede(before(v), after(v), weight == kNeverCut ? kNeverCut : std::max<int64_t>(1, weight));
       if (read_.contains(v)) cut.prefer(after(v), -kNeverCut);
     }
-    if (budget_ == 0) return save_leaves();
     const std::vector<bool> first = cut.on_first_side();
     for (const auto& [v, vertex] : vertex_)
       if (first[before(v)] && !first[after(v)]) saved_.insert(v);
@@ -222,10 +299,9 @@ class Partition {
 
   // All that may be computed again is.
   void save_leaves() {
-    for (const auto& [v, vertex] : vertex_) {
-      const Node* node = producer(v);
-      if (node == nullptr || !is_cheap(joint_, *node)) saved_.insert(v);
-    }
+    saved_.clear();
+    for (const auto& [v, vertex] : vertex_)
+      if (!is_again(v)) saved_.insert(v);
   }
 
   // Nodes that make `wanted`, up to values that are given, and those that have effects in this part.
@@ -409,6 +485,37 @@ class Partition {
     return found;
   }
 
+  // What a checkpoint computes again comes where it is first read, so that one checkpoint after the other is in memory.
+  std::vector<size_t> backward_order(const std::vector<bool>& nodes) const {
+    std::vector<size_t> order;
+    std::vector<bool> is_done(nodes.size());
+    std::vector<size_t> open;
+    const auto add = [&](size_t node) {
+      for (open.push_back(node); !open.empty();) {
+        const size_t i = open.back(), before = open.size();
+        for_each_value(joint_.nodes[i], [&](ValueId v) {
+          const int32_t made_by = v == kNoValue ? -1 : joint_.values[index_of(v)].node;
+          if (made_by >= 0 && nodes[static_cast<size_t>(made_by)] && !is_done[static_cast<size_t>(made_by)])
+            open.push_back(static_cast<size_t>(made_by));
+        });
+        if (open.size() > before) continue;
+        open.pop_back();
+        if (!is_done[i]) order.push_back(i);
+        is_done[i] = true;
+      }
+    };
+    const auto in_checkpoint = [&](const Node& node) { return checkpoint_of(node) != 0; };
+    const bool is_lazy = std::any_of(joint_.nodes.begin(), joint_.nodes.end(), in_checkpoint);
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const auto& results = joint_.nodes[i].results;
+      const bool is_backward = std::any_of(results.begin(), results.end(), [&](ValueId v) { return depends(v); });
+      if (nodes[i] && !is_done[i] && (is_backward || !is_lazy)) add(i);
+    }
+    for (size_t i = 0; i < nodes.size(); ++i)
+      if (nodes[i] && !is_done[i]) add(i);
+    return order;
+  }
+
   Result<void> make_backward(TrainingGraphs& made) {
     const std::vector<bool> nodes = backward_nodes();
     Cut cut(joint_, joint_.name + "_backward");
@@ -416,8 +523,7 @@ class Partition {
     for (size_t i = layout_.forward_inputs; i < joint_.inputs.size(); ++i)
       cut.add_input(joint_.inputs[i], joint_.input_names[i]);
     cut.add_constants();
-    for (size_t i = 0; i < nodes.size(); ++i)
-      if (nodes[i]) cut.copy(joint_.nodes[i]);
+    for (size_t i : backward_order(nodes)) cut.copy(joint_.nodes[i]);
     std::vector<ValueId> outputs;
     for (size_t i = layout_.forward_outputs; i < joint_.outputs.size(); ++i)
       outputs.push_back(cut.get(joint_.outputs[i]));
@@ -428,11 +534,13 @@ class Partition {
 
   const Graph& joint_;
   const JointLayout& layout_;
-  const int64_t budget_;
+  const int64_t budget_;  // percent
+  enum class Effort : uint8_t { kUsual, kFewestBytes, kRepeatRowPasses } effort_ = Effort::kUsual;
   std::vector<bool> depends_;
   std::vector<int64_t> rank_;  // -1: the backward has no use for it
   std::set<ValueId> read_;  // by ops of the backward, or gradients themselves
   std::set<ValueId> library_operands_;
+  std::set<ValueId> boundaries_;
   std::map<ValueId, size_t> vertex_;
   std::set<ValueId> saved_;
 };

@@ -19,6 +19,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/aten/inner_backward.h"
 #include "runtime/aten/own_tensor.h"
 #include "runtime/aten/torch_version.h"
 
@@ -113,12 +114,6 @@ class OneOutput final : public torch::autograd::Node {
  private:
   std::string name_;
 };
-
-bool is_watched(const torch::autograd::Edge& edge) {
-  torch::autograd::Node& node = *edge.function;
-  return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty() ||
-         !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
-}
 
 // What the nodes of one call share.
 class SavedForBackward {
@@ -269,13 +264,26 @@ class SavedForBackward {
       inputs.push_back(gradients[r].defined() ? gradients[r]
                                               : at::_ops::zeros::call(c10::fromIntArrayRefSlow(roots_[r].sizes),
                                                                       dtypes_[r], c10::kStrided, devices_[r], false));
-    std::vector<const at::Tensor*> pointers;
-    for (const at::Tensor& input : inputs) pointers.push_back(&input);
     variable_list results(layout().gradients.size());
-    const SameDraws draws(generator_);
-    const Result<void> done =
-        plans_->differentiable()->run_under_autograd(pointers.data(), symbols_.data(), results.data());
-    if (!done.ok()) throw std::runtime_error(done.error().message);
+    const BackwardPlans::Differentiable plans = plans_->differentiable();
+    const auto run = [&](auto&& how) {
+      std::vector<const at::Tensor*> pointers;
+      for (const at::Tensor& input : inputs) pointers.push_back(&input);
+      const SameDraws draws(generator_);
+      const Result<void> done = how(pointers.data());
+      if (!done.ok()) throw std::runtime_error(done.error().message);
+    };
+    if (plans.constants) {
+      variable_list constants(plans.constants->plan().outputs.size());
+      run([&](const at::Tensor* const* from) { return plans.constants->run(from, symbols_.data(), constants.data()); });
+      for (size_t i = 0; i < constants.size(); ++i)
+        if (const Output& output = plans.constants->plan().outputs[i]; output.kind == Output::kInput)
+          constants[i] = inputs[output.index].detach();
+      inputs.insert(inputs.end(), constants.begin(), constants.end());
+    }
+    run([&](const at::Tensor* const* from) {
+      return plans.gradients->run_under_autograd(from, symbols_.data(), results.data());
+    });
     for (size_t i = 0; i < results.size(); ++i)
       if (!wanted[i]) results[i].reset();
     return results;
@@ -390,7 +398,7 @@ class Recording {
       old_edges_.push_back(g.is_of_root ? torch::autograd::Edge()
                                         : torch::autograd::impl::gradient_edge(*inputs[g.index]));
     is_watched_ = std::any_of(old_edges_.begin(), old_edges_.end(),
-                              [](const torch::autograd::Edge& e) { return e.is_valid() && is_watched(e); });
+                              [](const torch::autograd::Edge& e) { return e.is_valid() && has_hooks(*e.function); });
   }
 
   void run() {

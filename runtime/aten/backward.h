@@ -54,8 +54,12 @@ class BackwardPlans {
   // Any thread, with or without the GIL. given: per root; wanted: per gradient. Throws where none can be made.
   virtual std::shared_ptr<const PlanRunner> plan_for(const std::vector<bool>& given,
                                                      const std::vector<bool>& wanted) = 0;
-  // Op by op under autograd, for create_graph=True: takes the forward's inputs, then the gradients of the roots.
-  virtual std::shared_ptr<const PlanRunner> differentiable() = 0;
+  // Op by op under autograd, for create_graph=True: takes the forward's inputs, the gradients of the roots, and what
+  // `constants` makes of the same inputs. constants: values without a history; null: there are none.
+  struct Differentiable {
+    std::shared_ptr<const PlanRunner> constants, gradients;
+  };
+  virtual Differentiable differentiable() = 0;
 };
 
 // The state of the generator of `plans`' device before the forward, if the forward draws; else undefined.

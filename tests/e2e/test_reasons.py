@@ -197,9 +197,9 @@ def write_as_other_dtype(x):
     return y
 
 
-def product_of_rows(x):
+def products_so_far(x):
     with torch.enable_grad():
-        return x.prod(1)
+        return x.cumprod(1)
 
 
 # reason: function, a maker of its arguments
@@ -238,8 +238,8 @@ PROGRAMS = {
     "mode_entered": (lambda x: torch.func.vmap(lambda row: row * 2)(x + 1) + 1, lambda: (torch.ones(4, 2),)),
     "recursion_limit": (descend, lambda: (torch.ones(4), 400)),
     "escaped_traced": (keep_identity, lambda: (torch.ones(4),)),
-    "gradient_call": (lambda x: ((x + 1).requires_grad_() * 2).detach(), lambda: (torch.ones(4),)),
-    "no_backward": (product_of_rows, lambda: (torch.ones(4, 2, requires_grad=True),)),
+    "gradient_call": (lambda x: (x.requires_grad_() * 2).detach(), lambda: (torch.ones(4),)),
+    "no_backward": (products_so_far, lambda: (torch.ones(4, 2, requires_grad=True),)),
 }
 
 

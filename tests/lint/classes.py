@@ -13,7 +13,7 @@ LIMITS = [
     ("Heap", "frame_hook/trace/values/heap.h", 44, None),
     ("Errors", "frame_hook/trace/machine/errors.h", 19, None),
     ("Shadows", "frame_hook/trace/values/shadows.h", 9, None),
-    ("Tracer", "frame_hook/trace/machine/tracer.h", 152, 593),
+    ("Tracer", "frame_hook/trace/machine/tracer.h", 152, 602),
 ]
 SKIPPED = re.compile(r"(?:friend|using|typedef|static_assert)\b")
 LABEL = re.compile(r"\b(?:public|private|protected)\s*:(?!:)")

@@ -356,10 +356,16 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
     before(generator_made_at_.at(v),
            std::string("the running generator ") + PyUnicode_AsUTF8(v->function->code->co_qualname));
   };
+  const auto leaf_made_at = [&](const Value* v) -> const uint64_t* {
+    if (!trace_.protocol) return nullptr;
+    const auto made = trace_.protocol->gradients.new_leaves.find(v);
+    return made == trace_.protocol->gradients.new_leaves.end() ? nullptr : &made->second;
+  };
   auto visit = [&](Value* v) {
     if (v->kind == ValueKind::identity) before(as<IdentityValue>(v)->made_at, "id()");
     if (v->kind == ValueKind::array && as<ArrayValue>(v)->root->is_shared)
       before(as<ArrayValue>(v)->root->shared_at, "an array that shares memory with a tensor");
+    if (const uint64_t* made_at = leaf_made_at(v)) before(*made_at, "a leaf that was made here");
     if (const auto raised = raised_at_.find(v); raised != raised_at_.end())
       before(raised->second.step, "the traceback of an exception");
     if (v->kind != ValueKind::generator) return;
@@ -374,13 +380,16 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
   if (trace_.protocol)
     for (const auto& [callable, arguments] : trace_.protocol->calls_at_exit)
       for (Value* v : arguments.positional) reachable.walk(v);
+  if (trace_.protocol)
+    for (const auto& [tensor, gradient] : trace_.protocol->gradients.values)
+      if (tensor->object) reachable.walk(gradient);
   for (const FrameExit& exit : trace_.exit) {
     SymbolicFrame& frame = *exit.frame;
     for (Value* v : frame.stack) reachable.walk(v);
     for (size_t slot = 0; slot < frame.locals.size(); ++slot) {
       Value* v = frame.locals[slot];
       const bool has_a_past = v && (v->kind == ValueKind::generator || v->kind == ValueKind::identity ||
-                                    v->kind == ValueKind::array || raised_at_.contains(v));
+                                    v->kind == ValueKind::array || raised_at_.contains(v) || leaf_made_at(v));
       if (has_a_past && !frame.code->is_live(static_cast<int>(frame.position), static_cast<int>(slot)))
         frame.locals[slot] = nullptr;
       else reachable.walk(v);

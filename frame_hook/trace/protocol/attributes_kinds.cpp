@@ -120,6 +120,10 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   if (text == "__dict__") graph_break(Reason::unknown_attribute, "Tensor.__dict__");
   if (text == "_cdata" || text == "_version")
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
+  if (text == "grad") {
+    if (Value* written = written_gradient(t.protocol(), v)) return written;
+    if (t.protocol().gradients.new_leaves.contains(v)) return t.heap.none();
+  }
   if (!v->object && (text == "grad_fn" || text == "grad" || text == "retains_grad" || text == "_backward_hooks"))
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   PyObject* traced = t.traced_tensor(v);

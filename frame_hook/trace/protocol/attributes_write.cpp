@@ -188,32 +188,56 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
 
 bool is_address_mark(PyObject* name) { return std::string_view(text_of(name)) == "_dynamo_static_input_type"; }
 
-bool is_gradient(PyObject* name) { return std::string_view(text_of(name)) == "grad"; }
-
 PyObject* builtin_setattr() {
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
   return function;
 }
 
-// The mark of mark_static_address, and None in place of a gradient, are set on the tensor at the exit.
+// The mark of mark_static_address is set on the tensor at the exit.
 bool leave_mark(Tracer& t, Value* tensor, PyObject* name, Value* to) {
-  if (!to || !(is_address_mark(name) ? is_plain(t.shadows, to) : is_gradient(name) && tensor->object && is_none(t, to)))
-    return false;
+  if (!is_address_mark(name) || !to || !is_plain(t.shadows, to)) return false;
   t.protocol().calls_at_exit.emplace_back(t.heap.constant_value(builtin_setattr()),
                                           Arguments{{tensor, t.heap.constant_value(name), to}, {}});
+  return true;
+}
+
+// p.grad = None, or a tensor of the same kind: the exit writes it. Nothing: plain Python has to make the write.
+bool set_gradient(Tracer& t, TensorValue* v, PyObject* name, Value* to) {
+  if (std::string_view(text_of(name)) != "grad" || (!v->object && !t.protocol().gradients.new_leaves.contains(v)))
+    return false;
+  if (!t.truth(t.get_attribute(v, interned("is_leaf")))) return false;
+  if (!is_none(t, to)) {
+    if (to->kind != ValueKind::tensor || to == v) return false;
+    if (t.truth(t.get_attribute(to, interned("requires_grad")))) return false;
+    for (const char* fact : {"dtype", "device", "shape"})
+      if (!values_equal(t, t.get_attribute(v, interned(fact)), t.get_attribute(to, interned(fact)))) return false;
+  }
+  write_gradient(t.protocol(), v, to ? to : t.heap.none());
   return true;
 }
 
 }  // namespace
 
 Value* written_mark(Tracer& t, Value* tensor, PyObject* name) {
-  if (!is_address_mark(name) && !is_gradient(name)) return nullptr;
+  if (!is_address_mark(name)) return nullptr;
   const auto& calls = t.protocol().calls_at_exit;
   const auto mark = std::find_if(calls.rbegin(), calls.rend(), [&](const auto& call) {
     return call.first->object.get() == builtin_setattr() && call.second.positional[0] == tensor &&
            std::string_view(text_of(call.second.positional[1]->object.get())) == text_of(name);
   });
   return mark == calls.rend() ? nullptr : mark->second.positional[2];
+}
+
+Value* written_gradient(const ProtocolState& state, const TensorValue* v) {
+  for (const auto& [tensor, gradient] : state.gradients.values)
+    if (tensor == v) return gradient;
+  return nullptr;
+}
+
+void write_gradient(ProtocolState& state, TensorValue* v, Value* to) {
+  for (auto& [tensor, gradient] : state.gradients.values)
+    if (tensor == v) return void(gradient = to);
+  state.gradients.values.emplace_back(v, to);
 }
 
 Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name) {
@@ -272,6 +296,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
     return;  // module.to() to where the module already is
   if (v->kind == ValueKind::tensor && leave_mark(t, v, name, to)) return;
+  if (v->kind == ValueKind::tensor && set_gradient(t, as<TensorValue>(v), name, to)) return;
   if (v->kind == ValueKind::tensor)
     graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));
   const Found d = look_up(t, v, name);

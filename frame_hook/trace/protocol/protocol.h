@@ -33,6 +33,12 @@ struct ClassData {  // a data attribute of a class that the trace has written
   Value* value;
 };
 
+struct WrittenGradients {
+  std::vector<std::pair<TensorValue*, Value*>> values;  // what .grad is now: a tensor or None
+  std::unordered_map<const Value*, uint64_t> new_leaves;  // tensors that the trace made leaves; the step to stop before
+                                                          // if one would leave it
+};
+
 struct TakenLocks {
   std::vector<std::pair<Value*, uint64_t>> held;  // held by the trace, and the step to stop before while it holds them
   std::vector<Value*> taken;                      // taken at any time in the trace
@@ -46,6 +52,7 @@ struct TensorNumber {  // an open float that is read from a 0-dim tensor
 struct ProtocolState {
   std::vector<ClassData> class_data;
   TakenLocks locks;
+  WrittenGradients gradients;
   std::unordered_map<PyObject*, TracedCache> caches;      // by wrapper
   std::unordered_map<Value*, PyRef> identities;           // objects that stand for values made in the trace, in keys
   size_t computed = 0;                               // values of Tracer::computed
@@ -146,8 +153,11 @@ DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of
 DictValue* module_dict(Heap& heap, Value* module);
 // The value that the trace wrote to a data attribute of `owner` itself; null: none.
 Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name);
-// The mark of mark_static_address, or None for a gradient; null: none was set in the trace.
-Value* written_mark(Tracer& t, Value* tensor, PyObject* name);
+Value* written_mark(Tracer& t, Value* tensor, PyObject* name);  // of mark_static_address; null: none was set in the
+                                                                // trace
+// .grad as the trace has written it; null: it has not.
+Value* written_gradient(const ProtocolState& state, const TensorValue* v);
+void write_gradient(ProtocolState& state, TensorValue* v, Value* to);
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
 Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
 DictValue* function_dict(Errors& errors, FunctionValue* f);  // the value of __dict__

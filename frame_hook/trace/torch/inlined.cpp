@@ -1,41 +1,13 @@
 // frame_hook/trace/torch/inlined.cpp — torch's C functions whose work is traced: one_hot, autograd.Function.apply.
 #include <algorithm>
 
+#include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook::rows {
 
 namespace {
-
-PyObject* torch_member(const char* module_name, const char* name) {
-  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
-  PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
-  FJ_ASSERT(found, std::string(module_name) + "." + name);
-  return found;
-}
-
-Value* method(Tracer& t, Value* self, const char* name, std::initializer_list<Value*> args) {
-  return t.call(t.get_attribute(self, interned(name)), args);
-}
-
-bool grad_mode() {
-  const PyRef on = PyRef::steal(PyObject_CallNoArgs(torch_member("torch", "is_grad_enabled")));
-  return on && on.get() == Py_True;
-}
-
-class NoGrad final {  // for real, while forward() is traced
- public:
-  NoGrad() { set(false); }
-  ~NoGrad() { set(before_); }
-  NoGrad(const NoGrad&) = delete;
-
- private:
-  static void set(bool enabled) {
-    PyRef::steal(PyObject_CallOneArg(torch_member("torch._C", "_set_grad_enabled"), enabled ? Py_True : Py_False));
-  }
-  const bool before_ = grad_mode();
-};
 
 [[noreturn]] void refuse_function(const char* why) {
   graph_break(Reason::custom_dispatch, std::string("an autograd.Function ") + why);

@@ -389,15 +389,6 @@ Value* gradient_call(Tracer&, const Arguments&) {
   graph_break(Reason::gradient_call, "a call of torch.autograd or of a tensor's method for it");
 }
 
-// Nothing changes if the tensor already is as it is asked to be.
-Value* tensor_requires_grad(Tracer& t, const Arguments& args) {
-  const std::vector<Value*> a = parse(t.errors, args, "requires_grad_", {"self", "requires_grad"}, 1);
-  const bool wanted = !a[1] || t.truth(a[1]);
-  if (a[0]->kind == ValueKind::tensor && t.truth(t.get_attribute(a[0], interned("requires_grad"))) == wanted)
-    return a[0];
-  return gradient_call(t, args);
-}
-
 Value* tensor_is_view(Tracer& t, const Arguments& args) {
   Value* self = args.positional.at(0);
   if (self->kind != ValueKind::tensor || !self->object)

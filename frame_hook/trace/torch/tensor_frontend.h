@@ -78,6 +78,17 @@ struct CaptureBreak {  // why a recorded call cannot be in a graph
   std::string detail;
 };
 
+// A call of the traced program for which torch's engine runs. The tensors are traced, and borrowed.
+struct GradientCall {
+  std::vector<PyObject*> outputs, given;  // given: the gradient of each output
+  std::vector<PyObject*> wanted;  // none: each leaf that the outputs were made of
+  bool accumulates = false;  // the gradients are for .grad: each has memory of its own
+  bool keeps_graph = false, creates_graph = false;
+};
+struct TracedGradient {
+  PyRef of, gradient;  // gradient: null where the outputs do not depend on the tensor
+};
+
 // One capture. It lives until the compiled result is bound.
 class Recording {
  public:
@@ -123,6 +134,16 @@ class Recording {
   virtual std::vector<PyObject*> take_fixed_floats() {
     return {};
   }  // borrowed tensors given to float_number whose number has been read since
+
+  // What the engine finds. False: take_break() says why, and plain Python has to make the call.
+  virtual bool gradients(const GradientCall&, std::vector<TracedGradient>&) { return false; }
+  // Makes a traced tensor that the trace has made, and that has no history, a leaf that needs a gradient. False: it is
+  // no such tensor.
+  virtual bool make_leaf(PyObject*) { return false; }
+  // What is recorded from here to the end of the scope is computed again by a backward, and not saved for it. False: it
+  // writes to something that was there before.
+  virtual void begin_checkpoint() {}
+  virtual bool end_checkpoint() { return true; }
 
   // Identity of torch tensors that a graph captured as constants; printable form of what was captured so far.
   virtual std::string text() const = 0;

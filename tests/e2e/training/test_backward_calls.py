@@ -455,3 +455,33 @@ def test_anomaly_mode_without_nan():
         with torch.autograd.set_detect_anomaly(k % 2 == 0):
             y.pow(2).sum().backward()
     check_step(with_step(step), breaks=None)
+
+
+def detached(x):
+    return x.sin() * x.detach() + x.cos() * (x * 2).detach()
+
+
+def an_island(x):
+    with torch.no_grad():
+        scale = x.exp().sum()
+        same = x.sin()
+    return x.sin() * scale + same * x.pow(3)
+
+
+def a_slope_without_history(x):
+    [slope] = torch.autograd.grad(x.pow(3).sum(), x)
+    return slope * x.sin()
+
+
+@pytest.mark.parametrize("f", [detached, an_island, a_slope_without_history], ids=lambda f: f.__name__)
+def test_constants_of_a_second_derivative(f):
+    """What has no history is a constant to the second derivative too."""
+    def make():
+        x = leaf(4)
+
+        def step(run, args, k):
+            [slope] = torch.autograd.grad(run(x).sum(), x, create_graph=True)
+            [bend] = torch.autograd.grad(slope.sum(), x)
+            return slope, bend
+        return Program(f, x, step=step)
+    check_step(make, breaks=None, backward=None)

@@ -237,7 +237,7 @@ def test_checkpoint_inside(reentrant, dropout):
         def f(x):
             return checkpoint(block, x, use_reentrant=reentrant).sin() * 2
         return Program(f, leaf(5, 3), watch=[block])
-    check_step(make, breaks=None, backward=None)
+    check_step(make, graphs=1, backward_graphs=1)
 
 
 @pytest.mark.parametrize("reentrant", [pytest.param(False, marks=pytest.mark.nothing_captured), True])
@@ -305,14 +305,14 @@ def test_grad_inside():
     def f(x, w):
         y = (x * w).sin().sum()
         return torch.autograd.grad(y, [x, w]), y
-    check_step(lambda: (f, leaf(4, 3), leaf(4, 3)), breaks=None, backward=None)
+    check_step(lambda: (f, leaf(4, 3), leaf(4, 3)), graphs=1, backward=None)
 
 
 def test_grad_inside_with_create_graph():
     def f(x):
         [slope] = torch.autograd.grad(x.exp().sum(), x, create_graph=True)
         return (slope * x).sum()
-    check_step(lambda: (f, leaf(4, 3)), breaks=None, backward=None)
+    check_step(lambda: (f, leaf(4, 3)), graphs=1)
 
 
 def test_backward_inside():
@@ -324,7 +324,7 @@ def test_backward_inside():
             loss.backward()
             return loss.detach()
         return Program(f, torch.randn(5, 3), step=lambda run, args, k: run(*args), watch=[model], zero=False)
-    check_step(make, breaks=None, backward=None)
+    check_step(make, graphs=2, backward=None)
 
 
 def test_a_whole_step_inside():

@@ -1,0 +1,112 @@
+// frame_hook/aten/inner_gradients.cpp — backward() and grad() that the traced program calls, and the leaves that it
+// makes.
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <set>
+
+#include "frame_hook/aten/recording.h"
+#include "frame_hook/aten/torch_modes.h"
+#include "graph/node_values.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/running_compile.h"
+#include "runtime/aten/inner_backward.h"
+
+namespace framejit::frame_hook {
+
+void TorchRecording::set_line(const graph::Line& line) {
+  const uint32_t checkpoint = open_checkpoints_.empty() ? 0 : checkpoints_;
+  line_ = line;
+  line_.checkpoint = checkpoint;
+  recorder_->set_line(line_);
+}
+
+// Of nested ones the outermost counts: it computes all of it again.
+void TorchRecording::begin_checkpoint() {
+  if (open_checkpoints_.empty()) ++checkpoints_;
+  open_checkpoints_.emplace_back(recorder_->graph().nodes.size(), recorder_->graph().values.size());
+  set_line(line_);
+}
+
+bool TorchRecording::end_checkpoint() {
+  const auto [first_node, first_value] = open_checkpoints_.back();
+  open_checkpoints_.pop_back();
+  set_line(line_);
+  const graph::Graph& g = recorder_->graph();
+  std::set<uint32_t> before, written;
+  for (size_t v = 0; v < g.values.size(); ++v)
+    if (v < first_value || g.values[v].node < 0) before.insert(g.values[v].storage);
+  for (size_t n = first_node; n < g.nodes.size(); ++n)
+    for (int8_t i : g.nodes[n].op->write_args)
+      graph::for_each_value(g.nodes[n].args[static_cast<size_t>(i)], [&](graph::ValueId v) {
+        if (v != graph::kNoValue) written.insert(g.values[graph::index_of(v)].storage);
+      });
+  return std::none_of(written.begin(), written.end(), [&](uint32_t storage) { return before.contains(storage); });
+}
+
+bool TorchRecording::make_leaf(PyObject* object) {
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
+  if (traced == nullptr || traced->input >= 0 || tensor.grad_fn() != nullptr || tensor.is_inference() ||
+      !at::isFloatingType(tensor.scalar_type()))
+    return false;
+  joint_.add_leaf(tensor);
+  return true;
+}
+
+// The engine runs without the GIL, as it must; nobody else knows of what is traced. Whatever it raises, plain Python
+// raises again.
+bool TorchRecording::find_gradients(const GradientCall& call, graph::InnerGradients& found) {
+  const auto unpacked = [](const std::vector<PyObject*>& objects) {
+    std::vector<at::Tensor> tensors;
+    for (PyObject* object : objects) tensors.push_back(THPVariable_Unpack(object));
+    return tensors;
+  };
+  const graph::InnerBackward asked{unpacked(call.outputs), unpacked(call.given), unpacked(call.wanted),
+                                   call.accumulates,       call.keeps_graph,     call.creates_graph};
+  try {
+    const WithoutGil released;
+    found = joint_.gradients(asked);
+    return true;
+  } catch (const std::exception& e) {
+    const auto failure = recorder_->take_break();
+    drop_error();
+    refuse(failure ? failure->reason : Reason::gradient_call, failure ? failure->detail : "a backward that raises,");
+    return false;
+  }
+}
+
+bool TorchRecording::gradients(const GradientCall& call, std::vector<TracedGradient>& found) {
+  if (const auto mode = unsupported_mode()) return refuse(Reason::modes_unsupported, *mode), false;
+  graph::InnerGradients inner;
+  if (!find_gradients(call, inner)) return false;
+  for (size_t i = 0; i < inner.of.size(); ++i) {
+    const int32_t input = graph::as_traced(inner.of[i])->input;
+    if (input >= 0 && runtime::is_watched(inputs_[static_cast<size_t>(input)]))
+      return refuse(Reason::gradient_call, "a backward to a tensor with hooks"), false;
+    const bool is_known = std::find(unhooked_.begin(), unhooked_.end(), input) != unhooked_.end();
+    if (input >= 0 && !is_known) unhooked_.push_back(static_cast<size_t>(input));
+    found.push_back({PyRef::steal(THPVariable_Wrap(inner.of[i])),
+                     inner.gradients[i].defined() ? PyRef::steal(THPVariable_Wrap(inner.gradients[i])) : PyRef()});
+  }
+  return true;
+}
+
+// What the program's own backward has freed is gone for all others.
+Result<void> TorchRecording::settle_histories() {
+  for (const at::Tensor& tensor : outputs_.tensors)
+    if (joint_.is_added_leaf(tensor))
+      return Error{Reason::gradient_call, "a leaf that was made here and is used outside"};
+  if (!joint_.has_freed()) return {};
+  const std::vector<bool> roots = outputs_.roots();
+  for (size_t i = 0; i < roots.size(); ++i) {
+    if (!roots[i]) continue;
+    const WithoutGil released;
+    if (!joint_.is_freed(outputs_.tensors[i])) continue;
+    if (outputs_.facts[i].is_input) return Error{Reason::no_backward, "the history of a written input has been freed"};
+    outputs_.facts[i].freed = joint_.name_of_history(outputs_.tensors[i]);
+  }
+  return {};
+}
+
+}  // namespace framejit::frame_hook

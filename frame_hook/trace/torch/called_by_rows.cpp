@@ -1,0 +1,29 @@
+// frame_hook/trace/torch/called_by_rows.cpp — see called_by_rows.h.
+#include "frame_hook/trace/torch/called_by_rows.h"
+
+#include "frame_hook/trace/protocol/protocol.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook::rows {
+
+PyObject* torch_member(const char* module_name, const char* name) {
+  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
+  PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
+  FJ_ASSERT(found, std::string(module_name) + "." + name);
+  return found;
+}
+
+Value* method(Tracer& t, Value* self, const char* name, std::initializer_list<Value*> args) {
+  return t.call(t.get_attribute(self, interned(name)), args);
+}
+
+bool grad_mode() {
+  const PyRef on = PyRef::steal(PyObject_CallNoArgs(torch_member("torch", "is_grad_enabled")));
+  return on && on.get() == Py_True;
+}
+
+void NoGrad::set(bool enabled) {
+  PyRef::steal(PyObject_CallOneArg(torch_member("torch._C", "_set_grad_enabled"), enabled ? Py_True : Py_False));
+}
+
+}  // namespace framejit::frame_hook::rows

@@ -1,0 +1,25 @@
+// frame_hook/trace/torch/called_by_rows.h — what rows that trace the work of torch's own functions call.
+#pragma once
+
+#include <initializer_list>
+
+#include "frame_hook/trace/machine/tracer.h"
+
+namespace framejit::frame_hook::rows {
+
+PyObject* torch_member(const char* module_name, const char* name);  // borrowed; it exists
+Value* method(Tracer& t, Value* self, const char* name, std::initializer_list<Value*> args);
+bool grad_mode();
+
+class NoGrad final {  // for real, while the trace goes on
+ public:
+  NoGrad() { set(false); }
+  ~NoGrad() { set(before_); }
+  NoGrad(const NoGrad&) = delete;
+
+ private:
+  static void set(bool enabled);
+  const bool before_ = grad_mode();
+};
+
+}  // namespace framejit::frame_hook::rows

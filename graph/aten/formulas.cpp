@@ -1,0 +1,145 @@
+// graph/aten/formulas.cpp — see formulas.h.
+#include "graph/aten/formulas.h"
+
+#include <ATen/Functions.h>
+#include <ATen/WrapDimUtils.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/tensor.h>
+#include <torch/csrc/autograd/generated/Functions.h>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "runtime/aten/torch_version.h"
+
+namespace framejit::graph {
+namespace {
+
+namespace generated = torch::autograd::generated;
+using torch::autograd::variable_list;
+
+// All elements that equal the result get the same share.
+template <class Of>
+at::Tensor shared_among_equal(const Of&, const at::Tensor& gradient, const at::Tensor& input,
+                              const at::Tensor& result) {
+  const at::Tensor takes = at::logical_or(input == result, at::logical_and(input.isnan(), result.isnan()));
+  return at::where(takes, gradient / takes.sum(), at::zeros({}, gradient.options()));
+}
+
+// gradient times the product of all the others along the dimension: of those before it, and of those after it.
+at::Tensor times_all_others(const at::Tensor& gradient, const at::Tensor& input, int64_t dim) {
+  const c10::SymInt size = input.sym_size(dim);
+  if (size <= 1) return gradient.expand_symint(input.sym_sizes());
+  const at::Tensor one = at::ones_like(input.narrow_symint(dim, 0, 1));
+  const at::Tensor before = at::cat({one, input.narrow_symint(dim, 0, size - 1)}, dim).cumprod(dim);
+  const at::Tensor after = at::cat({one, input.narrow_symint(dim, 1, size - 1).flip(dim)}, dim).cumprod(dim).flip(dim);
+  return gradient * (before * after).conj();
+}
+
+at::Tensor of_product(const generated::ProdBackward0&, const at::Tensor& gradient, const at::Tensor& self,
+                      const at::Tensor& result) {
+  const at::Tensor input = self.to(gradient.scalar_type());
+  if (input.dim() == 0) return gradient;
+  const at::Tensor zeros = (input == 0).sum();
+  const at::Tensor others = times_all_others(gradient, input.reshape(-1), 0).view_as(input);
+  const at::Tensor none = at::zeros({}, gradient.options());
+  return at::where(zeros == 0, gradient * (result / input).conj(), at::where(zeros == 1, others, none));
+}
+
+at::Tensor of_product(const generated::ProdBackward1& node, const at::Tensor& gradient, const at::Tensor& self,
+                      const at::Tensor& result) {
+  const at::Tensor input = self.to(gradient.scalar_type());
+  if (input.dim() == 0) return gradient;
+  const int64_t dim = at::maybe_wrap_dim(node.dim, input.dim());
+  const at::Tensor along = node.keepdim ? gradient : gradient.unsqueeze(dim);
+  const at::Tensor product = node.keepdim ? result : result.unsqueeze(dim);
+  return at::where((input == 0).any(), times_all_others(along, input, dim), along * (product / input).conj());
+}
+
+template <class Of>
+using Formula = at::Tensor (*)(const Of&, const at::Tensor& gradient, const at::Tensor& input,
+                               const at::Tensor& result);
+
+// Holds torch's node for what it has saved.
+template <class Of, Formula<Of> formula, class Held>
+class OurFormula final : public torch::autograd::Node {
+ public:
+  void set(Held torchs) { torchs_ = std::move(torchs); }
+  std::string name() const override { return torchs_->name(); }
+  void release_variables() override { torchs_->release_variables(); }
+  variable_list apply(variable_list&& gradients) override {
+    auto& node = static_cast<Of&>(*torchs_);
+    const at::Tensor input = node.self_.unpack(), result = node.result_.unpack(torchs_);
+    if (!gradients[0].defined()) return {at::Tensor()};
+    return {formula(node, gradients[0], input, result)};
+  }
+
+ private:
+  Held torchs_;
+};
+
+using Held = Formulas::Node;
+
+// Null: torch's formula is fine.
+template <class Of, Formula<Of> formula>
+Held made_for(const Held& torchs) {
+  if (dynamic_cast<Of*>(torchs.get()) == nullptr) return nullptr;
+  auto node = runtime::make_autograd_node<OurFormula<Of, formula, Held>>();
+  node->set(torchs);
+  for (const torch::autograd::Edge& edge : torchs->next_edges()) node->add_next_edge(edge);
+  node->add_input_metadata(torchs->input_metadata(0).zeros_like());
+  return node;
+}
+
+Held ours_for(const Held& torchs) {
+  using Make = Held (*)(const Held&);
+  constexpr Make kAll[] = {
+      made_for<generated::MaxBackward1, shared_among_equal<generated::MaxBackward1>>,
+      made_for<generated::MinBackward1, shared_among_equal<generated::MinBackward1>>,
+      made_for<generated::MedianBackward0, shared_among_equal<generated::MedianBackward0>>,
+      made_for<generated::NanmedianBackward0, shared_among_equal<generated::NanmedianBackward0>>,
+      made_for<generated::ProdBackward0, of_product>,
+      made_for<generated::ProdBackward1, of_product>,
+  };
+  for (const Make make : kAll)
+    if (Held made = make(torchs)) return made;
+  return nullptr;
+}
+
+}  // namespace
+
+Formulas::Node Formulas::in_place_of(const Node& torchs) const {
+  const auto at = ours_.find(torchs.get());
+  return at == ours_.end() ? torchs : at->second;
+}
+
+void Formulas::replace(torch::autograd::Edge& edge) {
+  Node known = in_place_of(edge.function);
+  if (known == edge.function)
+    if (Node made = ours_for(edge.function)) known = ours_[edge.function.get()] = made;
+  edge.function = known;
+}
+
+void Formulas::replace(torch::autograd::edge_list& edges) {
+  std::set<const void*> seen;
+  std::vector<torch::autograd::Node*> open;
+  const auto visit = [&](torch::autograd::Edge& edge) {
+    if (!edge.is_valid()) return;
+    replace(edge);
+    if (seen.insert(edge.function.get()).second) open.push_back(edge.function.get());
+  };
+  const auto visit_edges = [&](torch::autograd::Node& node) {
+    // The edges are ours, and the new nodes are as deep as the old ones.
+    for (torch::autograd::Edge& next : const_cast<torch::autograd::edge_list&>(node.next_edges())) visit(next);
+  };
+  for (torch::autograd::Edge& edge : edges) visit(edge);
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    visit_edges(*node);
+    if (auto* slices = dynamic_cast<torch::autograd::CopySlices*>(node)) visit_edges(*slices->fn);
+  }
+}
+
+}  // namespace framejit::graph

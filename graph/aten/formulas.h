@@ -1,0 +1,30 @@
+// graph/aten/formulas.h — derivative formulas of ours, in place of torch's that read data.
+//
+// Some of torch's formulas ask for a number (are there zeros?) to choose among two computations. A recording has no
+// data. Ours compute the same values by masks.
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <map>
+
+namespace framejit::graph {
+
+// Of one recording.
+class Formulas {
+ public:
+  using Node = decltype(torch::autograd::Edge::function);  // as torch holds it
+
+  // Puts nodes with our formulas in place of torch's in `edges` and in the graph behind them, whose nodes nobody else
+  // knows of. Records ops that nothing reads.
+  void replace(torch::autograd::edge_list& edges);
+  // The node with our formula, or the node itself.
+  Node in_place_of(const Node& torchs) const;
+
+ private:
+  void replace(torch::autograd::Edge& edge);
+
+  std::map<const void*, Node> ours_;  // a node of ours keeps torch's alive
+};
+
+}  // namespace framejit::graph

@@ -1,0 +1,48 @@
+// runtime/aten/inner_backward.cpp — see inner_backward.h.
+#include "runtime/aten/inner_backward.h"
+
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <stdexcept>
+
+#include "runtime/aten/torch_version.h"
+
+namespace framejit::runtime {
+namespace {
+
+class FreedHistory final : public torch::autograd::Node {
+ public:
+  void set_name(const std::string& name) { name_ = name; }
+  std::string name() const override { return name_; }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+    throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+  }
+
+ private:
+  std::string name_;
+};
+
+}  // namespace
+
+bool has_hooks(torch::autograd::Node& node) {
+  return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty() ||
+         !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
+}
+
+bool is_watched(const at::Tensor& tensor) {
+  namespace impl = torch::autograd::impl;
+  if (!tensor.requires_grad()) return false;
+  if (!impl::hooks(tensor).empty() || impl::post_acc_grad_hooks(tensor) != nullptr) return true;
+  const auto node = tensor.is_leaf() ? impl::try_get_grad_accumulator(tensor) : tensor.grad_fn();
+  return node != nullptr && has_hooks(*node);
+}
+
+void give_freed_history(at::Tensor& output, const std::string& name) {
+  auto node = make_autograd_node<FreedHistory>();
+  node->set_name(name);
+  const uint32_t slot = node->add_input_metadata(output);
+  torch::autograd::impl::set_gradient_edge(output, {node, slot});
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,19 @@
+// runtime/aten/inner_backward.h — what a backward inside of a compiled plan leaves outside, and needs to hold there.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <string>
+
+namespace framejit::runtime {
+
+bool has_hooks(torch::autograd::Node& node);
+
+// Whether hooks would run where a gradient reaches the tensor: its own, those of its node, retain_grad().
+bool is_watched(const at::Tensor& tensor);
+
+// Gives an output a history whose backward has run: another one raises eager's error. name: of eager's node.
+void give_freed_history(at::Tensor& output, const std::string& name);
+
+}  // namespace framejit::runtime
