@@ -18,6 +18,7 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/aten/torch_texts.h"
 #include "graph/shape_rule.h"
 #include "runtime/aten/torch_version.h"
 
@@ -239,7 +240,7 @@ bool JointRecording::is_freed(const at::Tensor& tensor) {
   try {
     run_engine({tensor}, wanted, {at::ones_like(tensor)}, /*keeps_graph=*/true, /*creates_graph=*/false);
   } catch (const std::exception& e) {  // other errors come again in finish()
-    is_missed = std::string_view(e.what()).find(torch::autograd::ERR_BACKWARD_TWICE) != std::string_view::npos;
+    is_missed = has_torch_text(TorchText::freed_graph, e.what());
     recorder_->take_break();
   }
   scope.drop();
