@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 
 from recording import Recorder, Recording, clone_like
 from row_arguments import MORE_ARGUMENTS
+from symbolic_checks import counted  # noqa: F401
 from test_shape_rules import check_call, make, no_grad, outcome  # noqa: F401
 
 aten = torch.ops.aten
@@ -203,5 +204,6 @@ def test_the_rows_are_those_of_the_table():
         executed = set(re.findall(r"^  .* = ([\w.]+) ", f.read(), re.MULTILINE))
     assert COMPOSITE <= executed
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    assert not any(has_kernel("aten::" + name, "CPU") for name in ON_A_GPU)
     for name in COMPOSITE:
         assert has_kernel("aten::" + name, "CompositeImplicitAutograd") and not has_kernel("aten::" + name, "CPU")
