@@ -46,12 +46,3 @@ def something_was_captured(request, monkeypatch):
     captured += framejit.stats()["graphs"]
     assert captured > 0 or request.node.get_closest_marker(
         "nothing_captured"), "the test passed without a graph: it shows nothing about compiled code"
-
-
-def pytest_terminal_summary(terminalreporter):
-    """Shows what a machine leaves out (tools/not_tested), even in quiet runs."""
-    reasons = {report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())
-               if isinstance(report.longrepr, tuple)}
-    for reason in sorted(r.removeprefix("Skipped: ") for r in reasons):
-        if reason.startswith("not tested: "):
-            terminalreporter.write_line(f"framejit: {reason}")

@@ -117,7 +117,7 @@ with torch.no_grad():
 
 def test_perf_names_kernels(tmp_path):
     if shutil.which("perf") is None:
-        pytest.skip("perf is not installed")
+        pytest.skip("not tested: perf is not installed")
     (tmp_path / "program.py").write_text(ONE_KERNEL.replace("64, 96", "1 << 18")
                                          + "    for _ in range(300):\n        f(torch.ones(1 << 18))\n")
     def perf(*words, **environment):
@@ -126,14 +126,14 @@ def test_perf_names_kernels(tmp_path):
     recorded = perf("record", "-e", "cpu-clock", "-k", "1", "-o", "perf.data", sys.executable, "program.py",
                     FRAMEJIT_PERF="1")
     if recorded.returncode != 0:
-        pytest.skip(f"perf cannot record here: {recorded.stderr.splitlines()[:1]}")
+        pytest.skip(f"not tested: perf cannot record here: {recorded.stderr.splitlines()[:1]}")
     assert perf("inject", "--jit", "-i", "perf.data", "-o", "named.data").returncode == 0
     assert "fj_kernel_0_tanh_mul" in perf("report", "-i", "named.data", "--stdio").stdout
 
 
 def gdb(tmp_path, *commands, program=ONE_KERNEL, **environment):
     if shutil.which("gdb") is None:
-        pytest.skip("gdb is not installed")
+        pytest.skip("not tested: gdb is not installed")
     (tmp_path / "program.py").write_text(program)
     words = ["gdb", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set breakpoint pending on", "-ex",
              "set confirm off"]
@@ -142,7 +142,7 @@ def gdb(tmp_path, *commands, program=ONE_KERNEL, **environment):
     out = subprocess.run([*words, "--args", sys.executable, str(tmp_path / "program.py")], capture_output=True,
                          text=True, stdin=subprocess.DEVNULL, env=dict(os.environ, **environment))
     if "ptrace" in out.stderr and "not permitted" in out.stderr:
-        pytest.skip("this process may not debug others")
+        pytest.skip("not tested: this process may not debug others")
     return out.stdout
 
 

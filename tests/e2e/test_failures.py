@@ -65,7 +65,7 @@ REFUSED = """
 
 
 @pytest.mark.nothing_captured
-@pytest.mark.skipif(levels.has("avx512"), reason="this CPU refuses no setting of vector registers")
+@pytest.mark.skipif(levels.has("avx512"), reason="not tested: this CPU refuses no setting of vector registers")
 def test_kernels_that_are_refused():
     got, log = run(REFUSED, FRAMEJIT_CPU_FEATURES="avx512", FRAMEJIT_STRICT="0")
     # Each function is compiled once: the second call uses the plain entry of the first.

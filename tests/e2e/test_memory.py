@@ -200,7 +200,7 @@ def flags_of(tensor):
 
 
 @pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(),
-                    reason="this system has no huge pages to lend")
+                    reason="not tested: this system has no huge pages to lend")
 def test_large_results_ask_for_huge_pages():
     compiled = framejit.compile(lambda x: torch.relu(x) + 1)
     large, small = torch.randn(4096, 4096), torch.randn(64, 64)

@@ -21,7 +21,7 @@ import test_graphs
 
 try:
     import pytest
-    pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+    pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="not tested: there is no GPU")
 except ImportError:  # as a program
     pytest = None
 

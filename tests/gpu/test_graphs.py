@@ -12,7 +12,7 @@ import framejit
 
 try:
     import pytest
-    pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+    pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="not tested: there is no GPU")
 except ImportError:  # as a program: test_gpu.py
     pytest = None
 

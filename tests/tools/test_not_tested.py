@@ -92,6 +92,33 @@ def test_what_cpp_tests_leave_out_is_shown(tmp_path):
     assert run(make, tmp_path, False) == (0, ["framejit: not tested: GPU kernels for AMD"])
 
 
+SKIPS = """
+import pytest
+
+@pytest.mark.skip(reason="not tested: there is no GPU")
+def test_a(): pass
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_b(n):
+    if {missing}:
+        pytest.importorskip("a_package_that_does_not_exist")
+"""
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_skips_of_pytest(tmp_path, missing):
+    """What no package provides may be left out under CI, a package may not; both are said."""
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "test_skips.py").write_text(SKIPS.format(missing=missing))
+    environment = dict(os.environ, CI="1", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_skips.py"],
+                          cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    said = [line for line in done.stdout.splitlines() if line.startswith("framejit: ")]
+    assert "framejit: not tested: there is no GPU" in said and len(said) == 1 + missing
+    assert not missing or "could not import 'a_package_that_does_not_exist'" in said[0] and "(2 tests)" in said[0]
+    assert done.returncode == missing, done.stdout
+
+
 def test_continuous_integration_leaves_nothing_out():
     assert "\nexport CI=1" in (ROOT / ".ci" / "run").read_text()
 

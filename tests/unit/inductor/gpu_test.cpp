@@ -324,7 +324,7 @@ TEST(Gpu, KernelsCompileForAmd) {
 // No package provides NVRTC: it comes with a torch for CUDA.
 TEST(Gpu, KernelsCompileForNvidia) {
   const auto compiler = runtime::GpuCompiler::find(runtime::GpuVendor::kNvidia);
-  if (!compiler) GTEST_SKIP() << compiler.error().message;
+  if (!compiler) FJ_NOT_TESTED_HERE("GPU kernels for NVIDIA: NVRTC was not found");
   expect_compiles(*compiler.value(), {"sm_90"});
 }
 
