@@ -187,6 +187,15 @@ bool dense_self(const RuleArgs& args, ShapeEnv&, Results& results) {
   return true;
 }
 
+// self, mask, source: self and mask broadcast together.
+bool masked_scatter(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *self = args.tensor(0), *mask = args.tensor(1);
+  auto sizes = self && mask ? broadcast(env, {self, mask}) : std::nullopt;
+  if (!sizes) return false;
+  results.push_back(dense_like(*self, std::move(*sizes)));
+  return true;
+}
+
 bool triangle(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return args.tensor(0) != nullptr && args.tensor(0)->ndim() >= 2 && dense_self(args, env, results);
 }

@@ -155,12 +155,13 @@ bool batch_norm(Decomposing& d) {  // input, weight, bias, mean, var, [training]
   return true;
 }
 
-// The dimension of a softmax whose rows have elements.
-std::optional<size_t> softmax_dim(const Decomposing& d) {
+// The dimension of a softmax whose rows have elements, as a list; that of a tensor without dimensions is an empty one.
+std::optional<SymSizes> softmax_dims(const Decomposing& d) {
   const TensorMeta& self = d.meta(d.value(0));
   const auto given = d.rule().integer(1);
   const auto dim = given ? wrap_dim(*given, self.ndim()) : std::nullopt;
-  return dim && self.ndim() != 0 && is_float(self.dtype) && is_never_empty(d, self.sizes) ? dim : std::nullopt;
+  if (!dim || !is_float(self.dtype) || !is_never_empty(d, self.sizes)) return std::nullopt;
+  return self.ndim() == 0 ? SymSizes{} : SymSizes{SymExpr(static_cast<int64_t>(*dim))};
 }
 
 template <bool logarithm>
@@ -173,20 +174,19 @@ ValueId softmax_along(Decomposing& d, ValueId x, const SymSizes& dims) {
 
 template <bool logarithm>
 bool softmax(Decomposing& d) {  // self, dim, half_to_float
-  const auto dim = softmax_dim(d);
-  if (!dim) return false;
-  d.results = {d.narrow(softmax_along<logarithm>(d, d.wide(d.value(0)), {SymExpr(static_cast<int64_t>(*dim))}), 0)};
+  const auto dims = softmax_dims(d);
+  if (!dims) return false;
+  d.results = {d.narrow(softmax_along<logarithm>(d, d.wide(d.value(0)), *dims), 0)};
   return true;
 }
 
 // A row that is -inf throughout gives zeros.
 bool safe_softmax(Decomposing& d) {  // self, dim, dtype
-  const auto dim = softmax_dim(d);
-  if (!dim) return false;
-  const SymSizes dims{SymExpr(static_cast<int64_t>(*dim))};
-  const ValueId largest = d.emit("amax", {d.wide(d.value(0)), dims, true});
+  const auto dims = softmax_dims(d);
+  if (!dims) return false;
+  const ValueId largest = d.emit("amax", {d.wide(d.value(0)), *dims, true});
   const ValueId masked = d.emit("eq.Scalar", {largest, -std::numeric_limits<double>::infinity()});
-  const ValueId result = softmax_along<false>(d, d.wide(converted(d.out, d.value(0), d.metas[0].dtype)), dims);
+  const ValueId result = softmax_along<false>(d, d.wide(converted(d.out, d.value(0), d.metas[0].dtype)), *dims);
   d.results = {d.narrow(d.emit("where.self", {masked, 0.0, result}), 0)};
   return true;
 }

@@ -4,11 +4,13 @@ import dataclasses
 import math
 from typing import Optional
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from check import check
+import framejit
+from check import check, same
 
 
 def rotate_half(x):
@@ -277,3 +279,36 @@ class Experts(nn.Module):
 
 def test_experts():
     check(lambda m, x: m(x), Experts().eval(), torch.randn(2, 3, 8), breaks=0)
+
+
+MASKED = {
+    "sum": lambda x, m: torch.masked.sum(x, 1, mask=m), "amax": lambda x, m: torch.masked.amax(x, 0, mask=m),
+    "mean": lambda x, m: torch.masked.mean(x, mask=m), "norm": lambda x, m: torch.masked.norm(x, 2, 1, mask=m),
+    "softmax": lambda x, m: torch.masked.softmax(x, 1, mask=m), "no mask": lambda x, m: torch.masked.prod(x, 1),
+    "a row's mask": lambda x, m: torch.masked.std(x, 1, mask=m[0], unbiased=True),
+    "two masks": lambda x, m: torch.masked.logaddexp(x, x * 2, input_mask=m, other_mask=~m),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_masked(name):
+    check(MASKED[name], torch.randn(3, 4), torch.tensor([[True, False, True, True]] * 3))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of MaskedTensors")
+def test_a_masked_tensor_stays_plain():
+    m = torch.tensor([[True, False, True, True]] * 3)
+
+    def f(x):
+        y = x * 2
+        return torch.masked.sum(torch.masked.masked_tensor(y, m), 1), y
+    compiled, x = framejit.compile(f), torch.randn(3, 4)
+    for _ in range(2):
+        same(compiled(x), f(x))
+    assert framejit.stats()["break_reasons"]["unsupported_tensor"] and framejit.stats()["graphs"]
+
+
+def test_another_function_in_place_of_the_masks_helper(monkeypatch):
+    """The program's replacement is called."""
+    monkeypatch.setattr(torch.masked._ops, "_combine_input_and_mask", lambda op, x, mask, *args: x + 1)
+    check(MASKED["sum"], torch.randn(3, 4), torch.tensor([[True, False, True, True]] * 3))

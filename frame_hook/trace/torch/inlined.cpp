@@ -1,4 +1,5 @@
-// frame_hook/trace/torch/inlined.cpp — torch's C functions whose work is traced: one_hot, autograd.Function.apply.
+// frame_hook/trace/torch/inlined.cpp — torch's functions whose work is traced in another way: one_hot,
+// autograd.Function.apply, masks.
 #include <algorithm>
 
 #include "frame_hook/trace/torch/called_by_rows.h"
@@ -78,6 +79,54 @@ Value* function_apply(Tracer& t, const Arguments& args) {
   context->find_attr(interned("dirty_tensors"), &dirty);
   if (dirty) refuse_function("that marks inputs as dirty");
   return outputs_or_refuse(t, output, inputs);
+}
+
+namespace {
+
+// The function "helper" that a function of torch makes in each call, over these values of its free variables. Null: the
+// code is another one than expected.
+Value* inner_helper(Heap& heap, FunctionValue* outer, const std::vector<std::pair<const char*, Value*>>& known) {
+  PyObject* constants = outer->code->co_consts;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constants); ++i) {
+    auto* code = reinterpret_cast<PyCodeObject*>(PyTuple_GET_ITEM(constants, i));
+    if (!PyCode_Check(code) || code->co_name != interned("helper")) continue;
+    auto* function = heap.make<FunctionValue>(ValueKind::function, &PyFunction_Type);
+    function->code_ref = PyRef::borrow(reinterpret_cast<PyObject*>(code));
+    function->code = code;
+    function->globals = outer->globals;
+    function->name = heap.constant_value(code->co_name);
+    function->qualname = heap.constant_value(code->co_qualname);
+    function->loaded = true;
+    for (int k = code->co_nlocalsplus - code->co_nfreevars; k < code->co_nlocalsplus; ++k) {
+      PyObject* name = PyTuple_GET_ITEM(code->co_localsplusnames, k);
+      const auto row =
+          std::find_if(known.begin(), known.end(), [&](const auto& r) { return interned(r.first) == name; });
+      if (row == known.end()) return nullptr;
+      auto* cell = heap.make<CellValue>(ValueKind::cell, &PyCell_Type);
+      cell->contents = row->second;
+      cell->loaded = true;
+      function->closure.push_back(cell);
+    }
+    return function;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// (operation, input, mask, ...). Beside its helper, which does the work for plain tensors, the function makes an
+// autograd.Function class in each call. Only a torch.masked.MaskedTensor needs that.
+Value* combine_input_and_mask(Tracer& t, const Arguments& args) {
+  PyObject* real = torch_member("torch.masked._ops", "_combine_input_and_mask");
+  Value* outer = t.heap.find(real);
+  const auto& given = args.positional;
+  if (!outer || outer->kind != ValueKind::function || given.size() < 3 || !args.keywords.empty()) return nullptr;
+  if (given[1]->kind != ValueKind::tensor ||
+      reinterpret_cast<PyObject*>(t.facts.type_of(given[1])) != torch_member("torch", "Tensor"))
+    return nullptr;
+  Value* rest = t.heap.tuple({given.begin() + 3, given.end()});
+  Value* helper = inner_helper(t.heap, as<FunctionValue>(outer), {{"op", given[0]}, {"args", rest}});
+  return helper ? t.call(helper, {given[1], given[2]}) : nullptr;
 }
 
 Value* one_hot(Tracer& t, const Arguments& args) {

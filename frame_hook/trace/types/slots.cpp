@@ -11,12 +11,12 @@ namespace {
 using Slot = Value* (*)(Tracer& t, PyTypeObject* owner, const Arguments& args);
 
 // Checks for self and this many more arguments, counted as slot wrappers count them.
-void takes(Tracer& t, const Arguments& args, const char* name, size_t wanted) {
+void takes(Errors& errors, const Arguments& args, const char* name, size_t wanted) {
   if (!args.keywords.empty())
-    t.errors.raise_new(PyExc_TypeError, std::string("wrapper ") + name + "() takes no keyword arguments");
+    errors.raise_new(PyExc_TypeError, std::string("wrapper ") + name + "() takes no keyword arguments");
   if (args.positional.size() == wanted + 1) return;
-  t.errors.raise_new(PyExc_TypeError, "expected " + std::to_string(wanted) + " argument" + (wanted == 1 ? "" : "s") +
-                                          ", got " + std::to_string(args.positional.size() - 1));
+  errors.raise_new(PyExc_TypeError, "expected " + std::to_string(wanted) + " argument" + (wanted == 1 ? "" : "s") +
+                                        ", got " + std::to_string(args.positional.size() - 1));
 }
 
 PyObject* name_argument(Tracer& t, const Arguments& args) {
@@ -127,45 +127,45 @@ Value* slot_delattr(Tracer& t, PyTypeObject*, const Arguments& args) {
 }
 
 Value* slot_getitem(Tracer& t, PyTypeObject*, const Arguments& args) {
-  takes(t, args, "__getitem__", 1);
+  takes(t.errors, args, "__getitem__", 1);
   return raw_get_item(t, args.positional[0], args.positional[1]);
 }
 
 Value* slot_setitem(Tracer& t, PyTypeObject*, const Arguments& args) {
-  takes(t, args, "__setitem__", 2);
+  takes(t.errors, args, "__setitem__", 2);
   raw_set_item(t, args.positional[0], args.positional[1], args.positional[2]);
   return t.heap.none();
 }
 
 Value* slot_delitem(Tracer& t, PyTypeObject*, const Arguments& args) {
-  takes(t, args, "__delitem__", 1);
+  takes(t.errors, args, "__delitem__", 1);
   raw_delete_item(t, args.positional[0], args.positional[1]);
   return t.heap.none();
 }
 
 Value* slot_len(Tracer& t, PyTypeObject*, const Arguments& args) {
-  takes(t, args, "__len__", 0);
+  takes(t.errors, args, "__len__", 0);
   auto n = raw_length(t, args.positional[0]);
   return n ? t.heap.integer(*n) : nullptr;
 }
 
 Value* slot_iter(Tracer& t, PyTypeObject*, const Arguments& args) {
-  takes(t, args, "__iter__", 0);
+  takes(t.errors, args, "__iter__", 0);
   return raw_iterate(t, args.positional[0]);
 }
 
 Value* slot_next(Tracer& t, PyTypeObject*, const Arguments& args) {
-  takes(t, args, "__next__", 0);
+  takes(t.errors, args, "__next__", 0);
   return rows::builtin_next(t, Arguments{{args.positional[0]}, {}});
 }
 
 Value* slot_reversed(Tracer& t, PyTypeObject*, const Arguments& args) {
-  takes(t, args, "__reversed__", 0);
+  takes(t.errors, args, "__reversed__", 0);
   return rows::builtin_reversed(t, Arguments{{payload_of(args.positional[0])}, {}});
 }
 
 Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
-  takes(t, args, "__contains__", 1);
+  takes(t.errors, args, "__contains__", 1);
   return t.heap.boolean(raw_contains(t, args.positional[0], args.positional[1]));
 }
 
@@ -207,14 +207,14 @@ Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op)
 }
 
 Value* slot_eq(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  takes(t, args, "__eq__", 1);
+  takes(t.errors, args, "__eq__", 1);
   Value *a = args.positional[0], *b = args.positional[1];
   if (owner == &PyBaseObject_Type) return t.same_object(a, b) ? t.heap.boolean(true) : not_implemented(t.heap);
   return equality_slot(t, owner, a, b, Py_EQ);
 }
 
 Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  takes(t, args, "__ne__", 1);
+  takes(t.errors, args, "__ne__", 1);
   Value *a = args.positional[0], *b = args.positional[1];
   if (owner != &PyBaseObject_Type) return equality_slot(t, owner, a, b, Py_NE);
   Value* method = t.lookup_special(a, "__eq__");
@@ -223,7 +223,7 @@ Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 }
 
 Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  takes(t, args, "__hash__", 0);
+  takes(t.errors, args, "__hash__", 0);
   Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(t, args.positional[0]);
   if (owner == &PyBaseObject_Type || !t.heap.is_constant(self))
     graph_break(Reason::unsupported_key, "the hash of " + describe(self));
@@ -233,7 +233,7 @@ Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 }
 
 Value* slot_str(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  takes(t, args, "__str__", 0);
+  takes(t.errors, args, "__str__", 0);
   Value* self = args.positional[0];
   if (owner == &PyBaseObject_Type) return t.to_repr(self);
   if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return t.to_string(self);
@@ -241,7 +241,7 @@ Value* slot_str(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 }
 
 Value* slot_repr(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  takes(t, args, "__repr__", 0);
+  takes(t.errors, args, "__repr__", 0);
   Value* self = args.positional[0];
   if (owner == &PyBaseObject_Type)
     graph_break(Reason::memory_address, "the address in the repr of " + describe(self));
