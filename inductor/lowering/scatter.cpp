@@ -160,6 +160,22 @@ bool lower_scatter_add(LowerContext& ctx) {
   return true;
 }
 
+// scatter.reduce, scatter.value_reduce (self, dim, index, source or value, "add" or "multiply")
+bool lower_scatter_joined(LowerContext& ctx) {
+  const auto args = scatter_args(ctx);
+  const auto name = ctx.text(4);
+  if (!args || !name || ctx.result_meta().dtype == DType::kBool || !wide_pays(ctx, args->index)) return false;
+  if ((*name != "add" && *name != "multiply") || (ctx.tensor(3) && !args->source)) return false;
+  const Write write{StoreMode::kJoin, *name == "add" ? ReduceOp::kSum : ReduceOp::kProd};
+  Destination to(ctx, true);
+  to.copy(args->self);
+  const bool done = args->source ? scatter_source(ctx, *args, to.buffer(), write)
+                                 : scatter(ctx, *args, to.buffer(), write,
+                                           [&](NestBuilder& b, const auto&) { return number(ctx, b, 3); });
+  to.cast_to_result();
+  return done;
+}
+
 // scatter_reduce.two(self, dim, index, src, reduce, include_self). Means are left to torch.
 bool lower_scatter_reduce(LowerContext& ctx) {
   static constexpr std::pair<std::string_view, ReduceOp> kOps[] = {
@@ -376,6 +392,8 @@ bool lower_embedding_backward(LowerContext& ctx) {
 void register_scatter_lowerings() {
   static constexpr std::pair<const char*, LowerFn> kTable[] = {{"scatter.src", lower_scatter},
                                                                {"scatter.value", lower_scatter_value},
+                                                               {"scatter.reduce", lower_scatter_joined},
+                                                               {"scatter.value_reduce", lower_scatter_joined},
                                                                {"scatter_add", lower_scatter_add},
                                                                {"scatter_reduce.two", lower_scatter_reduce},
                                                                {"index_add", lower_index_add},
