@@ -4,18 +4,20 @@ reason.
     python tests/e2e/op_sweep.py [--backend framejit] [--dtype float32 ...] [--forms plain ...] [--samples N] [--jobs 2]
     [--only REGEX]
                                  [--classes FILE] [--partly FILE] [--journal FILE] [--summary FILE] [--at-least PERCENT]
-                                 [--gradients]
+                                 [--floors SET] [--gradients]
 
 Runs in worker processes, so that one crash is one row. With --journal, rows are saved as they come, and a second run of
 the same build continues after the last finished op. Exit status 1 if a sample differs or crashes, or breaks for a
-reason that op_sweep_reasons.txt does not list for its op, or if fewer ops than --at-least are captured whole. --summary
-rewrites the lines of these runs in a text file. --gradients runs the backward too: it compares the gradients of every
-input that can have one (training/gradient_sweep_worker.py, with its own list of reasons).
+reason that op_sweep_reasons.txt does not list for its op, or if fewer ops than --at-least are captured whole, or fewer
+samples of a form and dtype than op_sweep_floors.txt asks for. --summary rewrites the lines of these runs in a text
+file. --gradients runs the backward too: it compares the gradients of every input that can have one
+(training/gradient_sweep_worker.py, with its own list of reasons).
 """
 import argparse
 import collections
 import importlib.util
 import json
+import math
 import os
 import re
 import subprocess
@@ -26,14 +28,14 @@ import op_sweep_worker as worker
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REASONS = os.path.join(HERE, "op_sweep_reasons.txt")
+FLOORS = os.path.join(HERE, "op_sweep_floors.txt")
 GRADIENT_REASONS = os.path.join(HERE, "training", "gradient_sweep_reasons.txt")
 CHUNK = 120         # ops of one worker process
 SECONDS_AN_OP = 300  # a worker that is silent for this long is stuck
 
 
 def known_reasons(*paths):
-    """Lines "op reason": the breaks that are accepted, and "late" for errors that depend on data; the op may be *,
-    which means all."""
+    """Lines "op reason": the breaks that are accepted, and "late" for errors that depend on data."""
     table = set()
     for path in paths:
         with open(path) as f:
@@ -165,11 +167,42 @@ def share_whole(rows):
                      for op in ops) / max(len(ops), 1)
 
 
+def shares(rows):
+    """form -> percentage of its samples that were captured whole; samples on which plain Python raises do not count."""
+    counts = collections.defaultdict(collections.Counter)
+    for row in rows:
+        counts[row["form"]][row["status"]] += row["status"] not in ("raises", "late")
+    return {form: 100 * c["whole"] / max(c.total(), 1) for form, c in counts.items()}
+
+
+def read_floors(path=FLOORS):
+    """Lines "set, dtype form: percent" of the committed table."""
+    with open(path) as f:
+        return {key: float(percent) for key, _, percent in (line.partition(": ") for line in f
+                                                            if not line.startswith("#"))}
+
+
+def below_floors(name, dtype, rows, path=FLOORS):
+    """The forms of which fewer samples were captured whole than the table asks for, in words. UPDATE_GOLDEN=1 raises
+    floors, and adds those of new sets."""
+    floors, seen = read_floors(path), {f"{name}, {dtype} {form}": share for form, share in shares(rows).items()}
+    low = [f"{key}: {share:.1f} % of the samples are whole, at least {floors.get(key, 101)} % must be"
+           for key, share in seen.items() if share < floors.get(key, 101)]
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        low = [text for text in low if text.partition(": ")[0] in floors]
+        floors.update((key, max(floors.get(key, 0), math.floor(10 * share) / 10)) for key, share in seen.items())
+        with open(path, "w") as f:
+            f.write("# The least share of samples that are captured whole, in percent, for each set of samples, dtype "
+                    "and form of inputs (op_sweep.py --floors).\n")
+            f.write("".join(f"{key}: {percent:g}\n" for key, percent in sorted(floors.items())))
+    return low
+
+
 def bad_rows(rows, known):
     """The failures of the sweep: any reason of a break that is not known for the op counts."""
     def accepted(row):
         reasons = row["why"].split(",") if row["status"] == "break" else ["late"] if row["status"] == "late" else []
-        return reasons and all((row["op"], r) in known or ("*", r) in known for r in reasons)
+        return reasons and all((row["op"], r) in known for r in reasons)
     return [r for r in rows if r["status"] not in ("whole", "raises") and not accepted(r)]
 
 
@@ -263,6 +296,13 @@ def fallen(committed, now):
             if op not in now or RANKS.index(now[op]) < RANKS.index(kind)]
 
 
+WHY_PARTLY = """\
+# Left to PyTorch: tensors without elements (softmax, repeat, tile, roll, take); products of linear, whose library call
+# is faster; batch norm in training, which writes its statistics; indices of uint8 or int32, or of a tensor without
+# dimensions (gather, scatter, index_copy, unfold).
+"""
+
+
 def write_partly(path, rows):
     """Ops of which some samples, but not all, run only as PyTorch's own op: "op: own of captured"."""
     counts = collections.defaultdict(lambda: [0, 0])
@@ -272,7 +312,7 @@ def write_partly(path, rows):
             counts[row["op"]][1] += 1
     with open(path, "w") as f:
         f.write("# How many of an op's samples (op_db, float32) have kernels or views of our own, if others are only "
-                "PyTorch's own op (make sweep).\n")
+                "PyTorch's own op (make sweep).\n" + WHY_PARTLY)
         f.write("".join(f"{op}: {own} of {all_}\n" for op, (own, all_) in sorted(counts.items()) if 0 < own < all_))
 
 
@@ -304,6 +344,10 @@ def report(journal, options):
             failed = compare_classes(options.classes, rows) or failed
         if options.partly:
             write_partly(options.partly, rows)
+        if options.floors:
+            low = below_floors(options.floors, dtype, rows)
+            print(*low, sep="\n")
+            failed = failed or bool(low)
         failed = failed or not rows or bool(bad_rows(rows, known)) or share_whole(rows) < options.at_least
     if options.summary:
         write_summary(options.summary, sections)
@@ -320,6 +364,7 @@ def main():
     parser.add_argument("--dtype", nargs="+", default=["float32", "int64", "bool"])
     parser.add_argument("--only", default="")
     parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="captured whole, for each dtype")
+    parser.add_argument("--floors", metavar="SET", help="compare the shares of samples with op_sweep_floors.txt")
     parser.add_argument("--classes", metavar="FILE",
                         help="compare what each op becomes with a committed table (one dtype, plain inputs)")
     parser.add_argument("--partly", metavar="FILE",

@@ -10,6 +10,7 @@ import torch
 import op_sweep
 import op_sweep_worker as worker
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CLASSES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "op_classes.txt")
 
 
@@ -20,12 +21,13 @@ def sweep(*options):
 
 
 def test_first_samples():
-    done = sweep("--backend", "eager", "--dtype", "float32", "--at-least", "90")
+    done = sweep("--backend", "eager", "--dtype", "float32", "--at-least", "90", "--floors", "first, eager")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 def test_first_samples_of_other_dtypes():
-    done = sweep("--dtype", "bfloat16", "float16", "float64", "int64", "int32", "uint8", "bool", "--at-least", "90")
+    done = sweep("--dtype", "bfloat16", "float16", "float64", "int64", "int32", "uint8", "bool", "--at-least", "90",
+                 "--floors", "first")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
@@ -35,15 +37,15 @@ def test_kernels_of_inputs_in_other_forms():
     ops = [op for op, kind in op_sweep.read_classes(CLASSES).items() if kind == "kernels"]
     assert len(ops) > 250
     forms = [form for form in worker.FORMS if form != "plain"]
-    done = sweep("--dtype", "float32", "bfloat16", "int64", "--forms", *forms, "--only",
-                 f"^({'|'.join(map(re.escape, ops))})$")
+    done = sweep("--dtype", "float32", "bfloat16", "int64", "--forms", *forms, "--floors", "kernels",
+                 "--only", f"^({'|'.join(map(re.escape, ops))})$")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 def test_no_op_falls_back_a_class():
     """The first float32 samples on the default backend: op_classes.txt has the class of each op, and ops may only
     rise."""
-    done = sweep("--dtype", "float32", "--at-least", "90", "--classes", CLASSES)
+    done = sweep("--dtype", "float32", "--at-least", "90", "--classes", CLASSES, "--floors", "first")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
@@ -69,7 +71,42 @@ def test_some_samples_of_an_op(tmp_path):
             kinds in {"sum": "kernels views", "mm": "extern extern", "roll": "extern kernels mixed"}.items()
             for kind in kinds.split()]
     op_sweep.write_partly(str(tmp_path / "partly.txt"), [*rows, {"op": "roll", "status": "raises"}])
-    assert (tmp_path / "partly.txt").read_text().splitlines()[1:] == ["roll: 2 of 3"]
+    lines = (tmp_path / "partly.txt").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == ["roll: 2 of 3"]
+
+
+def test_a_floor_for_each_form(tmp_path, monkeypatch):
+    """By samples: an op that loses one of many is seen, and a form or dtype without a floor is a failure."""
+    path = str(tmp_path / "floors.txt")
+    rows = [{"op": "a", "form": form, "status": status} for form, statuses in {
+        "plain": "whole whole whole break raises late", "empty": "whole whole"}.items() for status in statuses.split()]
+    assert op_sweep.shares(rows) == {"plain": 75.0, "empty": 100.0}
+    (tmp_path / "floors.txt").write_text("first, bool plain: 75\nfirst, bool empty: 90\n")
+    monkeypatch.delenv("UPDATE_GOLDEN", raising=False)
+    assert not op_sweep.below_floors("first", "bool", rows, path)
+    fewer = [{**rows[0], "status": "break"}, *rows[1:]]
+    assert op_sweep.below_floors("first", "bool", fewer, path) == [
+        "first, bool plain: 50.0 % of the samples are whole, at least 75.0 % must be"]
+    assert len(op_sweep.below_floors("first", "int64", rows, path)) == 2
+    monkeypatch.setenv("UPDATE_GOLDEN", "1")
+    assert op_sweep.below_floors("first", "bool", fewer, path)
+    for name in ("first", "all"):
+        assert not op_sweep.below_floors(name, "bool", rows, path)
+    assert op_sweep.read_floors(path) == {"first, bool plain": 75, "first, bool empty": 100, "all, bool plain": 75,
+                                          "all, bool empty": 100}
+
+
+def test_the_list_of_reasons():
+    """One line for an op and a reason: no wildcards, no op that torch does not have, no reason that is no row."""
+    ops = {worker.label_of(op) for op in worker.op_database()}
+    with open(os.path.join(ROOT, "runtime", "base", "reasons.def")) as f:
+        reasons = {"late", *re.findall(r"^REASON\(\w+, (\w+),", f.read(), re.MULTILINE)}
+    for path in (op_sweep.REASONS, op_sweep.GRADIENT_REASONS):
+        with open(path) as f:
+            lines = [line.split("#")[0].split() for line in f if line.split("#")[0].split()]
+        wrong = [line for line in lines if len(line) != 2 or line[0] not in ops or line[1] not in reasons]
+        assert not wrong, (path, wrong)
+        assert len({tuple(line) for line in lines}) == len(lines), path
 
 
 def test_luck_is_not_for_errors():
@@ -97,7 +134,8 @@ def test_a_break_without_a_reason_fails():
     broken = {"dtype": "float32", "op": "sub", "sample": 0, "status": "break", "why": "unknown_callable"}
     assert status([whole, broken]) == ([broken], True)
     assert status([whole, broken], known=[("sub", "unknown_callable")]) == ([], True)
-    assert status([whole, broken], at_least=90.0, known=[("*", "unknown_callable")]) == ([], False)
+    assert status([whole, broken], known=[("*", "unknown_callable")]) == ([broken], True)
+    assert status([whole, broken], at_least=90.0, known=[("sub", "unknown_callable")]) == ([], False)
     both = {**broken, "why": "unknown_callable,unsupported_op"}
     assert status([both], known=[("sub", "unknown_callable")]) == ([both], True)
     late = {**whole, "status": "late"}
@@ -133,11 +171,11 @@ def test_a_difference_is_told():
     a = torch.arange(6.0)
     returned = ("returned", a, [], torch.zeros(1))
     for other in (a + 1, a.double(), a[:3], a.view(2, 3)):
-        assert op_sweep.worker.difference(("returned", other, [], torch.zeros(1)), returned, lambda: None, False)
-    assert op_sweep.worker.difference(("returned", a, [], torch.ones(1)), returned, lambda: None, False)
+        assert op_sweep.worker.difference(("returned", other, [], torch.zeros(1)), returned, lambda noise: None, False)
+    assert op_sweep.worker.difference(("returned", a, [], torch.ones(1)), returned, lambda noise: None, False)
     assert op_sweep.worker.difference(("raised", "ValueError: b", None, None),
-                                      ("raised", "ValueError: a", None, None), lambda: None, False)
-    assert op_sweep.worker.difference(("returned", a.clone(), [], torch.zeros(1)), returned, lambda: None,
+                                      ("raised", "ValueError: a", None, None), lambda noise: None, False)
+    assert op_sweep.worker.difference(("returned", a.clone(), [], torch.zeros(1)), returned, lambda noise: None,
                                       False) is None
 
 
