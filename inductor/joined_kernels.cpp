@@ -1,9 +1,9 @@
 // inductor/joined_kernels.cpp — takes the steps in order, and joins each kernel to those just before it if neither
 // needs the other.
 //
-// A kernel that may fail stays alone: the others could have written inputs by then. What two kernels touch is compared
-// as memory: views as their bases, values in the arena as ranges of bytes, inputs as a whole. No input overlaps one
-// that is written, or the plan would not run.
+// A kernel that may fail stays apart from those that write inputs, or they could have written by then. What two kernels
+// touch is compared as memory: views as their bases, values in the arena as ranges of bytes, inputs as a whole. No
+// input overlaps one that is written, or the plan would not run.
 #include "inductor/joined_kernels.h"
 
 #include <algorithm>
@@ -39,11 +39,6 @@ class Joiner {
       if (auto* one = std::get_if<KernelStep>(&step)) {
         const KernelFacts& traits = traits_[kernel++];
         if (!may_join(*one, traits)) flush();
-        if (is_alone(*one, traits)) {
-          flush();
-          plan_.steps.push_back(std::move(step));
-          continue;
-        }
         note(*one, traits);
         joined_.push_back(std::move(step));
       } else if (std::holds_alternative<AllocateStep>(step)) {
@@ -59,7 +54,11 @@ class Joiner {
  private:
   using Memory = std::pair<Storage, uint32_t>;  // a buffer's storage, and which input, value or tensor it is
 
-  static bool is_alone(const KernelStep& step, const KernelFacts& traits) { return traits.may_fail || step.grain < 0; }
+  bool writes_input(const KernelStep& step, const KernelFacts& traits) const {
+    for (size_t k = 0; k < step.buffers.size(); ++k)
+      if (traits.is_written[k] && plan_.buffers[base_[step.buffers[k]]].storage == Storage::kInput) return true;
+    return false;
+  }
 
   Memory memory_of(BufferId b) const {
     const Buffer& buffer = plan_.buffers[base_[b]];
@@ -86,6 +85,7 @@ class Joiner {
   }
 
   bool may_join(const KernelStep& step, const KernelFacts& traits) const {
+    if ((may_fail_ || traits.may_fail) && (writes_input_ || writes_input(step, traits))) return false;
     for (size_t k = 0; k < step.buffers.size(); ++k) {
       const BufferId b = step.buffers[k];
       if (plan_.buffers[base_[b]].storage == Storage::kArena) {
@@ -104,6 +104,8 @@ class Joiner {
   }
 
   void note(const KernelStep& step, const KernelFacts& traits) {
+    may_fail_ = may_fail_ || traits.may_fail;
+    writes_input_ = writes_input_ || writes_input(step, traits);
     for (size_t k = 0; k < step.buffers.size(); ++k) {
       const BufferId b = step.buffers[k];
       if (plan_.buffers[base_[b]].storage == Storage::kArena) ranges_.push_back(range_of(b, traits.is_written[k]));
@@ -118,14 +120,16 @@ class Joiner {
     ranges_.clear();
     read_.clear();
     written_.clear();
+    may_fail_ = writes_input_ = false;
   }
 
   CallPlan& plan_;
   const std::vector<KernelFacts>& traits_;
   std::vector<BufferId> base_;  // per buffer: what it is a view of, or itself
-  std::vector<Step> joined_;    // kernels that run together, so far
-  std::vector<Range> ranges_;   // of the arena, that they touch
+  std::vector<Step> joined_;  // kernels that run together, so far
+  std::vector<Range> ranges_;  // of the arena, that they touch
   std::set<Memory> read_, written_;
+  bool may_fail_ = false, writes_input_ = false;  // one of them
 };
 
 }  // namespace

@@ -114,14 +114,15 @@ TEST_F(JoinedKernels, RangesOfTheArena) {
   EXPECT_EQ(joined(), "3 2 1");
 }
 
-TEST_F(JoinedKernels, WhatRunsAlone) {
+TEST_F(JoinedKernels, KernelsThatMayFail) {
   const BufferId a = buffer(Storage::kInput, 0), b = buffer(Storage::kInput, 1), c = buffer(Storage::kInput, 2),
-                 d = buffer(Storage::kInput, 3);
+                 d = buffer(Storage::kInput, 3), made = buffer(Storage::kTensor);
   kernel({}, {a});
   kernel({d}, {}, /*may_fail=*/true);  // a has been written by then
-  kernel({}, {b}).grain = -1;          // makes its own region
+  kernel({d}, {made}, /*may_fail=*/true);
+  kernel({}, {b});
   kernel({}, {c});
-  EXPECT_EQ(joined(), "1 1 1 1");
+  EXPECT_EQ(joined(), "1 2 2");
 }
 
 }  // namespace
