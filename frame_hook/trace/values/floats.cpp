@@ -5,6 +5,7 @@
 // they are 0-dim nodes in the graph, and plain Python arithmetic where they leave the trace. Other arithmetic,
 // comparisons, math and texts of open floats are computed sources (computed.cpp). Code that needs the number (an index,
 // C code of torch) closes the float: constant() guards it, or what it was computed from, by value.
+#include <algorithm>
 #include <cmath>
 
 #include "frame_hook/trace/machine/tracer.h"
@@ -75,8 +76,11 @@ Value* Tracer::float_tensor(Value* number) {
   Value* tensor = nullptr;
   if (number->source != kNoSource) {
     const size_t inputs = recording().input_count();
-    PyRef traced =
-        PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()), dynamic.text(number->source)));
+    std::string text = dynamic.text(source);
+    const bool is_taken = std::any_of(protocol().float_tensor_of.begin(), protocol().float_tensor_of.end(),
+                                      [&](const auto& known) { return dynamic.text(known.first) == text; });
+    if (is_taken) text += " #" + std::to_string(source);  // keys of dicts that are tensors look alike
+    PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()), text));
     if (!traced) break_of_recording("a float input");
     if (recording().input_count() > inputs) trace_.input_sources.push_back(number->source);
     facts.type_of(number);
