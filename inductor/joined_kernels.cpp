@@ -24,7 +24,7 @@ using runtime::ViewStep;
 
 class Joiner {
  public:
-  Joiner(CallPlan& plan, const std::vector<KernelFacts>& traits) : plan_(plan), facts_(traits) {
+  Joiner(CallPlan& plan, const std::vector<KernelFacts>& traits) : plan_(plan), traits_(traits) {
     base_.resize(plan.buffers.size());
     for (BufferId b = 0; b < base_.size(); ++b) base_[b] = b;
     for (const Step& step : plan.steps)
