@@ -352,16 +352,6 @@ bool block_diag(const RuleArgs& args, ShapeEnv&,
   return true;
 }
 
-// self, mask, source: a copy of self, expanded to the mask.
-bool masked_scatter(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  const TensorMeta *self = args.tensor(0), *mask = args.tensor(1);
-  if (self == nullptr || mask == nullptr) return false;
-  auto sizes = broadcast(env, {mask, self});
-  if (!sizes) return false;
-  results.push_back(dense_like(*self, std::move(*sizes)));
-  return true;
-}
-
 // Only without indices: torch's shape function looks at the first slice of the source, but eager's kernel does not.
 bool index_reduce_of_nothing(const RuleArgs& args, ShapeEnv& env,
                              Results& results) {  // self, dim, index, source, reduce, include_self
