@@ -49,7 +49,7 @@ inline bool guard_same(const RunState& run, PyObject* object, const Step& step) 
 inline bool guard_distinct(const RunState& run, PyObject* object, const Step& step) {
   return object != run.registers[step.target];
 }
-inline bool check_same_number(const RunState& run, PyObject* object, const Step& step) {
+inline bool guard_same_number(const RunState& run, PyObject* object, const Step& step) {
   return have_same_number(object, run.registers[step.target]);
 }
 inline bool guard_length(const RunState&, PyObject* object, const Step& step) {

@@ -206,7 +206,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
   switch (classify_function(t.frontend(), f)) {
     case SpecialFunction::none: return nullptr;
     case SpecialFunction::graph_break:
-      if (is_optimizer_calling(t)) return t.load(function), t.heap.none();
+      if (is_optimizer_calling(t)) return t.shadows.load(function), t.heap.none();
       graph_break(Reason::explicit_break, std::string(module_name(f)) + ".graph_break()");
     case SpecialFunction::disabled: graph_break(Reason::disabled_function, text_of(f->func_qualname));
     case SpecialFunction::compiling:
