@@ -103,7 +103,8 @@ Result<void> TorchRecording::settle_histories() {
     if (!roots[i]) continue;
     const WithoutGil released;
     if (!joint_.is_freed(outputs_.tensors[i])) continue;
-    if (outputs_.properties[i].is_input) return Error{Reason::no_backward, "the history of a written input has been freed"};
+    if (outputs_.properties[i].is_input)
+      return Error{Reason::no_backward, "the history of a written input has been freed"};
     outputs_.properties[i].freed = joint_.name_of_history(outputs_.tensors[i]);
   }
   return {};
