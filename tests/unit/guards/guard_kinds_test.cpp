@@ -1,5 +1,6 @@
 // tests/unit/guards/guard_kinds_test.cpp — each kind of guard holds, fails, and says why.
 #include "guard_fixture.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::guards {
 namespace {

@@ -1,5 +1,6 @@
 // tests/unit/guards/source_kinds_test.cpp — each kind of source is fetched, and gives null when its object is gone.
 #include "guard_fixture.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::guards {
 namespace {
