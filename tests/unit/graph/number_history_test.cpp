@@ -70,14 +70,6 @@ TEST(NumberHistory, OfViews) {  // a write through a view is not followed
   EXPECT_EQ(history("%0 = detach %y : f64[] &%y\n%0 = add_.Tensor %0, 1, 1 : f64[] &%y\nreturn %y"), "unknown");
 }
 
-TEST(NumberHistory, OfLists) {
-  const std::string inputs = "%x: f32[], %y: f32[]";
-  EXPECT_EQ(history("%x, %y = _foreach_add_.Scalar [%x, %y], 1 : f32[], f32[]\nreturn %y", inputs),
-            "add32(input 1, float32(1.00))");
-  EXPECT_EQ(history("%x, %y = _foreach_mul_.ScalarList [%x, %y], [0.5, 0.25] : f32[], f32[]\nreturn %y", inputs),
-            "mul32(input 1, float32(0.25))");
-}
-
 TEST(NumberHistory, LongHistories) {
   std::string body;
   for (int i = 0; i < 100; ++i) body += "%y = add_.Tensor %y, 1, 1 : f64[]\n";
