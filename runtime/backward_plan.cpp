@@ -39,11 +39,17 @@ void free_after_last_use(CallPlan& plan, size_t saved) {
   for (const Output& o : plan.outputs)
     if (o.kind == Output::kBuffer)
       if (const auto of = saved_of(o.index)) last[*of] = kStays;
-  std::vector<Step> steps;
+  std::vector<Step> steps, frees;
+  size_t region_end = 0;  // kernels that run together stay neighbours
   for (size_t i = 0; i < plan.steps.size(); ++i) {
+    if (const auto* kernel = std::get_if<KernelStep>(&plan.steps[i]); kernel != nullptr && i >= region_end)
+      region_end = i + kernel->together;
     steps.push_back(std::move(plan.steps[i]));
     for (size_t s = 0; s < saved; ++s)
-      if (last[s] == i) steps.emplace_back(FreeStep{buffer[s]});
+      if (last[s] == i) frees.emplace_back(FreeStep{buffer[s]});
+    if (i + 1 < region_end) continue;
+    steps.insert(steps.end(), frees.begin(), frees.end());
+    frees.clear();
   }
   plan.steps = std::move(steps);
 }

@@ -169,12 +169,24 @@ Graph Rebuild::build() {
 
 namespace {
 
+// A copy that is merged with no equal one: it has memory of its own.
+ValueId new_clone(GraphBuilder& out, ValueId value) {
+  const OpDef* op = find_op("clone");
+  const std::vector<Arg> args{value, Arg{}};
+  std::vector<TensorMeta> metas;
+  FJ_ASSERT(op != nullptr && infer_metas(*op, args, out.peek().values, out.shapes(), metas), "clone has no shape rule");
+  Node node{op, args, {out.new_value(std::move(metas[0]), out.new_storage())}, {}, 0};
+  const ValueId made = node.results[0];
+  out.add_node(std::move(node));
+  return made;
+}
+
 // The same values in their own memory. A layout with holes or overlaps becomes a view of a copy of the memory.
 ValueId own_copy(GraphBuilder& out, ValueId value, ValueId memory) {
   const TensorMeta meta = out.meta(value), base = out.meta(memory);
-  const ValueId copy = out.emit("clone", {value, Arg{}});
+  const ValueId copy = new_clone(out, value);
   if (same_layout(out.meta(copy), meta)) return copy;
-  const ValueId own = out.emit("clone", {memory, Arg{}});
+  const ValueId own = new_clone(out, memory);
   if (!same_layout(out.meta(own), base)) return copy;
   return out.emit("as_strided", {own, meta.sizes, meta.strides, meta.offset - base.offset});
 }
@@ -208,7 +220,7 @@ void Rebuild::give_own_memory(std::vector<ValueId>& outputs, const std::vector<O
     outputs[first] = own_copy(out_, outputs[first], memory);
     return;
   }
-  const ValueId own = out_.emit("clone", {memory, Arg{}});
+  const ValueId own = new_clone(out_, memory);
   group.push_back(first);
   for (size_t j : group) outputs[j] = moved(outputs[j], memory, own);
 }
