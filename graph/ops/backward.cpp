@@ -168,6 +168,7 @@ bool recurrent_layer_backward(const RuleArgs& args, ShapeEnv&, Results& results)
     if (like == nullptr || like->ndim() == 0) return false;
     const bool is_bias = i == 3 || i == 4;
     results.push_back(dense_like(*like, is_bias ? SymSizes{results[1].sizes[0]} : like->sizes));
+    results.back().dtype = DType::kFloat32;  // whatever the layer computes in
   }
   return true;
 }

@@ -38,10 +38,10 @@ TEST(NumberHistory, OfInputs) {
 }
 
 TEST(NumberHistory, OfWrites) {
-  EXPECT_EQ(history("%x = add_.Tensor %x, 1, 1 : f32[]\nreturn %x"), "add32(input 0, float32(1.00))");
+  EXPECT_EQ(history("%x = add_.Tensor %x, 1, 1 : f32[]\nreturn %x"), "add32(input 0, 1.00)");
   EXPECT_EQ(history("%y = add_.Tensor %y, 1, 1 : f64[]\nreturn %y"), "add(input 1, 1.00)");
   EXPECT_EQ(history("%x = add_.Tensor %x, 1, 1 : f32[]\n%x = mul_.Tensor %x, 0.5 : f32[]\nreturn %x"),
-            "mul32(add32(input 0, float32(1.00)), float32(0.50))");
+            "mul32(add32(input 0, 1.00), 0.50)");
   EXPECT_EQ(history("%x = add_.Tensor %x, 1, 2 : f32[]\nreturn %x"), "unknown") << "alpha";
   EXPECT_EQ(history("%x = sqrt_ %x : f32[]\nreturn %x"), "unknown");
   EXPECT_EQ(history("%x = zero_ %x : f32[]\nreturn %x"), "float32(0.00)");
@@ -49,7 +49,7 @@ TEST(NumberHistory, OfWrites) {
 
 TEST(NumberHistory, OfMixedDtypes) {
   EXPECT_EQ(history("%x = mul_.Tensor %x, %y : f32[]\nreturn %x"), "float32(mul(input 0, input 1))");
-  EXPECT_EQ(history("%0 = _to_copy %y, f32, none, none, none, false, none : f32[]\n"
+  EXPECT_EQ(history("%0 = _to_copy %y, @f32, none, none, none, false, none : f32[]\n"
                     "%x = mul_.Tensor %x, %0 : f32[]\nreturn %x"),
             "mul32(input 0, float32(input 1))");
 }

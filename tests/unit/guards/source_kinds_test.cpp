@@ -227,11 +227,13 @@ TEST_F(SourceTest, NumbersInTensors) {  // a float stands for the tensor that ho
   });
   run("x, y = 2.25, 'none'");
   set(0, "x");
-  const SourceId number = set_.sources.add(SourceKind::tensor_number, local());
-  EXPECT_EQ(PyFloat_AsDouble(fetch(number)), 2.25);
+  const auto number = [&] { return set_.sources.add(SourceKind::tensor_number, local()); };
+  PyObject* const fetched = fetch(number());
+  ASSERT_NE(fetched, nullptr);
+  EXPECT_EQ(PyFloat_AsDouble(fetched), 2.25);
   EXPECT_EQ(text_, "L['a'].item()");
   set(0, "y");
-  EXPECT_EQ(fetch(number), nullptr);
+  EXPECT_EQ(fetch(number()), nullptr);
   set_number_reader(nullptr);
 }
 
