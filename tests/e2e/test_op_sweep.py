@@ -171,11 +171,11 @@ def test_a_difference_is_told():
     a = torch.arange(6.0)
     returned = ("returned", a, [], torch.zeros(1))
     for other in (a + 1, a.double(), a[:3], a.view(2, 3)):
-        assert op_sweep.worker.difference(("returned", other, [], torch.zeros(1)), returned, lambda noise: None, False)
-    assert op_sweep.worker.difference(("returned", a, [], torch.ones(1)), returned, lambda noise: None, False)
+        assert op_sweep.worker.difference(("returned", other, [], torch.zeros(1)), returned, lambda *noise: None, False)
+    assert op_sweep.worker.difference(("returned", a, [], torch.ones(1)), returned, lambda *noise: None, False)
     assert op_sweep.worker.difference(("raised", "ValueError: b", None, None),
-                                      ("raised", "ValueError: a", None, None), lambda noise: None, False)
-    assert op_sweep.worker.difference(("returned", a.clone(), [], torch.zeros(1)), returned, lambda noise: None,
+                                      ("raised", "ValueError: a", None, None), lambda *noise: None, False)
+    assert op_sweep.worker.difference(("returned", a.clone(), [], torch.zeros(1)), returned, lambda *noise: None,
                                       False) is None
 
 
