@@ -217,8 +217,9 @@ bool lower_vector_norm(LowerContext& ctx) {
   const NormSteps steps = norm_steps(b, load_input(ctx, b, *s, compute), *order, compute);
   InstId result = b.reduce(steps.op, steps.term);
   if (*order == 2) result = b.scalar(ScalarOp::k_sqrt, {result});
-  else if (!std::isinf(*order) && *order != 0 && *order != 1)
-    result = b.scalar(ScalarOp::k_pow, {result, b.constant(1 / *order, compute)});
+  else if (!std::isinf(*order) && *order != 0 && *order != 1)  // in float32, 1 / order is too coarse an exponent
+    result = b.cast(
+        b.scalar(ScalarOp::k_pow, {b.cast(result, DType::kFloat64), b.constant(1 / *order, DType::kFloat64)}), compute);
   auto index = result_index(b, *s, ctx.result_meta().ndim());
   ctx.add_nest(std::move(b), ctx.result_buffer(), std::move(index), result);
   return true;
