@@ -204,6 +204,6 @@ def test_the_rows_are_those_of_the_table():
         executed = set(re.findall(r"^  .* = ([\w.]+) ", f.read(), re.MULTILINE))
     assert COMPOSITE <= executed
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    assert not any(has_kernel("aten::" + name, "CPU") for name in ON_A_GPU)
+    assert not any(has_kernel("aten::" + name, "CPU") for name in OF_A_GPU)
     for name in COMPOSITE:
         assert has_kernel("aten::" + name, "CompositeImplicitAutograd") and not has_kernel("aten::" + name, "CPU")
