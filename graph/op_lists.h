@@ -14,6 +14,7 @@ enum class OpList : uint8_t {
   casts_inside,
   of_masks,
   without_size,
+  sizes_by_data,
   only_asserts,
   raises_by_data
 };

@@ -235,7 +235,8 @@ bool MetaCall::may_execute() const {
   const OpDef& def = call_.def();
   const auto& names = def.arg_names;
   const bool draws_elsewhere = def.has(kRandom) && std::find(names.begin(), names.end(), "generator") == names.end();
-  return !runtime::is_users(def.name) && !draws_elsewhere && !def.has(kView) && call_.device.is_cpu();
+  return !runtime::is_users(def.name) && !draws_elsewhere && !def.has(kView) && call_.device.is_cpu() &&
+         !is_in(OpList::sizes_by_data, def.name);
 }
 
 std::optional<torch::jit::Stack> MetaCall::execute() const {
