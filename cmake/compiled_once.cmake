@@ -3,14 +3,10 @@
 # Precompiled are headers of others that most files of a target include. Headers of ours never are: a change of one
 # would compile everything anew, and a file would not notice that it forgot to include it. Nor are torch's: each file
 # that sees them instantiates their templates and emits their inline functions, 12 s for an empty one. Files that
-# include torch are joined instead, a few of one folder at a time, unless there is a compiler cache, which wants small
-# files.
+# include torch can be joined instead, a few of one folder at a time (FRAMEJIT_JOIN): that pays where no compiler cache
+# keeps the small ones.
 option(FRAMEJIT_PRECOMPILE "Precompile the headers of the standard library, of LLVM and of GoogleTest" ON)
-set(joins ON)
-if(FRAMEJIT_CCACHE)
-  set(joins OFF)
-endif()
-option(FRAMEJIT_JOIN "Compile files that include torch several at a time" ${joins})
+option(FRAMEJIT_JOIN "Compile files that include torch several at a time" OFF)
 set(FRAMEJIT_JOINED_FILES 8)
 
 set(FRAMEJIT_STANDARD_HEADERS <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <functional> <limits>

@@ -14,7 +14,8 @@ from framejit import _framejit
 from check import fresh  # noqa: F401
 from test_derived_weights import CALLS, check, derived, warm, watch_is_refused
 
-pytestmark = pytest.mark.skipif(watch_is_refused(), reason="this system has no write watch, so nothing is derived")
+pytestmark = pytest.mark.skipif(watch_is_refused(),
+                                reason="not tested: this system has no write watch, so nothing is derived")
 ROOT = Path(__file__).parents[2]
 
 SCALED = """

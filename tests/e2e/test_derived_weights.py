@@ -26,7 +26,8 @@ def watch_is_refused():
     return made < 0
 
 
-pytestmark = pytest.mark.skipif(watch_is_refused(), reason="this system has no write watch, so nothing is derived")
+pytestmark = pytest.mark.skipif(watch_is_refused(),
+                                reason="not tested: this system has no write watch, so nothing is derived")
 CALLS = 6  # with FRAMEJIT_DERIVE_AFTER of 3 the values are there
 
 

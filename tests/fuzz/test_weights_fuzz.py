@@ -4,7 +4,8 @@ import pytest
 import weights_fuzz
 from test_derived_weights import watch_is_refused
 
-pytestmark = pytest.mark.skipif(watch_is_refused(), reason="this system has no write watch, so nothing is derived")
+pytestmark = pytest.mark.skipif(watch_is_refused(),
+                                reason="not tested: this system has no write watch, so nothing is derived")
 
 
 def test_programs():

@@ -50,7 +50,7 @@ def test_another_interpreter_is_refused(program, cause):
 @pytest.mark.parametrize("program, cause", CAUSES)
 def test_without_a_hook_calls_run_plainly(program, cause):
     """framejit itself when the hook is refused: one warning with the reason, results of plain Python, no graph."""
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="not tested: framejit itself, on a Python without torch")
     pytest.importorskip("framejit")
     lines, errors = child(program + """
 import torch, framejit

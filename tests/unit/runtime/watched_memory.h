@@ -66,7 +66,7 @@ class File {
 class WriteWatchTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string& why = watch_.unavailable(); !why.empty()) FJ_NOT_TESTED("the write watch - " + why);
+    if (const std::string& why = watch_.unavailable(); !why.empty()) FJ_NOT_TESTED_HERE("the write watch - " + why);
   }
   WriteWatch::Handle watch(const void* begin, size_t bytes) {
     WriteWatch::Answer answer = watch_.watch(begin, bytes);
