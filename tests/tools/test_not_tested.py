@@ -69,7 +69,7 @@ def test_a_missing_library(without_torch, tmp_path):
 
 def test_cpp_tests_without_the_library(tmp_path):
     program(tmp_path / "bin" / "ctest", "exit 0\n")
-    make = ["make", "-C", str(ROOT), "--no-print-directory", "-o", "build", "test-cpp", f"BUILD={tmp_path}",
+    make = ["make", "-C", str(ROOT), "--no-print-directory", "-o", "build-tests", "test-cpp", f"BUILD={tmp_path}",
             f"PYTHON={sys.executable}"]
     (tmp_path / "build.ninja").write_text("build base_test: phony tests/base_test\n")
     status, lines = run(make, tmp_path, False)
@@ -86,7 +86,7 @@ def test_what_cpp_tests_leave_out_is_shown(tmp_path):
     program(tmp_path / "bin" / "ctest",
             f'mkdir -p {tmp_path}/Testing/Temporary; printf "1/1 Test\\nframejit: not tested: GPU kernels for AMD\\n" '
             f'> {tmp_path}/Testing/Temporary/LastTest.log\n')
-    make = ["make", "-C", str(ROOT), "--no-print-directory", "-o", "build", "test-cpp", f"BUILD={tmp_path}",
+    make = ["make", "-C", str(ROOT), "--no-print-directory", "-o", "build-tests", "test-cpp", f"BUILD={tmp_path}",
             f"PYTHON={sys.executable}"]
     (tmp_path / "build.ninja").write_text("build frame_hook_test: phony tests/frame_hook_test\n")
     assert run(make, tmp_path, False) == (0, ["framejit: not tested: GPU kernels for AMD"])
