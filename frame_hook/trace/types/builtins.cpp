@@ -54,6 +54,8 @@ PyObject* resolve(const RowName& row) {
     else if (PyType_Check(at.get()))
       at = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), interned(name)));
     else at = PyRef::steal(PyObject_GetAttrString(at.get(), name.c_str()));
+    if (at && Py_IS_TYPE(at.get(), &PyStaticMethod_Type))  // what a call sees is the function in it
+      at = PyRef::steal(PyObject_GetAttrString(at.get(), "__func__"));
   }
   drop_error();
   return at.release();
