@@ -11,13 +11,14 @@ import torch
 import framejit
 from framejit import _framejit
 from check import fresh  # noqa: F401
-from test_derived_weights import CALLS, check, derived, pytestmark, warm  # noqa: F401
+from test_derived_weights import CALLS, check, derived, pytestmark, skip_without_packed_bfloat16, warm  # noqa: F401
 
 
 class Layer(torch.nn.Module):
     """Its weight is packed, and a hook runs in the middle of a call."""
 
     def __init__(self, width=256):
+        skip_without_packed_bfloat16()
         super().__init__()
         self.fc = torch.nn.Linear(width, width, dtype=torch.bfloat16)
 
@@ -94,6 +95,8 @@ def test_a_hundred_instances_in_turn():
 
 
 def test_instances_share_a_first_weight():
+    skip_without_packed_bfloat16()
+
     class Stack(torch.nn.Module):
         def __init__(self, first):
             super().__init__()
@@ -291,4 +294,5 @@ def test_values_of_many_sizes_take_no_more_than_the_weights():
         for _ in range(CALLS):
             check(conv, compiled, x)
         assert framejit.stats()["derived_made"] == made + 1, "the size that is used now gives way to none"
-        assert derived() == 1 and framejit.stats()["derived_bytes"] <= conv.weight.nbytes
+        # oneDNN fills up blocks of channels: on AVX2, 128 channels to 6 blocks of 24.
+        assert derived() == 1 and framejit.stats()["derived_bytes"] <= 1.125 * conv.weight.nbytes

@@ -8,7 +8,7 @@ import torch
 
 import framejit
 from check import fresh  # noqa: F401
-from test_derived_weights import CALLS, check, derived, watch_is_refused
+from test_derived_weights import CALLS, check, derived, skip_without_packed_bfloat16, watch_is_refused
 
 pytestmark = pytest.mark.skipif(watch_is_refused(),
                                 reason="not tested: this system has no write watch, so nothing is derived")
@@ -77,6 +77,7 @@ def test_bytes_of_packed_weights_are_those_that_the_system_has_given():
 
 @pytest.mark.parametrize("rows, is_packed", [(1, False), (4, True)])
 def test_little_work_is_not_worth_a_packed_call(rows, is_packed):
+    skip_without_packed_bfloat16()
     layers = torch.nn.Sequential(*(torch.nn.Linear(64, 64, dtype=torch.bfloat16) for _ in range(12)))
     compiled, x = framejit.compile(layers), torch.randn(rows, 64, dtype=torch.bfloat16)
     with torch.no_grad():

@@ -485,9 +485,9 @@ class TestTorchCompilesWithOurBackend:
                     (a.square().sum() + b).backward()
                     optimizer.step()
         for (name, p), q in zip(plain.named_parameters(), ours.parameters()):
-            torch.testing.assert_close(q, p, msg=name)
-            torch.testing.assert_close(q.grad, p.grad, msg=name)
-        torch.testing.assert_close(ours(x), plain(x))
+            torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-5, msg=name)
+            torch.testing.assert_close(q.grad, p.grad, rtol=1e-4, atol=1e-5, msg=name)
+        torch.testing.assert_close(ours(x), plain(x), rtol=1e-4, atol=1e-4)  # after three steps
         assert not framejit.stats()["graph_breaks"], framejit.stats()
 
     def test_a_graph_that_breaks_and_writes(self, dynamo, capsys):

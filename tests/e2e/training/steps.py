@@ -37,6 +37,22 @@ def precision(request):
     return request.param
 
 
+@functools.cache
+def has_lstm_of_bfloat16():
+    """oneDNN has one only for processors with instructions for bfloat16: elsewhere eager raises."""
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.nn.LSTM(2, 2)(torch.ones(1, 1, 2))
+    except RuntimeError:
+        return False
+    return True
+
+
+def skip_without_lstm_of_bfloat16():
+    if not has_lstm_of_bfloat16():
+        pytest.skip("not tested: an LSTM in bfloat16, which this processor does not have")
+
+
 def cotangent(t):
     """Weights between -1 and 1 for each element of an output, none of them 0 and all different."""
     return torch.linspace(-1, 0.9, max(t.numel(), 1))[:t.numel()].view(t.shape).to(t.dtype)

@@ -135,7 +135,7 @@ def test_groups(name, flags):
     def make_optimizer(parameters):
         first, *rest = list(parameters)
         return OPTIMIZERS[name]([{"params": [first], "lr": 0.05}, {"params": rest[:2], "weight_decay": 0.0},
-                                 {"params": rest[2:], "maximize": True}], **flags)
+                                 {"params": rest[2:], "lr": 1e-4, "maximize": True}], **flags)
     check_steps(stepping(make_optimizer))
 
 
