@@ -29,6 +29,10 @@ class Backend {
   // Whether composite ops are decomposed for it. False: it takes the recorded ops.
   virtual bool takes_core_ops() const { return true; }
   virtual Result<runtime::Executable> compile(const Graph& functional) = 0;
+  // spent: per input, a saved value that only this plan reads, so that it may write over it after its last use.
+  virtual Result<runtime::Executable> compile_backward(const Graph& functional, const std::vector<bool>& /*spent*/) {
+    return compile(functional);
+  }
   // For callers that accept a longer compile for a faster plan: choices may be made by timing. decided: the choices
   // made, for derive().
   virtual Result<runtime::Executable> compile_timed(const Graph& functional, PlanTimer&, std::string& decided) {

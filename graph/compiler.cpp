@@ -7,6 +7,7 @@
 #include "graph/passes/partition.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/pipeline.h"
+#include "graph/passes/rebuild.h"
 #include "runtime/backward_plan.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
@@ -66,6 +67,7 @@ Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_pt
   graphs.draws = std::any_of(recorded->nodes.begin(), recorded->nodes.end(),
                              [](const Node& node) { return node.op->has(kRandom); });
   graphs.recorded = std::move(recorded);
+  graphs.forward_nodes = layout.forward_nodes;
   graphs.without_history = layout.without_history;
   made.functional = graphs.forward;
   made.training = std::make_shared<const TrainingGraphs>(std::move(graphs));
@@ -151,6 +153,26 @@ Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::derive(const C
   return runtime::BoundExecutable::bind(std::move(executable), backend->loader());
 }
 
+namespace {
+
+bool is_made(const Graph& graph, ValueId v) { return graph.values[index_of(memory_of(graph, v))].node >= 0; }
+
+// Per input of a backward for the tangents that are given: whether it is a value in memory that the forward made, and
+// that no other tangent's backward reads.
+std::vector<bool> spent_by(const TrainingGraphs& graphs, const std::vector<bool>& given) {
+  std::vector<bool> spent;
+  for (size_t i = 0; i < graphs.saved.size(); ++i) {
+    bool others_read = false;
+    for (size_t r = 0; r < given.size(); ++r) others_read = others_read || (graphs.readers[i][r] && !given[r]);
+    const Saved& saved = graphs.saved[i];
+    spent.push_back(!others_read && saved.of == Saved::kValue &&
+                    is_made(graphs.forward, graphs.forward.outputs[graphs.forward_outputs + saved.index]));
+  }
+  return spent;
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_backward(const TrainingGraphs& graphs,
                                                                                    const std::string& name,
                                                                                    const std::vector<bool>& given,
@@ -160,19 +182,13 @@ Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_backwa
   FJ_TRY(const Graph functional, partial_backward(graphs, given, wanted));
   log_backward(functional, given, wanted);
   const auto saved = static_cast<uint32_t>(graphs.saved.size());
-  FJ_TRY(runtime::Executable executable, backend->compile(functional));
+  FJ_TRY(runtime::Executable executable, backend->compile_backward(functional, spent_by(graphs, given)));
   executable = runtime::as_backward(std::move(executable), saved);
   log_plan(executable, where_it_begins(functional));
   return runtime::BoundExecutable::bind(std::move(executable), backend->loader());
 }
 
-Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_by_ops(const TrainingGraphs& graphs) {
-  FJ_TRY(Graph functional, run_pipeline(*graphs.recorded, false));
-  functional.updates.clear();
-  const auto first = static_cast<ptrdiff_t>(graphs.forward_outputs);
-  functional.outputs.erase(functional.outputs.begin(), functional.outputs.begin() + first);
-  functional.output_aliases.assign(functional.outputs.size(), OutputAlias{});
-  FJ_TRY(functional, dce(std::move(functional)));
+Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::compile_by_ops(const Graph& functional) {
   FJ_TRY(runtime::Executable executable, op_by_op().compile(functional));
   return runtime::BoundExecutable::bind(std::move(executable), op_by_op().loader());
 }

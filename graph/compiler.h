@@ -61,9 +61,8 @@ class Compiler {
                                                                            const std::string& backend,
                                                                            const std::vector<bool>& given,
                                                                            const std::vector<bool>& wanted);
-  // The whole joint graph op by op, for a backward that is differentiated itself. Takes the forward's inputs, then the
-  // tangents; writes nothing; gives the gradients.
-  Result<std::shared_ptr<const runtime::BoundExecutable>> compile_by_ops(const TrainingGraphs& graphs);
+  // Op by op: a forward that autograd records (graph/forward_replay.h).
+  Result<std::shared_ptr<const runtime::BoundExecutable>> compile_by_ops(const Graph& functional);
 
  private:
   // One for the process, so that it compiles identical kernels once; null: no such name.

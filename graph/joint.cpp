@@ -31,6 +31,39 @@ std::vector<uint32_t> grouped(const std::vector<uint32_t>& levels, const std::ve
   return group;
 }
 
+// A root is of a later level than those that are made of it. depends: per value, on which tangents.
+std::vector<uint32_t> levels_of_roots(const Graph& recorded, const JointLayout& layout,
+                                      const std::vector<Set>& depends) {
+  const size_t roots = layout.roots.size();
+  std::vector<uint32_t> levels(roots);
+  for (size_t round = 0; round < roots; ++round)
+    for (size_t g = 0; g < layout.gradients.size(); ++g) {
+      if (layout.gradients[g].of != GradientOf::kRoot) continue;
+      const Set& on = depends[index_of(recorded.outputs[layout.forward_outputs + g])];
+      for (size_t r = 0; r < on.size(); ++r)
+        if (on[r]) levels[layout.gradients[g].index] = std::max(levels[layout.gradients[g].index], levels[r] + 1);
+    }
+  return levels;
+}
+
+// kept: per storage, for which roots a formula keeps it.
+void describe_keepers(const Graph& recorded, const std::vector<Set>& kept, JointLayout& layout) {
+  const size_t roots = layout.roots.size();
+  const auto describe = [&](ValueId v, std::vector<bool>& keeps, std::vector<Set>& keepers) {
+    const Set by = v == kNoValue ? Set() : kept[recorded.values[index_of(v)].storage];
+    keeps.push_back(!by.empty());
+    keepers.push_back(by.empty() ? Set(roots) : by);
+  };
+  layout.keeps_input.clear();
+  layout.keeps_output.clear();
+  layout.input_keepers.clear();
+  layout.output_keepers.clear();
+  for (size_t i = 0; i < layout.forward_inputs; ++i)
+    describe(recorded.inputs[i], layout.keeps_input, layout.input_keepers);
+  for (size_t i = 0; i < layout.forward_outputs; ++i)
+    describe(recorded.outputs[i], layout.keeps_output, layout.output_keepers);
+}
+
 }  // namespace
 
 void describe_joint(const Graph& recorded, JointLayout& layout) {
@@ -41,7 +74,8 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
     on.resize(roots);
     on[r] = true;
   }
-  Set kept(recorded.values.size());
+  std::vector<Set> kept(recorded.values.size());  // per storage: for which roots
+  std::map<ValueId, std::vector<uint32_t>> made_of;  // what a formula makes of the forward alone: of which storages
   std::vector<Set> shared(roots, Set(roots));
   std::map<uint32_t, Set> written;  // per storage: tangents on which writes into it depend
   const auto tangents_of = [&](ValueId v) {
@@ -57,16 +91,27 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
     const Node& node = recorded.nodes[i];
     Set on(roots);
     bool keeps = false;
+    std::vector<uint32_t> read;  // storages of the forward
     for_each_value(node, [&](ValueId v) {
       if (v == kNoValue) return;
       const int32_t producer = recorded.values[index_of(v)].node;
-      if (depends[index_of(v)].empty() && producer < static_cast<int32_t>(layout.forward_nodes))
-        keeps = kept[recorded.values[index_of(v)].storage] = true;
+      if (depends[index_of(v)].empty() && producer < static_cast<int32_t>(layout.forward_nodes)) {
+        keeps = true;
+        read.push_back(recorded.values[index_of(v)].storage);
+      }
+      if (const auto at = made_of.find(v); at != made_of.end())
+        read.insert(read.end(), at->second.begin(), at->second.end());
       add(on, tangents_of(v));
     });
+    const bool is_for_any = std::find(on.begin(), on.end(), true) != on.end();
+    for (uint32_t storage : read) {
+      kept[storage].resize(roots);
+      add(kept[storage], on);
+    }
     for (ValueId v : node.results) {
       if (v == kNoValue) continue;
       depends[index_of(v)] = on;
+      if (!is_for_any && !read.empty()) made_of[v] = read;
       if (!node.op->has(kMutates)) continue;
       Set& into = written[recorded.values[index_of(v)].storage];
       into.resize(roots);
@@ -79,27 +124,15 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
         if (!is_sum(node)) shared[r][s] = true;
       }
   }
-  // A root is of a later level than those that are made of it.
-  std::vector<uint32_t> levels(roots);
-  for (size_t round = 0; round < roots; ++round)
-    for (size_t g = 0; g < layout.gradients.size(); ++g) {
-      if (layout.gradients[g].of != GradientOf::kRoot) continue;
-      const Set& on = depends[index_of(recorded.outputs[layout.forward_outputs + g])];
-      for (size_t r = 0; r < on.size(); ++r)
-        if (on[r]) levels[layout.gradients[g].index] = std::max(levels[layout.gradients[g].index], levels[r] + 1);
-    }
+  const std::vector<uint32_t> levels = levels_of_roots(recorded, layout, depends);
   layout.groups = grouped(levels, shared);
   layout.reaches.resize(roots, Set(layout.gradients.size()));
   for (size_t g = 0; g < layout.gradients.size(); ++g) {
     const Set on = tangents_of(recorded.outputs[layout.forward_outputs + g]);
     const bool depends_on_any = std::find(on.begin(), on.end(), true) != on.end();
-    for (size_t r = 0; depends_on_any && r < roots; ++r) layout.reaches[r][g] = on[r];
+    for (size_t r = 0; depends_on_any && r < roots; ++r) layout.reaches[r][g] = layout.reaches[r][g] || on[r];
   }
-  const auto is_kept = [&](ValueId v) { return v != kNoValue && kept[recorded.values[index_of(v)].storage]; };
-  layout.keeps_input.clear();
-  layout.keeps_output.clear();
-  for (size_t i = 0; i < layout.forward_inputs; ++i) layout.keeps_input.push_back(is_kept(recorded.inputs[i]));
-  for (size_t i = 0; i < layout.forward_outputs; ++i) layout.keeps_output.push_back(is_kept(recorded.outputs[i]));
+  describe_keepers(recorded, kept, layout);
 }
 
 }  // namespace framejit::graph

@@ -27,6 +27,9 @@ struct JointLayout {
   // Whether eager's formulas keep the memory of a forward input or output for the backward. They check its version
   // then, so a program that writes it meanwhile is told. What they do not keep, a program may write.
   std::vector<bool> keeps_input, keeps_output;
+  // Per forward input, and per output: for which roots such a formula runs. A backward of the others does not look at
+  // the version.
+  std::vector<std::vector<bool>> input_keepers, output_keepers;
   std::vector<std::string> root_names;  // what eager calls the node that made the output
   std::vector<uint32_t> without_history;  // recorded nodes of the forward that ran without grad mode
   // Per pair of roots (the first times the number of roots, plus the second): whether a formula that runs for both
@@ -53,6 +56,7 @@ struct TrainingGraphs {
   std::vector<uint32_t> roots;  // as in JointLayout
   std::vector<GradientOf> gradients;
   std::vector<uint32_t> kept_inputs, kept_outputs;  // whose versions eager checks in the backward
+  std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept input and output, per root
   std::vector<bool> conflicts;  // as in JointLayout
   std::vector<std::vector<bool>>
       readers;  // per value in `saved`, per tangent: whether what it leads to reads the value
@@ -61,6 +65,7 @@ struct TrainingGraphs {
   std::vector<std::vector<bool>> reaches;  // as in JointLayout
   bool draws = false;  // random numbers
   std::shared_ptr<const Graph> recorded;  // the joint graph before any pass
+  size_t forward_nodes = 0;  // the first of its nodes, as in JointLayout
   std::vector<uint32_t> without_history;  // of its nodes, as in JointLayout
 };
 

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "graph/node_values.h"
+#include "graph/passes/rebuild.h"
 #include "inductor/buffer_placement.h"
 #include "inductor/compile_kernels.h"
 #include "inductor/joined_kernels.h"
@@ -32,7 +33,7 @@ namespace {
 class Assembler {
  public:
   Assembler(const Graph& graph, size_t derived, const std::vector<ValueForm>& forms, const Schedule& schedule,
-            const SizeHints& hints, KernelTarget& target, KernelTuning tuning)
+            const SizeHints& hints, KernelTarget& target, KernelTuning tuning, const std::vector<bool>& spent)
       : graph_(graph),
         input_count_(graph.inputs.size() - derived),
         forms_(forms),
@@ -41,6 +42,7 @@ class Assembler {
         hints_(hints),
         target_(target),
         tuning_(tuning),
+        spent_(spent),
         device_(kernel_device(graph)),
         sizes_(plan_) {}
 
@@ -115,6 +117,11 @@ class Assembler {
     return meta;
   }
 
+  TensorMeta planned_meta(LoopBufferId b) const {
+    const LoopBuffer& buffer = program_.buffers[b];
+    return buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
+  }
+
   // Bytes from the first to the last element.
   static SymExpr bytes_of(const LoopBuffer& b) {
     SymExpr span = 1;
@@ -151,6 +158,7 @@ class Assembler {
     if (target_.info().traits.steps_end_in_order)
       for (const NewValue& made : schedule_.new_values) take_input(made);
     find_library_results();
+    find_spent();
     find_takers();
     for (const bool owners : {true, false})
       for (size_t b = 0; b < program_.buffers.size(); ++b)
@@ -218,6 +226,21 @@ class Assembler {
       while (taken_by_[owner_[b]] != kNobody) owner_[b] = taken_by_[owner_[b]];
   }
 
+  // Inputs that the plan may write over: it hands none of them out.
+  void find_spent() {
+    is_spent_.assign(program_.buffers.size(), false);
+    over_.assign(program_.buffers.size(), kNobody);
+    for (size_t i = 0; i < spent_.size() && i < input_count_; ++i)
+      if (const ValueForm& form = forms_[graph::index_of(graph_.inputs[i])]; form.kind == ValueForm::kBuffer)
+        is_spent_[form.buffer] = spent_[i];
+    for (ValueId v : graph_.outputs) {
+      while (v != graph::kNoValue && forms_[graph::index_of(v)].kind == ValueForm::kView)
+        v = forms_[graph::index_of(v)].base;
+      if (v != graph::kNoValue && forms_[graph::index_of(v)].kind == ValueForm::kBuffer)
+        is_spent_[forms_[graph::index_of(v)].buffer] = false;
+    }
+  }
+
   void take(LoopBufferId operand, LoopBufferId result) {
     if (in_library_[operand]) {
       owner_[result] = owner_[operand];
@@ -248,7 +271,9 @@ class Assembler {
     for (size_t w = 0; w < buffers.size(); ++w) {
       const LoopBufferId result = buffers[w].source;
       if (!buffers[w].is_written || buffers[w].is_local || uses_[result].first != s || !exists(result)) continue;
-      for (size_t r = 0; r < buffers.size(); ++r) {
+      if (program_.buffers[result].is_output && take_spent(s, w)) continue;
+      bool is_over = false;
+      for (size_t r = 0; r < buffers.size() && !is_over; ++r) {
         const LoopBufferId operand = buffers[r].source;
         if (r == w || buffers[r].is_written || buffers[r].is_local || uses_[operand].last != s ||
             taken_by_[operand] != kNobody || !(in_arena_[operand] || may_lie_in_library(operand, result)))
@@ -259,9 +284,29 @@ class Assembler {
         if (kept_apart(kernels_[s], static_cast<LoopBufferId>(r), static_cast<LoopBufferId>(w))) continue;
         buffers[r].is_written = true;  // other code may change what it loads
         take(operand, result);
-        break;
+        is_over = true;
       }
+      if (!is_over) take_spent(s, w);
     }
+  }
+
+  // A spent input of the same shape, unless someone else holds its tensor when the plan runs.
+  bool take_spent(size_t s, size_t w) {
+    std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
+    const LoopBufferId result = buffers[w].source;
+    for (size_t r = 0; r < buffers.size(); ++r) {
+      const LoopBufferId operand = buffers[r].source;
+      if (r == w || buffers[r].is_written || buffers[r].is_local || !is_spent_[operand] || uses_[operand].last != s ||
+          !graph::same_layout(planned_meta(operand), planned_meta(result)) ||
+          kept_apart(kernels_[s], static_cast<LoopBufferId>(r), static_cast<LoopBufferId>(w)))
+        continue;
+      buffers[r].is_written = true;  // other code may change what it loads
+      is_spent_[operand] = false;
+      over_[result] = operand;
+      in_arena_[result] = false;
+      return true;
+    }
+    return false;
   }
 
   void plan_temporary(LoopBufferId b) {
@@ -272,8 +317,7 @@ class Assembler {
       if (in_library_[b] && buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
       return;
     }
-    const TensorMeta meta = buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
-    buffer_of_[b] = add_buffer(meta, is_kept ? runtime::Storage::kArena : runtime::Storage::kTensor, 0);
+    buffer_of_[b] = add_buffer(planned_meta(b), is_kept ? runtime::Storage::kArena : runtime::Storage::kTensor, 0);
     if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
   }
 
@@ -336,7 +380,9 @@ class Assembler {
     if (!allocated_[owner]) {
       allocated_[owner] = true;
       note_use(whole);
-      plan_.steps.emplace_back(runtime::AllocateStep{whole});
+      const LoopBufferId over = over_[owner];
+      plan_.steps.emplace_back(runtime::AllocateStep{whole, over == kNobody ? runtime::kNoBuffer : buffer_of_[over]});
+      if (over != kNobody) note_use(buffer_of_[over]);
     }
     if (id == whole) return;
     allocated_[b] = true;
@@ -514,6 +560,7 @@ class Assembler {
   const SizeHints& hints_;
   KernelTarget& target_;
   const KernelTuning tuning_;
+  const std::vector<bool>& spent_;  // per input of the graph
   graph::Device device_;
   runtime::DeviceId device_id_ = graph::runtime_device(device_);
   runtime::Executable executable_;
@@ -528,6 +575,8 @@ class Assembler {
   std::vector<bool> in_library_;  // per loop buffer: in memory that a library call has allocated
   std::vector<bool> in_input_;               // per loop buffer: the new value of an input, in its memory
   std::vector<LoopBufferId> taken_by_;       // per loop buffer: the one that takes over its memory
+  std::vector<bool> is_spent_;  // per loop buffer: an input that may be written over, after its last use
+  std::vector<LoopBufferId> over_;  // per loop buffer: the spent input that it is written over
   std::set<size_t> is_over_;                 // nodes that write over an operand
   size_t commit_ = SIZE_MAX;                 // the first step after one that writes an input may have run
   ArenaBlocks arena_;
@@ -543,9 +592,9 @@ class Assembler {
 }  // namespace
 
 Result<runtime::Executable> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule,
-                                     const SizeHints& hints, KernelTarget& target, KernelTuning tuning,
-                                     size_t derived) {
-  return Assembler(graph, derived, forms, schedule, hints, target, tuning).run();
+                                     const SizeHints& hints, KernelTarget& target, KernelTuning tuning, size_t derived,
+                                     const std::vector<bool>& spent) {
+  return Assembler(graph, derived, forms, schedule, hints, target, tuning, spent).run();
 }
 
 }  // namespace framejit::inductor

@@ -9,9 +9,10 @@
 
 namespace framejit::inductor {
 
-// The last `derived` inputs of the graph are derived values.
+// The last `derived` inputs of the graph are derived values. spent: per input, whether the plan may write over it after
+// its last use; empty: none.
 Result<runtime::Executable> assemble(const graph::Graph& graph, const std::vector<ValueForm>& forms,
                                      const Schedule& schedule, const SizeHints& hints, KernelTarget& target,
-                                     KernelTuning tuning = {}, size_t derived = 0);
+                                     KernelTuning tuning = {}, size_t derived = 0, const std::vector<bool>& spent = {});
 
 }  // namespace framejit::inductor

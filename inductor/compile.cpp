@@ -34,6 +34,10 @@ class InductorBackend : public graph::Backend {
     return compile_with(given, options_.choices, true);
   }
 
+  Result<runtime::Executable> compile_backward(const graph::Graph& given, const std::vector<bool>& spent) override {
+    return compile_with(given, options_.choices, true, {}, spent);
+  }
+
   Result<runtime::Executable> compile_timed(const graph::Graph& given, graph::PlanTimer& timer,
                                             std::string& decided) override {
     // Timed plans run more often than the program says, so they must not write to inputs before they end.
@@ -56,14 +60,16 @@ class InductorBackend : public graph::Backend {
 
  private:
   Result<runtime::Executable> compile_with(const graph::Graph& functional, const Choices& choices,
-                                           bool may_write_inputs, const std::vector<bool>& weights = {}) {
+                                           bool may_write_inputs, const std::vector<bool>& weights = {},
+                                           const std::vector<bool>& spent = {}) {
     FJ_TRY(KernelTarget * target, shared_target(graph::runtime_device(kernel_device(functional))));
     Compilation compilation{.graph = functional,
                             .choices = choices,
                             .target = *target,
                             .is_fused = options_.fuse,
                             .may_write_inputs = may_write_inputs,
-                            .weights = weights};
+                            .weights = weights,
+                            .spent = spent};
     compilation.compile_recipe = [&](const graph::Graph& recipe) { return compile_with(recipe, choices, true); };
     for (const auto& row : stages())
       if (!compilation.is_over) FJ_TRY_VOID(graph::run_stage(row, compilation, functional.name));

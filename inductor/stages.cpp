@@ -181,7 +181,7 @@ Result<void> add_recipes(Compilation& c) {
 
 Result<void> run_assemble(Compilation& c) {
   FJ_TRY(c.executable, assemble(c.graph, c.lowered.forms, c.schedule, c.hints, c.target, tuning_of(c.choices),
-                                c.recipes.size()));
+                                c.recipes.size(), c.spent));
   return add_recipes(c);
 }
 

@@ -13,6 +13,8 @@ template <class Visit>
 void for_each_buffer(const Step& step, Visit&& visit) {
   if (const auto* kernel = std::get_if<KernelStep>(&step)) {
     for (BufferId b : kernel->buffers) visit(b);
+  } else if (const auto* allocate = std::get_if<AllocateStep>(&step)) {
+    if (allocate->over != kNoBuffer) visit(allocate->over);
   } else if (const auto* view = std::get_if<ViewStep>(&step)) {
     visit(view->base);
   } else if (const auto* call = std::get_if<ExternStep>(&step)) {

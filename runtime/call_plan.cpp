@@ -153,7 +153,7 @@ Result<void> run_steps(const BoundPlan& bound, const int64_t* symbols, PlanHost&
     } else if (const auto* call = std::get_if<ExternStep>(&step)) {
       host.call(*call, i);
     } else if (const auto* allocate = std::get_if<AllocateStep>(&step)) {
-      host.allocate(allocate->buffer);
+      host.allocate(allocate->buffer, allocate->over);
     } else if (const auto* free = std::get_if<FreeStep>(&step)) {
       host.release(free->buffer);
     } else if (const auto* view = std::get_if<ViewStep>(&step)) {

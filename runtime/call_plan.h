@@ -97,8 +97,12 @@ struct ExternStep {
   uint32_t line = 0;
   bool operator==(const ExternStep&) const = default;
 };
-// A kTensor buffer for a kernel to write: empty_strided.
-struct AllocateStep { BufferId buffer; bool operator==(const AllocateStep&) const = default; };
+// A kTensor buffer for a kernel to write: empty_strided. over: a saved value of the same shape that is not needed
+// afterwards. If nobody else holds it, its tensor is taken instead.
+struct AllocateStep {
+  BufferId buffer, over = kNoBuffer;
+  bool operator==(const AllocateStep&) const = default;
+};
 // The result is an as_strided view of base, with the shape of its Buffer.
 struct ViewStep { BufferId base, result; bool operator==(const ViewStep&) const = default; };
 struct FreeStep { BufferId buffer; bool operator==(const FreeStep&) const = default; };
@@ -145,7 +149,7 @@ class PlanHost {
  public:
   virtual ~PlanHost() = default;
   virtual void* data(BufferId buffer) = 0;     // base pointer with storage offset applied
-  virtual void allocate(BufferId buffer) = 0;
+  virtual void allocate(BufferId buffer, BufferId over) = 0;  // as AllocateStep
   virtual void view(BufferId base, BufferId result) = 0;
   virtual void call(const ExternStep& step, size_t step_index) = 0;  // throws what the op throws
   virtual void release(BufferId buffer) = 0;

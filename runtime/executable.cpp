@@ -109,7 +109,18 @@ class Verifier {
     for (BufferId b : s.results)
       if (b != kNoBuffer) verify(b);
   }
-  void verify(const AllocateStep& s) { verify_tensor(s.buffer); }
+  void verify(const AllocateStep& s) {
+    verify_tensor(s.buffer);
+    if (s.over == kNoBuffer) return;
+    verify(s.over);
+    if (s.buffer >= plan_.buffers.size() || s.over >= plan_.buffers.size()) return;
+    const Buffer &made = plan_.buffers[s.buffer], &over = plan_.buffers[s.over];
+    if (over.storage != Storage::kSaved && over.storage != Storage::kInput)
+      wrong("b" + std::to_string(s.over) + " is no saved value to write over");
+    if (made.torch_dtype != over.torch_dtype || made.sizes != over.sizes || made.strides != over.strides ||
+        !(made.device == over.device))
+      wrong("b" + std::to_string(s.buffer) + " does not fit over b" + std::to_string(s.over));
+  }
   void verify(const ViewStep& s) { verify(s.base), verify_tensor(s.result); }
   void verify(const FreeStep& s) {
     verify(s.buffer);

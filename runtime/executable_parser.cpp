@@ -183,7 +183,7 @@ class PlanParser {
     if (in_.accept("save")) return save_line();
     if (in_.accept("kernel")) return kernel_line();
     if (in_.accept("call")) return extern_line({});
-    if (in_.accept("allocate")) return buffer_step<AllocateStep>();
+    if (in_.accept("allocate")) return allocate_line();
     if (in_.accept("free")) return buffer_step<FreeStep>();
     if (in_.accept("take")) return block_step<TakeStep>();
     if (in_.accept("give")) return block_step<GiveStep>();
@@ -428,6 +428,13 @@ class PlanParser {
     return false;
   }
 
+  Result<void> allocate_line() {
+    AllocateStep step;
+    FJ_TRY(step.buffer, buffer_id());
+    if (in_.accept("over")) { FJ_TRY(step.over, buffer_id()); }
+    plan_.steps.emplace_back(step);
+    return {};
+  }
   template <class S> Result<void> buffer_step() {
     FJ_TRY(const BufferId b, buffer_id());
     plan_.steps.emplace_back(S{b});

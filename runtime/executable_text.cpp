@@ -146,7 +146,9 @@ struct StepText {
     if (s.line != 0) out += " line " + std::to_string(s.line);
     return out + place_text(s.place);
   }
-  std::string operator()(const AllocateStep& s) const { return "allocate " + buffer_name(s.buffer); }
+  std::string operator()(const AllocateStep& s) const {
+    return "allocate " + buffer_name(s.buffer) + (s.over == kNoBuffer ? "" : " over " + buffer_name(s.over));
+  }
   std::string operator()(const ViewStep& s) const { return buffer_name(s.result) + " = view " + buffer_name(s.base); }
   std::string operator()(const FreeStep& s) const { return "free " + buffer_name(s.buffer); }
   std::string operator()(const TakeStep& s) const { return "take arena " + std::to_string(s.block); }

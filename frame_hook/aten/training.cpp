@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "graph/history_cut.h"
+#include "graph/forward_replay.h"
 #include "graph/joint.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
@@ -35,6 +35,8 @@ class LazyBackward final : public runtime::BackwardPlans {
     layout_.reaches = graphs_->reaches;
     layout_.kept_inputs = graphs_->kept_inputs;
     layout_.kept_outputs = graphs_->kept_outputs;
+    layout_.input_keepers = graphs_->input_keepers;
+    layout_.output_keepers = graphs_->output_keepers;
     layout_.conflicts = graphs_->conflicts;
     layout_.readers = graphs_->readers;
     layout_.names = graphs_->root_names;
@@ -63,13 +65,14 @@ class LazyBackward final : public runtime::BackwardPlans {
     return plan;
   }
 
-  Differentiable differentiable() override {
+  runtime::ForwardAgain forward_again() override {
     const std::lock_guard lock(mutex_);
-    if (by_ops_.gradients) return by_ops_;
-    const auto cut = taken(graph::cut_histories(*graphs_));
-    if (cut) by_ops_.constants = by_ops(cut->values);
-    by_ops_.gradients = by_ops(cut ? cut->rest : *graphs_);
-    return by_ops_;
+    if (again_.roots) return again_;
+    const graph::ForwardReplay replay = taken(graph::forward_replay(*graphs_));
+    if (replay.constants) again_.constants = by_ops(*replay.constants);
+    again_.reads = replay.reads;
+    again_.roots = by_ops(replay.roots);
+    return again_;
   }
 
  private:
@@ -78,8 +81,8 @@ class LazyBackward final : public runtime::BackwardPlans {
     if (!made.ok()) throw std::runtime_error("framejit: no differentiable backward: " + made.error().message);
     return made.take();
   }
-  std::shared_ptr<const runtime::PlanRunner> by_ops(const graph::TrainingGraphs& graphs) const {
-    return std::make_shared<const runtime::PlanRunner>(taken(graph::compiler().compile_by_ops(graphs)), constants_,
+  std::shared_ptr<const runtime::PlanRunner> by_ops(const graph::Graph& graph) const {
+    return std::make_shared<const runtime::PlanRunner>(taken(graph::compiler().compile_by_ops(graph)), constants_,
                                                        opaques_);
   }
 
@@ -99,7 +102,7 @@ class LazyBackward final : public runtime::BackwardPlans {
   runtime::BackwardLayout layout_;
   std::mutex mutex_;
   std::map<Pattern, std::shared_ptr<const runtime::PlanRunner>> plans_;
-  Differentiable by_ops_;
+  runtime::ForwardAgain again_;
 };
 
 }  // namespace

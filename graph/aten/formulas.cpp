@@ -138,7 +138,9 @@ void Formulas::replace(torch::autograd::edge_list& edges) {
     torch::autograd::Node* node = open.back();
     open.pop_back();
     visit_edges(*node);
-    if (auto* slices = dynamic_cast<torch::autograd::CopySlices*>(node)) visit_edges(*slices->fn);
+    // A backward that was freed has dropped the function of a write to a part.
+    auto* const slices = dynamic_cast<torch::autograd::CopySlices*>(node);
+    if (slices != nullptr && slices->fn) visit_edges(*slices->fn);
   }
 }
 

@@ -134,7 +134,7 @@ void JointRecording::part_roots(std::vector<Root>& roots) const {
     open.pop_back();
     if (!seen.insert(node).second) continue;
     part(*node);
-    if (auto* slices = dynamic_cast<torch::autograd::CopySlices*>(node)) part(*slices->fn);
+    if (auto* slices = dynamic_cast<torch::autograd::CopySlices*>(node); slices && slices->fn) part(*slices->fn);
   }
 }
 

@@ -31,8 +31,8 @@ class PartialBackward {
     std::vector<OutputAlias> aliases;
     for (size_t i = 0; i < from_.outputs.size(); ++i) {
       const ValueId v = from_.outputs[i];
-      const bool is_absent = v == kNoValue || undefined_[index_of(v)] || !wanted[i] || !reached[i];
-      outputs.push_back(is_absent ? kNoValue : with_layout(rebuild_.out(), rebuild_.get(v), from_.meta(v)));
+      const bool is_absent = v == kNoValue || !wanted[i] || !reached[i];
+      outputs.push_back(is_absent ? kNoValue : with_layout(rebuild_.out(), value_of(v), from_.meta(v)));
       aliases.emplace_back();
     }
     return rebuild_.build(std::move(outputs), std::move(aliases), {});
@@ -76,11 +76,16 @@ class PartialBackward {
     rebuild_.begin(node);
     for_each_value(node, [&](ValueId v) {
       if (!is_undefined(v)) return;
-      const TensorMeta& like = from_.meta(v);
-      const ValueId zero = rebuild_.out().emit("full", {like.sizes, 0.0, like.dtype, Arg{}, like.device, Arg{}});
-      rebuild_.set(v, with_layout(rebuild_.out(), zero, like));
+      rebuild_.set(v, with_layout(rebuild_.out(), value_of(v), from_.meta(v)));
       undefined_[index_of(v)] = false;
     });
+  }
+
+  // A gradient that eager makes, although its value comes from the gradients that are not given, is zero.
+  ValueId value_of(ValueId v) {
+    if (!undefined_[index_of(v)]) return rebuild_.get(v);
+    const TensorMeta& like = from_.meta(v);
+    return rebuild_.out().emit("full", {like.sizes, 0.0, like.dtype, Arg{}, like.device, Arg{}});
   }
 
   const Graph& from_;

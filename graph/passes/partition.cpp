@@ -86,9 +86,15 @@ class Partition {
     made.conflicts = layout_.conflicts;
     made.root_names = layout_.root_names;
     for (uint32_t i = 0; i < layout_.keeps_input.size(); ++i)
-      if (is_kept_input(i)) made.kept_inputs.push_back(i);
+      if (is_kept_input(i)) {
+        made.kept_inputs.push_back(i);
+        made.input_keepers.push_back(keepers(layout_.input_keepers, i));
+      }
     for (uint32_t i = 0; i < layout_.keeps_output.size(); ++i)
-      if (layout_.keeps_output[i]) made.kept_outputs.push_back(i);
+      if (layout_.keeps_output[i]) {
+        made.kept_outputs.push_back(i);
+        made.output_keepers.push_back(keepers(layout_.output_keepers, i));
+      }
     FJ_TRY_VOID(make_forward(made));
     FJ_TRY_VOID(make_backward(made));
     made.reaches = layout_.reaches;
@@ -195,6 +201,10 @@ class Partition {
   // As it is: nobody writes it before the backward, or whoever does is told.
   bool is_kept_input(uint32_t input) const {
     return input < layout_.keeps_input.size() && layout_.keeps_input[input] && !is_updated(input);
+  }
+  // Per root; all, if the layout does not say.
+  std::vector<bool> keepers(const std::vector<std::vector<bool>>& of, uint32_t i) const {
+    return i < of.size() ? of[i] : std::vector<bool>(layout_.roots.size(), true);
   }
   std::optional<uint32_t> kept_output_of(ValueId v) const {
     for (uint32_t i = 0; i < layout_.forward_outputs; ++i)

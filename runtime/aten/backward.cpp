@@ -7,7 +7,6 @@
 #include <ATen/core/Generator.h>
 #include <ATen/ops/resolve_conj.h>
 #include <ATen/ops/resolve_neg.h>
-#include <ATen/ops/zeros_ops.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -19,6 +18,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/aten/forward_again.h"
 #include "runtime/aten/inner_backward.h"
 #include "runtime/aten/own_tensor.h"
 #include "runtime/aten/torch_version.h"
@@ -46,54 +46,6 @@ struct RootLayout {
       if (tensor.stride(static_cast<int64_t>(d)) != strides[d] && sizes[d] > 1) return tensor.numel() == 0;
     return true;
   }
-};
-
-// An input that only a backward which is differentiated itself reads. What eager would not hold is not held here, but
-// for numbers.
-class OtherInput {
- public:
-  explicit OtherInput(const at::Tensor& input)
-      : weak_(input.getIntrusivePtr()), version_(input.is_inference() ? 0 : input._version()) {
-    if (input.dim() == 0 && !input.requires_grad()) strong_ = input;
-  }
-  at::Tensor get(const std::string& name) const {
-    const auto tensor = weak_.lock();
-    if (!tensor)
-      throw std::runtime_error("framejit: create_graph=True needs the input " + name +
-                               " of the compiled forward, and it is gone; keep it until the backward has run");
-    at::Tensor input(tensor);
-    if (!input.is_inference() && input._version() != version_)
-      throw std::runtime_error("framejit: create_graph=True needs the input " + name +
-                               " of the compiled forward as it was, and it was written to in between");
-    return input;
-  }
-
- private:
-  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weak_;
-  at::Tensor strong_;
-  int64_t version_;
-};
-
-// The default generator stands where it stood before the forward, and goes back afterwards.
-class SameDraws {
- public:
-  explicit SameDraws(const at::Tensor& state) {
-    if (!state.defined()) return;
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    now_ = generator.get_state();
-    generator.set_state(state);
-  }
-  ~SameDraws() {
-    if (!now_.defined()) return;
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generator.set_state(now_);
-  }
-  SameDraws(const SameDraws&) = delete;
-
- private:
-  at::Tensor now_;
 };
 
 // Hands gradients on: the first to its input, the others to the next such node. So they arrive one after the other, in
@@ -137,8 +89,6 @@ class SavedForBackward {
   const BackwardLayout& layout() const { return plans_->layout(); }
   void add_root(const at::Tensor& output) {
     roots_.emplace_back(output);
-    dtypes_.push_back(output.scalar_type());
-    devices_.push_back(output.device());
   }
   // Of outputs that have their history: saved as outputs they are no cycle of references.
   void keep_outputs(const at::Tensor* outputs) {
@@ -157,9 +107,10 @@ class SavedForBackward {
     refuse_second(given);
     for (size_t r = 0; r < given.size(); ++r)
       if (given[r]) last_task_[r] = torch::autograd::get_current_graph_task_id();
+    if (at::GradMode::is_enabled() || !std::all_of(gradients.begin(), gradients.end(), is_plain))
+      return run_again(gradients, given, wanted, node);
     variable_list results(layout().gradients.size());
-    if (at::GradMode::is_enabled()) return run_under_autograd(gradients, wanted);
-    ValuesBetweenPlans between{nullptr, unpacked(given, is_last, node)};
+    ValuesBetweenPlans between{nullptr, unpacked(given, is_last, node), values_are_ours_};
     for (size_t r = 0; r < gradients.size(); ++r)
       if (given[r]) gradients[r] = laid_out(gradients[r], roots_[r]);
     const std::shared_ptr<const PlanRunner> runner = plans_->plan_for(given, wanted);
@@ -210,19 +161,47 @@ class SavedForBackward {
     return false;
   }
 
+  // Kept inputs and outputs of the backwards from these roots; the others are undefined.
+  using Kept = c10::SmallVector<at::Tensor, 16>;
+  Kept unpacked_inputs(const std::vector<bool>& given) const {
+    Kept inputs;
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      const bool is_needed = share(layout().input_keepers[k], given) ||
+                             is_read(BackwardLayout::Saved::kInput, layout().kept_inputs[k], given);
+      inputs.push_back(is_needed ? inputs_[k].unpack() : at::Tensor());
+    }
+    return inputs;
+  }
+  Kept unpacked_outputs(const std::vector<bool>& given, torch::autograd::Node& node) const {
+    Kept outputs;
+    for (size_t k = 0; k < outputs_.size(); ++k) {
+      const bool is_needed = share(layout().output_keepers[k], given) ||
+                             is_read(BackwardLayout::Saved::kOutput, layout().kept_outputs[k], given);
+      outputs.push_back(is_needed ? outputs_[k].unpack(node.getptr()) : at::Tensor());
+    }
+    return outputs;
+  }
+  bool is_read(BackwardLayout::Saved::Of of, uint32_t index, const std::vector<bool>& given) const {
+    for (size_t i = 0; i < layout().saved.size(); ++i)
+      if (const BackwardLayout::Saved& saved = layout().saved[i]; saved.of == of && saved.index == index)
+        return share(layout().readers[i], given);
+    return false;
+  }
+  static bool share(const std::vector<bool>& a, const std::vector<bool>& b) {
+    for (size_t r = 0; r < a.size(); ++r)
+      if (a[r] && b[r]) return true;
+    return false;
+  }
+
   // What the plan reads. In the last backward the plan's handles are the only ones, so that each value goes after its
   // last use.
   std::vector<at::Tensor> unpacked(const std::vector<bool>& given, bool is_last, torch::autograd::Node& node) {
-    c10::SmallVector<at::Tensor, 16> inputs, outputs;
-    for (const SavedVariable& kept : inputs_) inputs.push_back(kept.unpack());
-    for (const SavedVariable& kept : outputs_) outputs.push_back(kept.unpack(node.getptr()));
+    const auto inputs = unpacked_inputs(given), outputs = unpacked_outputs(given, node);
     std::vector<at::Tensor> values;
     for (size_t i = 0, next = 0; i < layout().saved.size(); ++i) {
       const BackwardLayout::Saved& saved = layout().saved[i];
       SavedVariable* value = saved.of == BackwardLayout::Saved::kValue ? &values_[next++] : nullptr;
-      bool is_read = false;
-      for (size_t r = 0; r < given.size(); ++r) is_read = is_read || (given[r] && layout().readers[i][r]);
-      if (!is_read) {
+      if (!share(layout().readers[i], given)) {
         values.emplace_back();
       } else if (value != nullptr) {
         values.push_back(value->unpack());
@@ -239,6 +218,14 @@ class SavedForBackward {
     return values;
   }
 
+  // No tensor of vmap, of another transform, or of a subclass.
+  static bool is_plain(const at::Tensor& gradient) {
+    static constexpr c10::DispatchKeySet kOthers(
+        {c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
+         c10::DispatchKey::Functionalize, c10::DispatchKey::ZeroTensor, c10::DispatchKey::Python});
+    return !gradient.defined() || !gradient.key_set().has_any(kOthers);
+  }
+
   static at::Tensor laid_out(const at::Tensor& gradient, const RootLayout& layout) {
     at::Tensor plain = gradient;
     if (plain.layout() != at::kStrided) plain = plain.to_dense();
@@ -253,51 +240,31 @@ class SavedForBackward {
     return laid;
   }
 
-  // Forward and backward once more, op by op, so that autograd records how the gradients come about.
-  variable_list run_under_autograd(const variable_list& gradients, const std::vector<bool>& wanted) {
+  // By PyTorch's formulas: those of the plans have no derivative, and take plain tensors.
+  variable_list run_again(const variable_list& gradients, const std::vector<bool>& given,
+                          const std::vector<bool>& wanted, torch::autograd::Node& node) {
+    (void)unpacked_outputs(given, node);  // checks their versions
+    const ForwardAgain forward = plans_->forward_again();
     std::vector<at::Tensor> inputs;
     for (size_t i = 0, kept = 0, other = 0; i < layout().input_names.size(); ++i) {
       const bool is_kept = kept < layout().kept_inputs.size() && layout().kept_inputs[kept] == i;
-      inputs.push_back(is_kept ? inputs_[kept++].unpack() : others_[other++].get(layout().input_names[i]));
+      const size_t at = is_kept ? kept++ : other++;
+      if (!forward.reads[i]) inputs.emplace_back();
+      else inputs.push_back(is_kept ? inputs_[at].unpack() : others_[at].get(layout().input_names[i]));
     }
-    for (size_t r = 0; r < gradients.size(); ++r)
-      inputs.push_back(gradients[r].defined() ? gradients[r]
-                                              : at::_ops::zeros::call(c10::fromIntArrayRefSlow(roots_[r].sizes),
-                                                                      dtypes_[r], c10::kStrided, devices_[r], false));
-    variable_list results(layout().gradients.size());
-    const BackwardPlans::Differentiable plans = plans_->differentiable();
-    const auto run = [&](auto&& how) {
-      std::vector<const at::Tensor*> pointers;
-      for (const at::Tensor& input : inputs) pointers.push_back(&input);
-      const SameDraws draws(generator_);
-      const Result<void> done = how(pointers.data());
-      if (!done.ok()) throw std::runtime_error(done.error().message);
-    };
-    if (plans.constants) {
-      variable_list constants(plans.constants->plan().outputs.size());
-      run([&](const at::Tensor* const* from) { return plans.constants->run(from, symbols_.data(), constants.data()); });
-      for (size_t i = 0; i < constants.size(); ++i)
-        if (const Output& output = plans.constants->plan().outputs[i]; output.kind == Output::kInput)
-          constants[i] = inputs[output.index].detach();
-      inputs.insert(inputs.end(), constants.begin(), constants.end());
-    }
-    run([&](const at::Tensor* const* from) {
-      return plans.gradients->run_under_autograd(from, symbols_.data(), results.data());
-    });
-    for (size_t i = 0; i < results.size(); ++i)
-      if (!wanted[i]) results[i].reset();
-    return results;
+    return backward_of_forward_again(forward, layout(), std::move(inputs), symbols_.data(), gradients, wanted,
+                                     generator_, at::GradMode::is_enabled());
   }
 
   const std::shared_ptr<BackwardPlans> plans_;
   const at::Tensor generator_;
   const std::vector<int64_t> symbols_;
   std::mutex mutex_;
+  // No hook of the program gives the values back.
+  const bool values_are_ours_ = !at::SavedTensorDefaultHooks::get_hooks().has_value();
   std::vector<SavedVariable> values_, inputs_, outputs_;
   std::vector<OtherInput> others_;  // inputs that eager would not hold
   std::vector<RootLayout> roots_;
-  std::vector<at::ScalarType> dtypes_;
-  std::vector<at::Device> devices_;
   std::vector<bool> is_released_;  // per root
   std::vector<int> last_task_;  // per root: the run of the engine in which it went backward last
 };

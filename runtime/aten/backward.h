@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/aten/forward_again.h"
 #include "runtime/aten/plan_runner.h"
 
 namespace framejit::runtime {
@@ -37,6 +38,7 @@ struct BackwardLayout {
   std::vector<Gradient> gradients;   // that the plans give, in the order in which eager's arrive
   std::vector<std::vector<bool>> reaches;  // per root, per gradient
   std::vector<uint32_t> kept_inputs, kept_outputs;  // eager would hold these and check their versions
+  std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept one, per root: for which backwards
   // Per pair of roots: a backward from the first frees in eager what one from the second needs.
   std::vector<bool> conflicts;
   std::vector<std::vector<bool>> readers;  // per saved value, per root: whether the root's backward reads the value
@@ -54,12 +56,7 @@ class BackwardPlans {
   // Any thread, with or without the GIL. given: per root; wanted: per gradient. Throws where none can be made.
   virtual std::shared_ptr<const PlanRunner> plan_for(const std::vector<bool>& given,
                                                      const std::vector<bool>& wanted) = 0;
-  // Op by op under autograd, for create_graph=True: takes the forward's inputs, the gradients of the roots, and what
-  // `constants` makes of the same inputs. constants: values without a history; null: there are none.
-  struct Differentiable {
-    std::shared_ptr<const PlanRunner> constants, gradients;
-  };
-  virtual Differentiable differentiable() = 0;
+  virtual ForwardAgain forward_again() = 0;
 };
 
 // The state of the generator of `plans`' device before the forward, if the forward draws; else undefined.

@@ -123,13 +123,18 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     return tensors_[buffer];
   }
   void store(BufferId buffer, at::Tensor tensor) override {
-    if (tensor.defined() && !lies_as_planned(tensor, buffer)) [[unlikely]] tensor = laid_as_planned(tensor, buffer);
+    if (tensor.defined()) {
+      FJ_ASSERT(has_planned_dtype(tensor, buffer),
+                "a library call of plan " + program_->plan->name + " returned another dtype than its rule promised");
+      if (!lies_as_planned(tensor, buffer)) [[unlikely]]
+        tensor = laid_as_planned(tensor, buffer);
+    }
     tensors_[buffer] = std::move(tensor);
   }
   bool is_as_planned(BufferId buffer, const at::Tensor& tensor) override {
     const PlanProgram::Shape& shape = program_->shapes[buffer];
     return !tensor.defined() ||
-           (tensor.scalar_type() == shape.dtype && tensor.device() == shape.device && lies_as_planned(tensor, buffer));
+           (tensor.device() == shape.device && has_planned_dtype(tensor, buffer) && lies_as_planned(tensor, buffer));
   }
   c10::impl::LocalDispatchKeySet callers_keys() const override { return callers_keys_; }
   int64_t value(const Size& s) const override { return size(s); }
@@ -140,7 +145,11 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     return const_cast<void*>(Call::tensor(buffer).const_data_ptr());
   }
 
-  void allocate(BufferId buffer) override {
+  void allocate(BufferId buffer, BufferId over) override {
+    if (over != kNoBuffer && may_overwrite(over)) {
+      tensors_[buffer] = between_->saved[program_->plan->buffers[over].index];
+      return;
+    }
     const PlanProgram::Shape& shape = program_->shapes[buffer];
     const auto [sizes, strides] = shape_of(buffer);
     if (shape.device.is_cpu()) {
@@ -275,6 +284,9 @@ class PlanRunner::Call final : public PlanHost, public Operands {
             c10::IntArrayRef(shape_.data() + b.sizes.size(), b.strides.size())};
   }
 
+  bool has_planned_dtype(const at::Tensor& tensor, BufferId buffer) const {
+    return tensor.scalar_type() == program_->shapes[buffer].dtype || program_->plan->buffers[buffer].is_packed;
+  }
   // The steps after a library call read its result by the strides that its shape rule promised.
   bool lies_as_planned(const at::Tensor& tensor, BufferId buffer) {
     if (program_->plan->buffers[buffer].is_packed) return true;
@@ -283,6 +295,18 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     if (has_sizes != sizes) return false;
     for (size_t i = 0; i < sizes.size(); ++i)
       if (has_strides[i] != strides[i] && sizes[i] > 1) return tensor.numel() == 0;
+    return true;
+  }
+  // The plan has the only handle, and the memory is torch's.
+  bool may_overwrite(BufferId buffer) {
+    const Buffer& b = program_->plan->buffers[buffer];
+    if (b.storage != Storage::kSaved || !between_->may_overwrite) return false;
+    at::Tensor& saved = between_->saved[b.index];
+    const at::Storage& storage = saved.storage();
+    if (saved.use_count() != 1 || storage.use_count() != 1 || !storage.resizable() ||
+        storage.nbytes() != saved.nbytes() || !lies_as_planned(saved, buffer))
+      return false;
+    saved.mutable_data_ptr();  // memory that a lazy copy shares is copied
     return true;
   }
   at::Tensor laid_as_planned(const at::Tensor& tensor, BufferId buffer);

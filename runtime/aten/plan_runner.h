@@ -23,6 +23,8 @@ struct PlanProgram;
 struct ValuesBetweenPlans {
   const std::vector<at::Tensor>* derived = nullptr;
   std::vector<at::Tensor> saved = {};
+  // A backward may write over saved values that no one else holds. False if hooks of the program may have made them.
+  bool may_overwrite = false;
 };
 
 class PlanRunner {

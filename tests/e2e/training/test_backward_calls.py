@@ -423,6 +423,73 @@ def test_double_backward_after_an_input_is_gone():
         torch.testing.assert_close(second_order(run), want)
 
 
+# ---- one output of several
+
+ZEROS = {
+    "sign": lambda x, w: x.sign(), "round": lambda x, w: x.round() + w,
+    "floor": lambda x, w: torch.div(x, w, rounding_mode="floor"), "zero_": lambda x, w: (x * 2).zero_(),
+    "fill_": lambda x, w: (x * 2).fill_(1.0), "copy_": lambda x, w: (x * 2).copy_(w), "times 0": lambda x, w: x * 0,
+    "no rows": lambda x, w: (x * 2)[:0], "where": lambda x, w: torch.where(torch.zeros(3, dtype=torch.bool), x, w),
+}
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_zeros_are_no_none(name):
+    """What the gradient depends on belongs to the other output; eager has zeros."""
+    def step(run, args, k):
+        first, _ = run(*args)
+        return torch.autograd.grad(first, args, cotangent(first), allow_unused=True)
+    check_step(lambda: Program(lambda x, w: (ZEROS[name](x, w), x * w), leaf(3), leaf(3), step=step), graphs=1)
+
+
+def test_a_write_that_only_another_output_minds():
+    """Two losses in one forward, each with its optimizer."""
+    def make():
+        nets = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1)) for _ in range(2))
+        optimizers = [torch.optim.SGD(net.parameters(), 0.1) for net in nets]
+
+        class Both(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.nets = nets
+
+            def forward(self, x):
+                return [net(x).pow(2).mean() for net in self.nets]
+
+        def step(run, args, k):
+            losses = run(*args)
+            for loss, optimizer in zip(losses, optimizers):
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            return losses
+        return Program(Both(), torch.randn(5, 4), step=step)
+    check_step(make, backward=6, graphs=1)
+
+
+@pytest.mark.parametrize("of", ["input", "output"])
+def test_a_write_to_what_another_output_keeps(of):
+    def step(run, args, k):
+        x, p = args
+        y, z = run(x, p)
+        with torch.no_grad():
+            (p if of == "input" else y).add_(1)
+        return torch.autograd.grad(z.sum(), x)
+    fn = (lambda x, p: (x * p, x.sum(0) + x)) if of == "input" else (lambda x, p: (x.exp(), x * 2))
+    check_step(lambda: Program(fn, leaf(3), leaf(3), step=step), graphs=1)
+
+
+@pytest.mark.parametrize("fn", [torch.abs, torch.relu, torch.exp, lambda p: p * p, lambda p: p.max(0).values])
+def test_a_write_to_what_this_output_keeps(fn):
+    def step(run, args, k):
+        x, p = args
+        y, z = run(x, p)
+        with torch.no_grad():
+            p.add_(1)
+        return torch.autograd.grad(z.sum(), x), torch.autograd.grad(y.sum(), p)
+    check_step(lambda: Program(lambda x, p: (fn(p), x * x), leaf(3), leaf(3), step=step), steps=1, backward=None)
+
+
 # ---- anomaly mode
 
 

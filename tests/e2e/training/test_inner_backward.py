@@ -409,3 +409,24 @@ def test_stats_say_that_it_is_one_graph():
     for _ in range(3):
         step(x, w)
     assert framejit.stats()["graphs"] == 1 and framejit.stats()["graph_breaks"] == 0
+
+
+# ---- writes to parts
+
+
+WRITES = {"a number": lambda v: v.__setitem__(0, 0), "in place": lambda v: v[0].mul_(2),
+          "a view of a view": lambda v: v[:, 1:][0].add_(1)}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("grad", [False, True], ids=["backward", "grad"])
+def test_what_was_written_in_part_is_returned(write, grad):
+    """The backward frees the function of the write, whose node is part of the result's history."""
+    def step(x):
+        v = x * 2
+        write(v)
+        if grad:
+            return v, torch.autograd.grad(v.sum(), x)[0]
+        v.sum().backward()
+        return v
+    check_step(lambda: Program(step, leaf(2, 3), step=lambda run, args, k: run(*args)), backward=None, breaks=None)

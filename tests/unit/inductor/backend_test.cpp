@@ -114,5 +114,57 @@ TEST(Backend, SymbolicSizesOfLibraryCallsHaveTensors) {
   })", {.tolerance = 1e-4, .symbols = {130}});
 }
 
+// Which inputs a plan writes over, if all are saved values: "1 over 0" for each allocation, by number of the buffer.
+std::string written_over(const std::string& text, const std::vector<bool>& spent) {
+  const auto graph = graph::parse_graph(text);
+  EXPECT_TRUE(graph.ok());
+  const auto plan = make_inductor_backend({})->compile_backward(graph.value(), spent);
+  EXPECT_TRUE(plan.ok());
+  std::string out;
+  for (const auto& step : plan.value().forward.steps)
+    if (const auto* allocate = std::get_if<runtime::AllocateStep>(&step);
+        allocate && allocate->over != runtime::kNoBuffer)
+      out += std::to_string(allocate->buffer) + " over " + std::to_string(allocate->over) + " ";
+  return out;
+}
+
+TEST(Backend, SavedValuesAreWrittenOver) {
+  const std::string product = R"(graph @f(%x : f32[9, 70], %g : f32[9, 70]) {
+    %0 = exp %x : f32[9, 70]
+    %1 = mul.Tensor %0, %g : f32[9, 70]
+    return %1
+  })";
+  EXPECT_EQ(written_over(product, {true, false}), "2 over 0 ");
+  EXPECT_EQ(written_over(product, {false, true}), "2 over 1 ");
+  EXPECT_EQ(written_over(product, {true, true}), "2 over 0 ");
+  EXPECT_EQ(written_over(product, {}), "");
+  EXPECT_EQ(written_over(R"(graph @f(%x : f32[9, 70]) {
+    %0 = exp %x : f32[9, 70]
+    %1 = view %x, [630] : f32[630] strides [1] view_of %x
+    return %0, %1
+  })",
+                         {true}),
+            "")
+      << "it is shown by a result";
+  EXPECT_EQ(written_over(R"(graph @f(%x : f32[70, 70]) {
+    %0 = t %x : f32[70, 70] strides [1, 70] view_of %x
+    %1 = mul.Tensor %0, %x : f32[70, 70]
+    return %1
+  })",
+                         {true}),
+            "")
+      << "elements are read at other points than they are written";
+  EXPECT_EQ(written_over(R"(graph @f(%x : f32[70, 70], %g : f32[70, 70]) {
+    %0 = exp %x : f32[70, 70]
+    %1 = mm %0, %g : f32[70, 70]
+    %2 = mul.Tensor %1, %x : f32[70, 70]
+    return %2
+  })",
+                         {true, false})
+                .find(" over 0"),
+            1u)
+      << "only after its last use";
+}
+
 }  // namespace
 }  // namespace framejit::inductor::testing

@@ -135,7 +135,13 @@ class Host : public runtime::PlanHost {
     EXPECT_NE(data_[b], nullptr) << "buffer " << b << " is used before it exists or after it was freed";
     return data_[b];
   }
-  void allocate(runtime::BufferId b) override {
+  // Whatever a plan may write over, it writes over here.
+  void allocate(runtime::BufferId b, runtime::BufferId over) override {
+    if (over != runtime::kNoBuffer) {
+      data_[b] = static_cast<char*>(data(over));
+      storage_[b] = storage_[over];
+      return;
+    }
     const View v = view(b, nullptr);
     storage_[b] = guarded_block(span_bytes(v.dtype, v.sizes, v.strides), 1);
     data_[b] = storage_[b].get();
@@ -155,7 +161,7 @@ class Host : public runtime::PlanHost {
       in.pop_back();
       return emulate(step.op.substr(0, dot), in, out);
     }
-    allocate(step.results[0]);
+    allocate(step.results[0], runtime::kNoBuffer);
     emulate(step.op, in, view(step.results[0], data_[step.results[0]]));
   }
   void release(runtime::BufferId b) override {
@@ -400,7 +406,11 @@ void check_variant(const Reference& r, const InductorOptions& variant, const Che
   ASSERT_TRUE(compiled.ok()) << compiled.error().message << "\n"
                              << options.compiled;
   const auto backend = make_inductor_backend(variant);
-  auto plan = backend->compile(compiled.value());
+  // One level as a backward whose inputs are all saved values.
+  const bool is_backward = variant.vector_level == static_cast<int>(VectorLevel::k128);
+  auto plan = is_backward
+                  ? backend->compile_backward(compiled.value(), std::vector<bool>(compiled.value().inputs.size(), true))
+                  : backend->compile(compiled.value());
   ASSERT_TRUE(plan.ok()) << plan.error().message << "\n"
                          << what;
   if (variant.fuse && variant.target == Target::kMachine) share_kernels(plan.value());

@@ -61,6 +61,18 @@ TEST(BackwardPlan, SavedInputsAreFreedAfterTheirLastUse) {
   EXPECT_TRUE(parsed(kBackward) == backward);
 }
 
+TEST(BackwardPlan, WhatIsWrittenOverIsFreedAfterwards) {
+  Executable whole = parsed(kPlan);
+  whole.forward.buffers.push_back(whole.forward.buffers[5]);
+  whole.forward.steps.push_back(AllocateStep{6, 0});
+  whole.forward.outputs[0].index = 6;
+  const Executable backward = as_backward(std::move(whole), 2);
+  const std::string text = print(backward);
+  EXPECT_NE(text.find("allocate b6 over b0\n  free b0\n"), std::string::npos) << text;
+  EXPECT_TRUE(verify(backward).ok());
+  EXPECT_TRUE(parsed(text.c_str()) == backward);
+}
+
 TEST(BackwardPlan, ASavedValueThatIsAGradientStays) {
   Executable whole = parsed(kPlan);
   whole.forward.outputs.push_back({Output::kBuffer, 0});

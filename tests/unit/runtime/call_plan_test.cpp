@@ -19,7 +19,7 @@ class FakeHost : public PlanHost {
       return arena_[plan_.buffers[b].index].data() + size(plan_.buffers[b].offset);
     return tensors[b].data();
   }
-  void allocate(BufferId b) override {
+  void allocate(BufferId b, BufferId) override {
     log += "allocate " + std::to_string(b) + "\n";
     int64_t n = 1;
     for (const Size& s : plan_.buffers[b].sizes) n *= size(s);

@@ -150,7 +150,7 @@ class Host : public PlanHost {
     if (buffer.storage == Storage::kDerived || buffer.storage == Storage::kSaved) return between_[buffer.index].data();
     return tensors[b].data();
   }
-  void allocate(BufferId b) override { tensors[b].resize(4); }
+  void allocate(BufferId b, BufferId) override { tensors[b].resize(4); }
   void view(BufferId, BufferId) override {}
   void call(const ExternStep&, size_t) override {}
   void release(BufferId) override {}
@@ -240,6 +240,13 @@ TEST(Executable, RulesAreChecked) {
        [](Executable& e) { e.derive[0].buffers[0].storage = Storage::kDerived; }},
       {"plan forward @f: a buffer with 0 strides", [](Executable& e) { e.forward.buffers[3].strides.clear(); }},
       {"plan forward @f: b0 has no tensor of its own", [](Executable& e) { e.forward.steps.push_back(FreeStep{0}); }},
+      {"plan forward @f: b1 is no saved value to write over",
+       [](Executable& e) { std::get<AllocateStep>(e.forward.steps[1]).over = 1; }},
+      {"plan backward @f: b2 does not fit over b1",
+       [](Executable& e) {
+         std::get<AllocateStep>(e.backward[0].steps[0]).over = 1;
+         e.backward[0].buffers[1].strides = {{2}};
+       }},
       {"plan forward @f: arena 0 is not taken by a step",
        [](Executable& e) { e.forward.steps.push_back(TakeStep{0}); }},
       {"plan forward @f: an update of input 2", [](Executable& e) { e.forward.updates = {{2, 0}}; }},
@@ -399,7 +406,7 @@ class RandomExecutable {
         s.line = static_cast<uint32_t>(below(3));
         return s;
       }
-      case 2: return AllocateStep{some_buffer()};
+      case 2: return AllocateStep{some_buffer(), below(2) == 0 ? kNoBuffer : some_buffer()};
       case 3: return ViewStep{some_buffer(), some_buffer()};
       case 4: return FreeStep{some_buffer()};
       case 5: return TakeStep{static_cast<uint32_t>(below(3))};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/aten/plan_runner.h"
+#include "runtime/backward_plan.h"
 #include "tests/unit/hand_kernels.h"
 
 namespace framejit::runtime {
@@ -81,6 +82,14 @@ class PlanBuilder {
     auto bound = testing::bind_by_hand(*plan_, kernels_);
     FJ_ASSERT(bound.ok(), bound.error().message);
     return PlanRunner(bound.take(), std::move(constants), std::move(opaque));
+  }
+  // As a backward whose first `saved` inputs are saved values.
+  PlanRunner backward(uint32_t saved) {
+    testing::HandLoader loader;
+    auto bound = BoundExecutable::bind(as_backward(testing::executable_of(*plan_, kernels_), saved), loader);
+    FJ_ASSERT(bound.ok(), bound.error().message);
+    const auto executable = bound.take();
+    return PlanRunner(executable, executable->backward()[0], {});
   }
 
  private:

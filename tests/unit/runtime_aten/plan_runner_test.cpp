@@ -57,6 +57,40 @@ TEST(PlanRunner, KernelWritesAFreshTensor) {
   EXPECT_FALSE(out[0].is_view());
 }
 
+// out = saved + 1, over the saved value where that may be.
+TEST(PlanRunner, ASavedValueThatNobodyElseHoldsIsWrittenOver) {
+  const at::Tensor like = at::ones({5});
+  PlanBuilder b;
+  const BufferId saved = b.input(like), out = b.buffer(like);
+  b.step(AllocateStep{out, saved});
+  b.step(kernel(saved, out, {5}));
+  b.returns({out});
+  const PlanRunner runner = b.backward(1);
+  const auto run_on = [&](at::Tensor value, bool may_overwrite) {
+    ValuesBetweenPlans between{nullptr, {}, may_overwrite};
+    between.saved.push_back(std::move(value));
+    at::Tensor made;
+    EXPECT_TRUE(runner.run(nullptr, nullptr, &made, &between).ok());
+    EXPECT_TRUE(at::equal(made, like + 1));
+    return made;
+  };
+  const auto is_over = [&](at::Tensor value, bool may_overwrite = true) {
+    const void* const memory = value.const_data_ptr();
+    return run_on(std::move(value), may_overwrite).const_data_ptr() == memory;
+  };
+  EXPECT_TRUE(is_over(at::ones({5})));
+  EXPECT_FALSE(is_over(at::ones({5}), false)) << "hooks may have made it";
+  EXPECT_FALSE(is_over(at::ones({9}).slice(0, 2, 7))) << "a part of other memory";
+  std::vector<float> theirs(5, 1.0f);
+  EXPECT_FALSE(is_over(at::from_blob(theirs.data(), {5}))) << "memory of the program";
+  EXPECT_EQ(theirs, std::vector<float>(5, 1.0f));
+  for (const at::Tensor& kept : {at::ones({5}), at::ones({5}).view({5})}) {
+    EXPECT_FALSE(is_over(kept)) << "kept for another backward";
+    EXPECT_FALSE(is_over(kept.detach())) << "shown by another tensor";
+    EXPECT_TRUE(at::equal(kept, like));
+  }
+}
+
 TEST(PlanRunner, ParallelKernelCoversTheRange) {
   const at::Tensor x = at::randn({1000003});
   EXPECT_TRUE(at::equal(run(one_kernel(x, 1000).runner(), {x})[0], x + 1));
@@ -136,6 +170,16 @@ TEST(PlanRunner, UnknownOperatorIsRefused) {
   PlanBuilder c;
   c.call("mm", {arg(c.input(at::ones({2, 2})))});
   EXPECT_THROW(c.runner(), InternalError);
+}
+
+TEST(PlanRunner, AResultOfAnotherDtypeThanPlannedIsRefused) {
+  const at::Tensor x = at::ones({3});
+  PlanBuilder b;
+  const BufferId in = b.input(x), out = b.buffer(x);
+  b.call("_to_copy", {arg(in), {TorchDType{7}}}, {out});
+  b.returns({out});
+  const PlanRunner runner = b.runner();
+  EXPECT_THROW((void)run(runner, {x}), InternalError);
 }
 
 TEST(PlanRunner, ReturnedViewsAreViewsToTorch) {

@@ -1,0 +1,200 @@
+// graph/forward_replay.cpp — see forward_replay.h.
+#include "graph/forward_replay.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "graph/node_values.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/pipeline.h"
+#include "graph/passes/rebuild.h"
+
+namespace framejit::graph {
+namespace {
+
+bool gives_to_root(const TrainingGraphs& graphs, uint32_t root) {
+  const GradientOf own{GradientOf::kRoot, root};
+  return std::find(graphs.gradients.begin(), graphs.gradients.end(), own) != graphs.gradients.end();
+}
+
+// The part of a joint graph that was recorded before its backward. Outputs: the roots.
+Graph forward_of(const TrainingGraphs& graphs) {
+  Graph made = *graphs.recorded;
+  std::vector<ValueId> roots;
+  for (uint32_t root : graphs.roots) roots.push_back(made.outputs[root]);
+  made.inputs.resize(made.inputs.size() - graphs.roots.size());
+  made.input_names.resize(made.inputs.size());
+  made.nodes.resize(graphs.forward_nodes);
+  made.outputs = std::move(roots);
+  made.output_aliases.assign(made.outputs.size(), OutputAlias{});
+  made.updates.clear();
+  return made;
+}
+
+bool draws_from_own_generator(const Node& node) {
+  return node.op->has(kRandom) && std::any_of(node.args.begin(), node.args.end(),
+                                              [](const Arg& arg) { return arg.get<OpaqueSlot>() != nullptr; });
+}
+
+// Where values without a history begin.
+class Cutter {
+ public:
+  Cutter(const Graph& forward, const std::vector<uint32_t>& without_history)
+      : forward_(forward),
+        without_history_(without_history.begin(), without_history.end()),
+        has_history_(forward.values.size()) {}
+
+  Result<void> run() {
+    for (ValueId input : forward_.inputs) has_history_[index_of(input)] = forward_.meta(input).requires_grad;
+    for (const Node& node : forward_.nodes)
+      for (int8_t i : node.op->write_args)
+        for_each_value(node.args[static_cast<size_t>(i)], [&](ValueId v) {
+          if (v != kNoValue) written_.insert(forward_.values[index_of(v)].storage);
+        });
+    for (uint32_t i = 0; i < forward_.nodes.size(); ++i) FJ_TRY_VOID(look_at(forward_.nodes[i], i));
+    return {};
+  }
+  bool has_cut() const { return !cut_.empty(); }
+
+  Graph constants() const {
+    Graph made = forward_;
+    made.outputs = cut_;
+    made.output_aliases.assign(cut_.size(), OutputAlias{});
+    return made;
+  }
+
+  // The nodes stay, with results that nobody reads.
+  Graph rest() const {
+    Graph made = forward_;
+    uint32_t storage = 0;
+    for (const ValueInfo& value : made.values) storage = std::max(storage, value.storage + 1);
+    for (size_t i = 0; i < cut_.size(); ++i) {
+      ValueInfo& info = made.values[index_of(cut_[i])];
+      Node& node = made.nodes[static_cast<size_t>(info.node)];
+      const ValueId unread{static_cast<uint32_t>(made.values.size())};
+      std::replace(node.results.begin(), node.results.end(), cut_[i], unread);
+      ValueInfo kept = info;
+      info.node = -1;
+      info.storage = storage++;
+      made.values.push_back(std::move(kept));
+      made.inputs.push_back(cut_[i]);
+      made.input_names.push_back("without history " + std::to_string(i));
+    }
+    return made;
+  }
+
+ private:
+  bool is_written(ValueId v) const { return written_.contains(forward_.values[index_of(v)].storage); }
+
+  Result<void> look_at(const Node& node, uint32_t index) {
+    bool depends = false;
+    for_each_value(node, [&](ValueId v) { depends = depends || (v != kNoValue && has_history_[index_of(v)]); });
+    if (!depends) return {};
+    const bool is_cut = without_history_.contains(index) || node.op->name == "detach";
+    for (ValueId v : node.results) {
+      if (v == kNoValue) continue;
+      if (is_cut && is_written(v))
+        return Error{Reason::no_backward, "memory is written that belongs to a value without a history"};
+      if (is_cut) cut_.push_back(v);
+      else has_history_[index_of(v)] = true;
+    }
+    if (is_cut && !node.op->write_args.empty())
+      return Error{Reason::no_backward, "a write without grad mode to a value with a history"};
+    return {};
+  }
+
+  const Graph& forward_;
+  const std::set<uint32_t> without_history_;
+  std::vector<bool> has_history_;
+  std::set<uint32_t> written_;  // storages
+  std::vector<ValueId> cut_;
+};
+
+// Functional, without its writes to inputs: what an input is afterwards, where that is a root, comes as a value.
+Result<Graph> without_writes(Graph forward) {
+  FJ_TRY(Graph made, run_pipeline(std::move(forward), false));
+  for (size_t i = 0; i < made.outputs.size(); ++i) {
+    const OutputAlias alias = made.output_aliases[i];
+    if (alias.kind != OutputKind::kInput && alias.kind != OutputKind::kViewOfInput) continue;
+    const auto update = std::find_if(made.updates.begin(), made.updates.end(),
+                                     [&](const auto& written) { return written.first == alias.of; });
+    if (update == made.updates.end()) continue;
+    if (alias.kind == OutputKind::kViewOfInput)
+      return Error{Reason::no_backward, "an output is a view of an input that is written"};
+    made.outputs[i] = update->second;
+  }
+  made.output_aliases.assign(made.outputs.size(), OutputAlias{});
+  made.updates.clear();
+  return dce(std::move(made));
+}
+
+// Batch norm in training only updates its running statistics, which the forward has written meanwhile.
+bool take_without_statistics(Rebuild& rebuild, const Node& node) {
+  if (node.op->name != "_native_batch_norm_legit_functional") return false;
+  const bool* const training = node.args[5].get<bool>();
+  if (training == nullptr || !*training) return false;
+  rebuild.begin(node);
+  const std::vector<Arg> args = rebuild.map_args(node);
+  const std::vector<ValueId> made = rebuild.out().emit_many("_native_batch_norm_legit.no_stats",
+                                                            {args[0], args[1], args[2], args[5], args[6], args[7]}, {});
+  for (size_t i = 0; i < made.size(); ++i)
+    if (node.results[i] != kNoValue) rebuild.set(node.results[i], made[i]);
+  return true;
+}
+
+// The ops after a root that has a gradient of its own read an alias, so that this gradient is theirs alone.
+Graph with_aliases(const Graph& from, const TrainingGraphs& graphs) {
+  std::set<ValueId> parted;
+  for (const GradientOf& gradient : graphs.gradients)
+    if (gradient.of == GradientOf::kRoot) parted.insert(from.outputs[gradient.index]);
+  Rebuild rebuild(from, false);
+  std::map<ValueId, ValueId> root;  // as it was made
+  const auto part = [&](ValueId v) {
+    if (v == kNoValue || !parted.contains(v) || root.contains(v)) return;
+    root[v] = rebuild.get(v);
+    rebuild.set(v, rebuild.out().emit("alias", {root[v]}));
+  };
+  for (ValueId input : from.inputs) part(input);
+  for (const Node& node : from.nodes) {
+    if (!take_without_statistics(rebuild, node)) rebuild.copy_node(node);
+    for (ValueId v : node.results) part(v);
+  }
+  std::vector<ValueId> outputs;
+  for (ValueId v : from.outputs) outputs.push_back(root.contains(v) ? root[v] : rebuild.get(v));
+  std::vector<OutputAlias> aliases(outputs.size());
+  for (uint32_t r = 0; r < graphs.roots.size(); ++r)
+    if (gives_to_root(graphs, r)) {
+      outputs.push_back(rebuild.get(from.outputs[r]));
+      aliases.push_back({OutputKind::kViewOfOutput, r});
+    }
+  return rebuild.build(std::move(outputs), std::move(aliases), {});
+}
+
+void mark_reads(const Graph& graph, std::vector<bool>& reads) {
+  std::set<ValueId> read(graph.outputs.begin(), graph.outputs.end());
+  for (const Node& node : graph.nodes) for_each_value(node, [&](ValueId v) { read.insert(v); });
+  for (size_t i = 0; i < reads.size(); ++i) reads[i] = reads[i] || read.contains(graph.inputs[i]);
+}
+
+}  // namespace
+
+Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs) {
+  const Graph forward = forward_of(graphs);
+  if (std::any_of(forward.nodes.begin(), forward.nodes.end(), draws_from_own_generator))
+    return Error{Reason::no_backward, "the forward draws from a torch.Generator, whose state is not kept"};
+  Cutter cutter(forward, graphs.without_history);
+  FJ_TRY_VOID(cutter.run());
+  ForwardReplay made;
+  made.reads.resize(forward.inputs.size());
+  if (cutter.has_cut()) {
+    FJ_TRY(made.constants, without_writes(cutter.constants()));
+    mark_reads(*made.constants, made.reads);
+  }
+  FJ_TRY(made.roots, without_writes(cutter.has_cut() ? cutter.rest() : forward));
+  FJ_TRY(made.roots, dce(with_aliases(made.roots, graphs)));
+  mark_reads(made.roots, made.reads);
+  return made;
+}
+
+}  // namespace framejit::graph

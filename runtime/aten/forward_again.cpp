@@ -1,0 +1,188 @@
+// runtime/aten/forward_again.cpp — see forward_again.h.
+#include "runtime/aten/forward_again.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
+#include <ATen/ops/alias_ops.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+#include "runtime/aten/backward.h"
+
+namespace framejit::runtime {
+namespace {
+
+using torch::autograd::variable_list;
+
+// The default generator stands where it stood before the forward, and goes back afterwards.
+class SameDraws {
+ public:
+  explicit SameDraws(const at::Tensor& state) {
+    if (!state.defined()) return;
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    now_ = generator.get_state();
+    generator.set_state(state);
+  }
+  ~SameDraws() {
+    if (!now_.defined()) return;
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_state(now_);
+  }
+  SameDraws(const SameDraws&) = delete;
+
+ private:
+  at::Tensor now_;
+};
+
+// Lets no gradient through until it is opened.
+class Gate final : public torch::autograd::FunctionPreHook {
+ public:
+  explicit Gate(std::shared_ptr<const bool> is_open) : is_open_(std::move(is_open)) {}
+  variable_list operator()(const variable_list& gradients) override {
+    return *is_open_ ? gradients : variable_list(gradients.size());
+  }
+
+ private:
+  std::shared_ptr<const bool> is_open_;
+};
+
+class Replay {
+ public:
+  Replay(const ForwardAgain& forward, const BackwardLayout& layout, const int64_t* symbols)
+      : forward_(forward), layout_(layout), symbols_(symbols) {}
+
+  // Each root, then what later ops read in place of a root with a gradient of its own.
+  void run(std::vector<at::Tensor> inputs, const at::Tensor& generator) {
+    inputs_ = std::move(inputs);
+    const c10::impl::ExcludeDispatchKeyGuard casts_are_recorded(c10::autocast_dispatch_keyset);
+    if (forward_.constants) {
+      const c10::AutoGradMode no_history(false);
+      variable_list constants = outputs_of(*forward_.constants, generator,
+                                           [&](const auto& runner, auto... args) { return runner.run(args...); });
+      for (at::Tensor& constant : constants) inputs_.push_back(constant.detach());
+    }
+    const c10::AutoGradMode with_history(true);
+    // Aliases: no input's history leads to another input of the replay.
+    for (const BackwardLayout::Gradient& gradient : layout_.gradients)
+      if (at::Tensor* input = gradient.is_of_root ? nullptr : &inputs_[gradient.index]; input && input->defined())
+        *input = at::_ops::alias::call(*input);
+    roots_ = outputs_of(*forward_.roots, generator,
+                        [&](const auto& runner, auto... args) { return runner.run_under_autograd(args...); });
+  }
+
+  variable_list gradients(const variable_list& tangents, const std::vector<bool>& wanted, bool creates_graph) {
+    torch::autograd::edge_list from, to;
+    variable_list given;
+    for (size_t r = 0; r < layout_.roots.size(); ++r) {
+      if (!tangents[r].defined() || !roots_[r].requires_grad()) continue;
+      from.push_back(torch::autograd::impl::gradient_edge(roots_[r]));
+      given.push_back(tangents[r]);
+    }
+    std::vector<size_t> asked;
+    const auto is_open = std::make_shared<bool>(false);
+    for (size_t g = 0; g < layout_.gradients.size(); ++g) {
+      const auto [is_of_root, index] = layout_.gradients[g];
+      const at::Tensor& target = is_of_root ? roots_[alias_of(index)] : inputs_[index];
+      if (!target.defined() || !target.requires_grad()) continue;
+      if (is_of_root) target.grad_fn()->add_pre_hook(std::make_unique<Gate>(is_open));
+      if (!wanted[g]) continue;
+      to.push_back(torch::autograd::impl::gradient_edge(target));
+      asked.push_back(g);
+    }
+    variable_list results(layout_.gradients.size());
+    if (from.empty() || to.empty()) return results;
+    variable_list made = torch::autograd::Engine::get_default_engine().execute(
+        from, given, /*keep_graph=*/creates_graph, creates_graph, /*accumulate_grad=*/false, to);
+    for (size_t i = 0; i < asked.size(); ++i) results[asked[i]] = std::move(made[i]);
+    *is_open = true;
+    return results;
+  }
+
+ private:
+  // Which output of the replay is read in place of a root.
+  size_t alias_of(uint32_t root) const {
+    size_t at = layout_.roots.size();
+    for (uint32_t r = 0; r < root; ++r)
+      at += std::any_of(layout_.gradients.begin(), layout_.gradients.end(),
+                        [r](const BackwardLayout::Gradient& g) { return g.is_of_root && g.index == r; });
+    return at;
+  }
+
+  template <class Run>
+  variable_list outputs_of(const PlanRunner& runner, const at::Tensor& generator, Run&& run) const {
+    std::vector<const at::Tensor*> pointers;
+    for (const at::Tensor& input : inputs_) pointers.push_back(&input);
+    variable_list outputs(runner.plan().outputs.size());
+    const SameDraws draws(generator);
+    const Result<void> done = run(runner, pointers.data(), symbols_, outputs.data());
+    if (!done.ok()) throw std::runtime_error(done.error().message);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (const Output& output = runner.plan().outputs[i]; output.kind == Output::kInput)
+        outputs[i] = inputs_[output.index];
+    return outputs;
+  }
+
+  const ForwardAgain& forward_;
+  const BackwardLayout& layout_;
+  const int64_t* symbols_;
+  variable_list inputs_, roots_;
+};
+
+}  // namespace
+
+OtherInput::OtherInput(const at::Tensor& input)
+    : tensor_(input.getIntrusivePtr()), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {
+  if (input.dim() == 0 && !input.requires_grad()) strong_ = input;
+  if (input.has_storage()) storage_ = input.storage().getWeakStorageImpl();
+  keys_ = input.key_set();
+  dtype_ = input.dtype();
+  sizes_.assign(input.sizes().begin(), input.sizes().end());
+  strides_.assign(input.strides().begin(), input.strides().end());
+  offset_ = input.storage_offset();
+  if (input.requires_grad() && !input.is_leaf()) history_ = torch::autograd::impl::gradient_edge(input);
+  if (input.is_inference()) return;
+  counter_ = torch::autograd::impl::version_counter(input);
+  version_ = input._version();
+}
+
+at::Tensor OtherInput::get(const std::string& name) const {
+  const auto is_written = [&] { return counter_.enabled() && counter_.current_version() != version_; };
+  at::Tensor input;
+  if (const auto tensor = tensor_.lock()) {
+    input = at::Tensor(tensor);
+  } else if (auto storage = storage_.lock()) {
+    input = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), keys_, dtype_);
+    input.unsafeGetTensorImpl()->set_sizes_and_strides(sizes_, strides_, offset_);
+    if (history_.is_valid()) torch::autograd::impl::set_gradient_edge(input, history_);
+  }
+  if (!input.defined())
+    throw std::runtime_error("framejit: create_graph=True needs the input " + name +
+                             " of the compiled forward, and it is gone; keep it until the backward has run");
+  if (is_written())
+    throw std::runtime_error("framejit: create_graph=True needs the input " + name +
+                             " of the compiled forward as it was, and it was written to in between");
+  return input;
+}
+
+std::vector<at::Tensor> backward_of_forward_again(const ForwardAgain& forward, const BackwardLayout& layout,
+                                                  std::vector<at::Tensor> inputs, const int64_t* symbols,
+                                                  const std::vector<at::Tensor>& tangents,
+                                                  const std::vector<bool>& wanted, const at::Tensor& generator,
+                                                  bool creates_graph) {
+  Replay replay(forward, layout, symbols);
+  replay.run(std::move(inputs), generator);
+  return replay.gradients(tangents, wanted, creates_graph);
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,56 @@
+// runtime/aten/forward_again.h — a backward by PyTorch's own engine and formulas, over a forward that runs once more,
+// op by op, under autograd.
+//
+// For gradients that have a history themselves (create_graph=True), and for those that are no plain tensors (of vmap:
+// is_grads_batched=True).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/aten/plan_runner.h"
+
+namespace framejit::runtime {
+
+struct BackwardLayout;
+
+// The forward as plans of operators: graph/forward_replay.h. Both take the forward's inputs.
+struct ForwardAgain {
+  std::shared_ptr<const PlanRunner> constants, roots;  // no constants: null
+  std::vector<bool> reads;  // per input
+};
+
+// An input that eager would not hold. This holds no memory: if the input is gone, but another tensor still has its
+// memory, a tensor with the input's history stands for it.
+class OtherInput {
+ public:
+  explicit OtherInput(const at::Tensor& input);
+  // Throws where that is not possible, or the input was written to; the error has its name.
+  at::Tensor get(const std::string& name) const;
+
+ private:
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_;
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
+  at::Tensor strong_;  // a number
+  c10::DispatchKeySet keys_;
+  caffe2::TypeMeta dtype_;
+  c10::SmallVector<int64_t, 5> sizes_, strides_;
+  int64_t offset_ = 0;
+  torch::autograd::Edge history_;
+  c10::VariableVersion counter_;
+  int64_t version_ = 0;
+};
+
+// inputs: those that `reads` says, the others undefined. tangents: per root, undefined where none is given. wanted: per
+// gradient of the layout. generator: its state before the forward; undefined: the forward draws nothing.
+std::vector<at::Tensor> backward_of_forward_again(const ForwardAgain& forward, const BackwardLayout& layout,
+                                                  std::vector<at::Tensor> inputs, const int64_t* symbols,
+                                                  const std::vector<at::Tensor>& tangents,
+                                                  const std::vector<bool>& wanted, const at::Tensor& generator,
+                                                  bool creates_graph);
+
+}  // namespace framejit::runtime

@@ -1,0 +1,157 @@
+"""Gradients of gradients: create_graph=True by formulas that have a derivative, and gradients of vmap."""
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import framejit
+from steps import Program, check_step, leaf
+
+MATRIX = torch.eye(4) * 3 + torch.arange(16.).view(4, 4) / 20
+FUNCTIONS = {
+    # PyTorch has two formulas: one for a backward with grad mode
+    "silu": F.silu, "mish": F.mish, "group norm": lambda x: F.group_norm(x[None], 2),
+    "instance norm": lambda x: F.instance_norm(x[None]), "logit": lambda x: x.sigmoid().logit(),
+    "solve": lambda x: torch.linalg.solve(MATRIX + x, torch.ones(4, 2)),
+    "det": lambda x: torch.linalg.det(MATRIX + x), "slogdet": lambda x: torch.linalg.slogdet(MATRIX + x)[1],
+    "inverse": lambda x: torch.linalg.inv(MATRIX + x),
+    "cholesky": lambda x: torch.linalg.cholesky(MATRIX @ MATRIX.T + x @ x.T),
+    # their backwards write in place
+    "rfft": lambda x: torch.fft.rfft(x).abs(),
+    "stft": lambda x: torch.stft(x.repeat(1, 4), 4, return_complex=True, window=torch.hann_window(4)).abs(),
+    # formulas of ours stand in for them
+    "max": lambda x: x.max(1).values, "median": lambda x: x.median(1).values, "prod": lambda x: x.prod(1),
+    "prod of zeros": lambda x: (x * torch.tensor([0.0, 1, 1, 1])).prod(1),
+    # parts without a history
+    "detached": lambda x: (x * x.detach()).exp(), "views": lambda x: x[1:].t() * x.narrow(1, 0, 3),
+    "in place": lambda x: x.clone().mul_(x).add_(1).sigmoid_(), "rms norm": lambda x: F.rms_norm(x, (4,)),
+    "layer norm": lambda x: F.layer_norm(x, (4,)), "softmax": lambda x: x.softmax(-1),
+    "cross-entropy": lambda x: F.cross_entropy(x, torch.tensor([0, 1, 2, 3])),
+}
+
+
+def values():
+    return (torch.arange(16.).view(4, 4) / 5 - 1).requires_grad_()
+
+
+def second_order(run, args, k):
+    x, = args
+    slope, = torch.autograd.grad(run(x).pow(2).sum(), x, create_graph=True)
+    slope.pow(2).sum().backward()
+    return slope
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_second_derivatives(name):
+    check_step(lambda: Program(FUNCTIONS[name], values(), step=second_order), backward=None, graphs=1)
+
+
+def test_third_derivatives():
+    def step(run, args, k):
+        x, = args
+        y = run(x).sum()
+        for _ in range(3):
+            y = torch.autograd.grad(y, x, create_graph=True)[0].sum()
+        return y
+    check_step(lambda: Program(lambda x: F.silu(x) * x.exp(), values(), step=step), backward=None, graphs=1)
+
+
+def test_outputs_that_are_made_of_each_other():
+    """Each output has its own node: what reaches the input through another output must not come twice."""
+    def chain(x):
+        a = x.sin()
+        b = a * x
+        return a, b, b.exp() + a
+
+    def step(run, args, k):
+        x, = args
+        a, b, c = run(x)
+        slope, = torch.autograd.grad(a.sum() * 2 + b.pow(2).sum() + c.sum(), x, create_graph=True)
+        slope.pow(2).sum().backward()
+        return slope
+    check_step(lambda: Program(chain, values(), step=step), backward=None, graphs=1)
+
+
+def test_a_gradient_penalty_through_batch_norm():
+    """The running statistics, which the forward writes, are not needed."""
+    def make():
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.SiLU(), nn.Linear(8, 1))
+
+        def step(run, args, k):
+            x, = args
+            slope, = torch.autograd.grad(run(x).sum(), x, create_graph=True)
+            (slope.norm(2, 1) - 1).pow(2).mean().backward()
+            return slope
+        return Program(model, values(), step=step)
+    check_step(make, backward=None, graphs=1)
+
+
+def test_a_value_between_two_graphs():
+    """The second graph's input is gone when its backward is differentiated; its memory is not."""
+    def make():
+        layer = nn.Linear(4, 4)
+
+        def model(x):
+            y = layer(x).tanh()
+            print(end="")
+            return (y + 1).pow(2)
+        return Program(model, values(), step=second_order, watch=[layer])
+    check_step(make, backward=None, breaks=1)
+
+
+def test_dropout_is_drawn_once():
+    check_step(lambda: Program(lambda x: F.dropout(F.silu(x), 0.5), values(), step=second_order), backward=None,
+               graphs=1)
+
+
+@pytest.mark.parametrize("fn", [lambda x: x.sin() * x.exp(), lambda x: F.silu(x) @ MATRIX,
+                                lambda x: F.layer_norm(x, (4,))])
+def test_gradients_of_vmap(fn):
+    def step(run, args, k):
+        x, = args
+        y = run(x)
+        each = torch.eye(16).view(16, 4, 4)
+        return (torch.autograd.grad(y, x, each, is_grads_batched=True, retain_graph=True)[0],
+                torch.autograd.functional.jacobian(run, x, vectorize=True))
+    check_step(lambda: Program(fn, values(), step=step), backward=None, graphs=1)
+
+
+def test_under_autocast():
+    layer = nn.Linear(4, 4)
+    check_step(lambda: Program(lambda x: F.silu(layer(x)), values(), step=second_order), autocast=True, backward=None,
+               graphs=1)
+
+
+def test_a_changed_output_is_refused():
+    def step(run, args, k):
+        x, = args
+        y = run(x)
+        y.add_(1)
+        return torch.autograd.grad(y.sum(), x, create_graph=True)
+    check_step(lambda: Program(torch.exp, values(), step=step), steps=1, backward=None)
+
+
+def test_a_write_without_grad_mode():
+    """A limit: the value that is written keeps its history, and an op of its own would not."""
+    run, x = framejit.compile(lambda x: F.cosine_similarity(x, x * 2 + 1, dim=1)), values()
+    with pytest.raises(RuntimeError, match="memory is written that belongs to a value without a history"):
+        torch.autograd.grad(run(x).sum(), x, create_graph=True)
+
+
+def test_numbers_of_a_generator_are_not_drawn_again():
+    generator = torch.Generator().manual_seed(1)
+    run, x = framejit.compile(lambda x: (x.pow(3) * torch.rand(4, 4, generator=generator)).sum()), values()
+    y = run(x)
+    state = generator.get_state()
+    if framejit.stats()["graphs"]:
+        with pytest.raises(RuntimeError, match="torch.Generator"):
+            torch.autograd.grad(y, x, create_graph=True)
+    assert torch.equal(generator.get_state(), state)
+
+
+def test_the_error_of_a_missing_input_names_it():
+    run = framejit.compile(lambda x, w: (x + w).exp())
+    w = leaf(3)
+    y = run(torch.ones(3), w)
+    with pytest.raises(RuntimeError, match=r"create_graph=True needs the input L\['x'\]"):
+        torch.autograd.grad(y.sum(), w, create_graph=True)
