@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from steps import LANDED
-
 DEMO = Path(__file__).parents[3] / "benchmarks" / "demo_train.py"
 pytestmark = pytest.mark.nothing_captured  # here: the demo is another process
 
@@ -47,8 +45,7 @@ def test_both_learn(tmp_path):
     assert own[1] - other[1] > own[0] - other[0]
     graphs, backward, breaks, runs = numbers(r"^  graphs (\d+) and (\d+) backward, graph breaks (\d+), backward runs "
                                              r"(\d+)$", out)
-    if LANDED:
-        assert (graphs, backward, breaks) == (1, 1, 0) and runs >= 6
+    assert (graphs, backward, breaks) == (1, 1, 0) and runs >= 6
 
 
 def test_what_cannot_be_read_is_one_line(tmp_path):

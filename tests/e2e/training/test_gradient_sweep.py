@@ -95,8 +95,7 @@ def test_a_right_gradient_is_whole():
 
 
 @pytest.mark.nothing_captured
-def test_a_backward_that_ran_plainly_is_not_whole(monkeypatch):
-    monkeypatch.setattr(worker, "LANDED", True)
+def test_a_backward_that_ran_plainly_is_not_whole():
     totals = {"graphs": 1, "hits": 1, "plain_hits": 0, "graph_breaks": 0, "fallbacks": 0, "recompiles": 0,
               "traced_instructions": 5, "break_reasons": {}, "fallback_reasons": {}, "backward_runs": 2}
     assert worker.verdict(totals, "returned")["status"] == "whole"

@@ -69,13 +69,6 @@ def test_grad_of_activations_from_outside():
     check_inner(make, graphs=1)
 
 
-def test_gradients_with_a_history():
-    def slope(x):
-        [g] = torch.autograd.grad(x.exp().sum(), x, create_graph=True)
-        return (g * x).sum()
-    check_step(lambda: (slope, leaf(4, 3)), graphs=1)
-
-
 def test_a_penalty_on_gradients():
     def make():
         model, x = mlp(), torch.randn(5, 3)

@@ -9,7 +9,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import framejit
 from check import assert_flat
-from steps import LANDED, Program, assert_counts, check_step, precision  # noqa: F401
+from steps import Program, assert_counts, check_step, precision, regression  # noqa: F401
 
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, 0.1),
@@ -35,11 +35,6 @@ OPTIMIZERS = {
     "groups": lambda p: (lambda ps: torch.optim.AdamW([{"params": ps[:1], "lr": 0.05},
                                                        {"params": ps[1:], "weight_decay": 0.0}], 0.01))(list(p)),
 }
-
-
-def regression():
-    model = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 1))
-    return model, torch.randn(32, 6), torch.randn(32, 1)
 
 
 def make_loop(make_optimizer):
@@ -313,8 +308,7 @@ def epoch(shapes):
 
 
 def assert_few_compiles(stats, most=2):
-    if LANDED:
-        assert stats["graphs"] <= most and stats["backward_graphs"] <= most, stats
+    assert stats["graphs"] <= most and stats["backward_graphs"] <= most, stats
 
 
 def test_an_epoch_with_a_smaller_last_batch():

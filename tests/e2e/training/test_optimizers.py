@@ -10,7 +10,7 @@ from torch.optim import lr_scheduler
 
 import framejit
 from check import check
-from steps import Program, check_step
+from steps import Program, check_step, regression
 
 OPTIMIZERS = {
     "sgd": lambda p, **f: optim.SGD(p, 0.1, **f),
@@ -41,11 +41,6 @@ def most_graphs(name):
     return 3 if name.startswith("radam") else 2
 
 
-def regression():
-    model = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 1))
-    return model, torch.randn(32, 6), torch.randn(32, 1)
-
-
 def stepping(make_optimizer, before=lambda optimizer, model, k: None, after=lambda optimizer: lambda: None,
              target=lambda optimizer, model: optimizer.step):
     """make() of a program that compiles `target`, and steps with it after a plain forward and backward."""
@@ -66,6 +61,21 @@ def stepping(make_optimizer, before=lambda optimizer, model, k: None, after=lamb
     return make
 
 
+def stepping_alone(make_parameters, make_optimizer):
+    """make() of a program that only steps: its gradients are made of the parameters."""
+    def make():
+        torch.manual_seed(0)
+        parameters = make_parameters()
+        optimizer = make_optimizer(parameters)
+
+        def step(run, args, k):
+            for p in parameters:
+                p.grad = p.detach() * 0.1 + k
+            run()
+        return Program(optimizer.step, step=step, watch=[parameters, optimizer], zero=False)
+    return make
+
+
 def check_steps(make, steps=STEPS, most=2):
     stats = check_step(make, steps=steps, breaks=0, backward=False)
     assert 0 < stats["graphs"] <= most, stats
@@ -80,32 +90,15 @@ def test_a_step_is_one_graph(name, flags):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("foreach", [False, True])
 def test_other_dtypes(dtype, foreach):
-    def make():
-        torch.manual_seed(0)
-        parameters = [nn.Parameter(torch.randn(n, 3).to(dtype)) for n in (2, 5, 5)]
-        optimizer = optim.AdamW(parameters, 0.01, foreach=foreach)
-
-        def step(run, args, k):
-            for p in parameters:
-                p.grad = p.detach() * 0.1 + k
-            run()
-        return Program(optimizer.step, step=step, watch=[parameters, optimizer], zero=False)
-    check_steps(make)
+    check_steps(stepping_alone(lambda: [nn.Parameter(torch.randn(n, 3).to(dtype)) for n in (2, 5, 5)],
+                               lambda p: optim.AdamW(p, 0.01, foreach=foreach)))
 
 
 @pytest.mark.parametrize("foreach", [False, True])
 def test_parameters_of_two_dtypes(foreach):
-    def make():
-        torch.manual_seed(0)
-        parameters = [nn.Parameter(torch.randn(4, 3, dtype=dtype)) for dtype in (torch.float32, torch.float64) * 2]
-        optimizer = optim.Adam(parameters, 0.01, foreach=foreach)
-
-        def step(run, args, k):
-            for p in parameters:
-                p.grad = p.detach() * 0.1 + k
-            run()
-        return Program(optimizer.step, step=step, watch=[parameters, optimizer], zero=False)
-    check_steps(make)
+    dtypes = (torch.float32, torch.float64) * 2
+    check_steps(stepping_alone(lambda: [nn.Parameter(torch.randn(4, 3, dtype=dtype)) for dtype in dtypes],
+                               lambda p: optim.Adam(p, 0.01, foreach=foreach)))
 
 
 # ---- numbers that change

@@ -82,7 +82,7 @@ def program():
 
 def compiled_as(change, monkeypatch):
     monkeypatch.setattr(framejit, "compile", lambda model: lambda x: change(model, x))
-    monkeypatch.setattr(steps, "LANDED", False)
+    monkeypatch.setattr(steps, "assert_counts", lambda *args, **asked: None)  # nothing is compiled here
 
 
 @pytest.mark.parametrize("name", DEFECTS)
@@ -132,8 +132,7 @@ def test_errors_are_compared(monkeypatch):
         check_step(make)
 
 
-def test_counts_are_asserted(monkeypatch):
-    monkeypatch.setattr(steps, "LANDED", True)
+def test_counts_are_asserted():
     stats = {"graphs": 1, "hits": 2, "graph_breaks": 0, "break_reasons": {}, "fallbacks": 0, "fallback_reasons": {},
              "recompiles": 0, "backward_graphs": 1, "backward_runs": 3}
     assert_counts(stats, 3, graphs=1, backward_graphs=1)
