@@ -140,14 +140,14 @@ TEST(Backend, SavedValuesAreWrittenOver) {
   EXPECT_EQ(written_over(product, {}), "");
   EXPECT_EQ(written_over(R"(graph @f(%x : f32[9, 70]) {
     %0 = exp %x : f32[9, 70]
-    %1 = view %x, [630] : f32[630] strides [1] view_of %x
+    %1 = view %x, [630] : f32[630]
     return %0, %1
   })",
                          {true}),
             "")
       << "it is shown by a result";
   EXPECT_EQ(written_over(R"(graph @f(%x : f32[70, 70]) {
-    %0 = t %x : f32[70, 70] strides [1, 70] view_of %x
+    %0 = t %x : f32[70, 70; 1, 70]
     %1 = mul.Tensor %0, %x : f32[70, 70]
     return %1
   })",

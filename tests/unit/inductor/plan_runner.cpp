@@ -137,12 +137,14 @@ class Host : public runtime::PlanHost {
   }
   // Whatever a plan may write over, it writes over here.
   void allocate(runtime::BufferId b, runtime::BufferId over) override {
-    if (over != runtime::kNoBuffer) {
-      data_[b] = static_cast<char*>(data(over));
-      storage_[b] = storage_[over];
+    const View v = view(b, nullptr);
+    if (over != runtime::kNoBuffer) {  // inputs are protected against writes
+      const int64_t bytes = span_bytes(v.dtype, v.sizes, v.strides);
+      const std::shared_ptr<char[]> block = guarded_block(bytes, 1);
+      std::memcpy(block.get(), data(over), static_cast<size_t>(bytes));
+      for (runtime::BufferId of : {over, b}) storage_[of] = block, data_[of] = block.get();
       return;
     }
-    const View v = view(b, nullptr);
     storage_[b] = guarded_block(span_bytes(v.dtype, v.sizes, v.strides), 1);
     data_[b] = storage_[b].get();
   }
