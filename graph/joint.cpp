@@ -86,7 +86,7 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
     }
     return on;
   };
-  layout.conflicts.assign(roots * roots, false);
+  layout.conflicts.resize(roots * roots);
   for (size_t i = layout.forward_nodes; i < recorded.nodes.size(); ++i) {
     const Node& node = recorded.nodes[i];
     Set on(roots);

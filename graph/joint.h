@@ -70,7 +70,7 @@ struct TrainingGraphs {
 };
 
 // Fills in what the recorded joint graph says of its formulas: what they keep, which roots share them, and on which
-// roots a gradient depends. `reaches` says beforehand which roots lead to it: that holds where it depends on none.
+// roots a gradient depends. What `reaches` and `conflicts` say beforehand stays.
 void describe_joint(const Graph& recorded, JointLayout& layout);
 
 }  // namespace framejit::graph

@@ -109,6 +109,11 @@ Held ours_for(const Held& torchs) {
 
 }  // namespace
 
+bool keeps_number(const torch::autograd::Node& node) {
+  return dynamic_cast<const generated::MulBackward0*>(&node) != nullptr ||
+         dynamic_cast<const generated::DivBackward0*>(&node) != nullptr;
+}
+
 Formulas::Node Formulas::in_place_of(const Node& torchs) const {
   const auto at = ours_.find(torchs.get());
   return at == ours_.end() ? torchs : at->second;

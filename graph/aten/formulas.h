@@ -27,4 +27,7 @@ class Formulas {
   std::map<const void*, Node> ours_;  // a node of ours keeps torch's alive
 };
 
+// Whether it may keep a number of the program, as a product or a quotient does.
+bool keeps_number(const torch::autograd::Node& node);
+
 }  // namespace framejit::graph

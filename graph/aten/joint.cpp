@@ -49,10 +49,10 @@ at::Tensor non_leaf(const at::Tensor& leaf) {
   return result;
 }
 
-// What a backward from an output may run.
-std::set<const torch::autograd::Node*> nodes_behind(const at::Tensor& output) {
+// What a backward that begins with a node may run.
+std::set<const torch::autograd::Node*> nodes_behind(torch::autograd::Node* first) {
   std::set<const torch::autograd::Node*> seen;
-  std::vector<torch::autograd::Node*> open{output.grad_fn().get()};
+  std::vector<torch::autograd::Node*> open{first};
   while (!open.empty()) {
     torch::autograd::Node* node = open.back();
     open.pop_back();
@@ -61,6 +61,15 @@ std::set<const torch::autograd::Node*> nodes_behind(const at::Tensor& output) {
     if (auto* slices = dynamic_cast<torch::autograd::CopySlices*>(node)) open.push_back(slices->fn.get());
   }
   return seen;
+}
+
+// No recorded formula reads the number that such a node keeps, and a second backward misses it.
+void note_kept_numbers(const std::vector<std::set<const torch::autograd::Node*>>& behind, JointLayout& layout) {
+  layout.conflicts.resize(behind.size() * behind.size());
+  for (size_t r = 0; r < behind.size(); ++r)
+    for (const torch::autograd::Node* node : behind[r])
+      for (size_t s = 0; keeps_number(*node) && s < behind.size(); ++s)
+        if (behind[s].contains(node)) layout.conflicts[r * behind.size() + s] = true;
 }
 
 // Whether autograd runs on this thread alone is of no matter to eager, but the recorder is used by one thread at a
@@ -154,7 +163,9 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   for (size_t i = 0; i < wanted.size(); ++i)
     wanted[i].register_hook([&order, i](const at::Tensor&) { order.push_back(i); });
   std::vector<std::set<const torch::autograd::Node*>> behind;
-  for (const at::Tensor& output : outputs) behind.push_back(nodes_behind(output));
+  for (const at::Tensor& output : outputs)
+    behind.push_back(nodes_behind(formulas_.in_place_of(output.grad_fn()).get()));
+  note_kept_numbers(behind, layout);
   std::vector<at::Tensor> found, gradients;
   RecordScope scope(*recorder_);
   ForwardScope views_by_op;  // a backward may write to views of what it made
