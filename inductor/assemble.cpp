@@ -122,16 +122,6 @@ class Assembler {
     return buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
   }
 
-  // Bytes from the first to the last element.
-  static SymExpr bytes_of(const LoopBuffer& b) {
-    SymExpr span = 1;
-    for (size_t k = 0; k < b.sizes.size(); ++k) {
-      if (b.sizes[k] == SymExpr(0)) return 0;
-      span = span + (b.sizes[k] - SymExpr(1)) * b.strides[k];
-    }
-    return span * SymExpr(row_of(b.dtype).bytes);
-  }
-
   BufferId add_buffer(const TensorMeta& meta, runtime::Storage storage, uint32_t index) {
     runtime::Buffer buffer = sizes_.buffer(meta);
     buffer.storage = storage;
@@ -233,12 +223,8 @@ class Assembler {
     for (size_t i = 0; i < spent_.size() && i < input_count_; ++i)
       if (const ValueForm& form = forms_[graph::index_of(graph_.inputs[i])]; form.kind == ValueForm::kBuffer)
         is_spent_[form.buffer] = spent_[i];
-    for (ValueId v : graph_.outputs) {
-      while (v != graph::kNoValue && forms_[graph::index_of(v)].kind == ValueForm::kView)
-        v = forms_[graph::index_of(v)].base;
-      if (v != graph::kNoValue && forms_[graph::index_of(v)].kind == ValueForm::kBuffer)
-        is_spent_[forms_[graph::index_of(v)].buffer] = false;
-    }
+    for (ValueId v : graph_.outputs)
+      if (v != graph::kNoValue) is_spent_[root_buffer(forms_, v)] = false;
   }
 
   void take(LoopBufferId operand, LoopBufferId result) {
@@ -267,46 +253,59 @@ class Assembler {
   }
 
   void find_taken(size_t s) {
-    std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
+    const std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
     for (size_t w = 0; w < buffers.size(); ++w) {
       const LoopBufferId result = buffers[w].source;
       if (!buffers[w].is_written || buffers[w].is_local || uses_[result].first != s || !exists(result)) continue;
-      if (program_.buffers[result].is_output && take_spent(s, w)) continue;
-      bool is_over = false;
-      for (size_t r = 0; r < buffers.size() && !is_over; ++r) {
-        const LoopBufferId operand = buffers[r].source;
-        if (r == w || buffers[r].is_written || buffers[r].is_local || uses_[operand].last != s ||
-            taken_by_[operand] != kNobody || !(in_arena_[operand] || may_lie_in_library(operand, result)))
-          continue;
-        if (program_.buffers[operand].dtype != program_.buffers[result].dtype ||
-            !(bytes_of(program_.buffers[operand]) == bytes_of(program_.buffers[result])))
-          continue;
-        if (kept_apart(kernels_[s], static_cast<LoopBufferId>(r), static_cast<LoopBufferId>(w))) continue;
-        buffers[r].is_written = true;  // other code may change what it loads
-        take(operand, result);
-        is_over = true;
-      }
-      if (!is_over) take_spent(s, w);
+      // A temporary would rather stay in the arena, an output in memory that is there.
+      const bool spent_first = program_.buffers[result].is_output;
+      if (spent_first && take_spent(s, w)) continue;
+      if (!take_operand(s, w) && !spent_first) take_spent(s, w);
     }
+  }
+
+  bool take_operand(size_t s, size_t w) {
+    const LoopBufferId result = kernels_[s].buffers[w].source;
+    for (size_t r = 0; r < kernels_[s].buffers.size(); ++r) {
+      const LoopBufferId operand = kernels_[s].buffers[r].source;
+      if (!is_last_read(s, r) || taken_by_[operand] != kNobody ||
+          !(in_arena_[operand] || may_lie_in_library(operand, result)) ||
+          program_.buffers[operand].dtype != program_.buffers[result].dtype ||
+          !(bytes_of(program_.buffers[operand]) == bytes_of(program_.buffers[result])) || !write_over(s, r, w))
+        continue;
+      take(operand, result);
+      return true;
+    }
+    return false;
   }
 
   // A spent input of the same shape, unless someone else holds its tensor when the plan runs.
   bool take_spent(size_t s, size_t w) {
-    std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
-    const LoopBufferId result = buffers[w].source;
-    for (size_t r = 0; r < buffers.size(); ++r) {
-      const LoopBufferId operand = buffers[r].source;
-      if (r == w || buffers[r].is_written || buffers[r].is_local || !is_spent_[operand] || uses_[operand].last != s ||
-          !graph::same_layout(planned_meta(operand), planned_meta(result)) ||
-          kept_apart(kernels_[s], static_cast<LoopBufferId>(r), static_cast<LoopBufferId>(w)))
+    const LoopBufferId result = kernels_[s].buffers[w].source;
+    for (size_t r = 0; r < kernels_[s].buffers.size(); ++r) {
+      const LoopBufferId operand = kernels_[s].buffers[r].source;
+      if (!is_spent_[operand] || !is_last_read(s, r) ||
+          !graph::same_layout(planned_meta(operand), planned_meta(result)) || !write_over(s, r, w))
         continue;
-      buffers[r].is_written = true;  // other code may change what it loads
       is_spent_[operand] = false;
       over_[result] = operand;
       in_arena_[result] = false;
       return true;
     }
     return false;
+  }
+
+  // Whether kernel s only reads its buffer r, and nothing reads it later.
+  bool is_last_read(size_t s, size_t r) const {
+    const KernelBuffer& buffer = kernels_[s].buffers[r];
+    return !buffer.is_written && !buffer.is_local && uses_[buffer.source].last == s;
+  }
+
+  // Kernel s writes buffer `written` over what it reads from `read`. False: it cannot.
+  bool write_over(size_t s, size_t read, size_t written) {
+    if (kept_apart(kernels_[s], static_cast<LoopBufferId>(read), static_cast<LoopBufferId>(written))) return false;
+    kernels_[s].buffers[read].is_written = true;  // other code may change what it loads
+    return true;
   }
 
   void plan_temporary(LoopBufferId b) {
@@ -382,7 +381,6 @@ class Assembler {
       note_use(whole);
       const LoopBufferId over = over_[owner];
       plan_.steps.emplace_back(runtime::AllocateStep{whole, over == kNobody ? runtime::kNoBuffer : buffer_of_[over]});
-      if (over != kNobody) note_use(buffer_of_[over]);
     }
     if (id == whole) return;
     allocated_[b] = true;
@@ -407,9 +405,7 @@ class Assembler {
     if (v == graph::kNoValue) return runtime::kNoBuffer;
     BufferId& known = value_buffer_[graph::index_of(v)];
     if (known != runtime::kNoBuffer) return known;
-    ValueId root = v;
-    while (forms_[graph::index_of(root)].kind == ValueForm::kView) root = forms_[graph::index_of(root)].base;
-    const BufferId base = buffer_of_[forms_[graph::index_of(root)].buffer];
+    const BufferId base = buffer_of_[root_buffer(forms_, v)];
     FJ_ASSERT(base != runtime::kNoBuffer, "a view of a value that has no tensor");
     known = add_buffer(graph_.meta(v), runtime::Storage::kTensor, 0);
     note_use(base);

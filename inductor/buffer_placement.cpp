@@ -70,6 +70,15 @@ SymExpr workspace_bytes(const graph::Graph& graph, const graph::Node& node) {
   return bytes;
 }
 
+SymExpr bytes_of(const LoopBuffer& buffer) {
+  SymExpr span = 1;
+  for (size_t k = 0; k < buffer.sizes.size(); ++k) {
+    if (buffer.sizes[k] == SymExpr(0)) return 0;
+    span = span + (buffer.sizes[k] - SymExpr(1)) * buffer.strides[k];
+  }
+  return span * SymExpr(row_of(buffer.dtype).bytes);
+}
+
 std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule, const TargetInfo& target) {
   const std::vector<LoopBuffer>& buffers = schedule.program.buffers;
   const auto may_hold = [&](LoopBufferId b) {

@@ -30,6 +30,9 @@ bool makes_its_memory(const graph::Node& node);
 // Memory, besides the results, that the library is known to take for an extern call while it runs.
 SymExpr workspace_bytes(const graph::Graph& graph, const graph::Node& node);
 
+// Bytes from the first to the last element.
+SymExpr bytes_of(const LoopBuffer& buffer);
+
 // Per buffer of the program: whether it lies in the arena. A temporary that only kernels use does, and so does a large
 // one if library calls may find it there.
 std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule, const TargetInfo& target);

@@ -67,9 +67,11 @@ std::set<const torch::autograd::Node*> nodes_behind(torch::autograd::Node* first
 void note_kept_numbers(const std::vector<std::set<const torch::autograd::Node*>>& behind, JointLayout& layout) {
   layout.conflicts.resize(behind.size() * behind.size());
   for (size_t r = 0; r < behind.size(); ++r)
-    for (const torch::autograd::Node* node : behind[r])
-      for (size_t s = 0; keeps_number(*node) && s < behind.size(); ++s)
+    for (const torch::autograd::Node* node : behind[r]) {
+      if (!keeps_number(*node)) continue;
+      for (size_t s = 0; s < behind.size(); ++s)
         if (behind[s].contains(node)) layout.conflicts[r * behind.size() + s] = true;
+    }
 }
 
 // Whether autograd runs on this thread alone is of no matter to eager, but the recorder is used by one thread at a

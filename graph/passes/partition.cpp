@@ -99,6 +99,7 @@ class Partition {
     FJ_TRY_VOID(make_backward(made));
     made.reaches = layout_.reaches;
     made.readers = readers(made.backward, made.saved.size(), made.reaches);
+    add_readers(made);
     return made;
   }
 
@@ -454,6 +455,20 @@ class Partition {
     const std::vector<ValueId> gradients(joint_.outputs.begin() + static_cast<ptrdiff_t>(layout_.forward_outputs),
                                          joint_.outputs.end());
     return nodes_for(gradients, given, true);
+  }
+
+  // Who reads a kept input or output needs it too.
+  static void add_readers(TrainingGraphs& made) {
+    for (size_t i = 0; i < made.saved.size(); ++i) {
+      const Saved& saved = made.saved[i];
+      if (saved.of == Saved::kValue) continue;
+      const bool is_input = saved.of == Saved::kInput;
+      const std::vector<uint32_t>& kept = is_input ? made.kept_inputs : made.kept_outputs;
+      const auto at = std::find(kept.begin(), kept.end(), saved.index);
+      if (at == kept.end()) continue;
+      std::vector<bool>& keepers = (is_input ? made.input_keepers : made.output_keepers)[at - kept.begin()];
+      for (size_t r = 0; r < keepers.size(); ++r) keepers[r] = keepers[r] || made.readers[i][r];
+    }
   }
 
   // Per saved value, per tangent. reaches: per tangent, per gradient; what the backward says is added.

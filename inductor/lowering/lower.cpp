@@ -232,10 +232,12 @@ InstId LowerContext::load_broadcast(NestBuilder& builder, ValueId v, const std::
   return load(builder, v, std::move(own));
 }
 
-LoopBufferId LowerContext::root_buffer(ValueId v) {
-  while (forms_[graph::index_of(v)].kind == ValueForm::kView) v = forms_[graph::index_of(v)].base;
-  return forms_[graph::index_of(v)].buffer;
+LoopBufferId root_buffer(const std::vector<ValueForm>& forms, ValueId v) {
+  while (forms[graph::index_of(v)].kind == ValueForm::kView) v = forms[graph::index_of(v)].base;
+  return forms[graph::index_of(v)].buffer;
 }
+
+LoopBufferId LowerContext::root_buffer(ValueId v) { return inductor::root_buffer(forms_, v); }
 
 void LowerContext::add_inputs() {
   for (size_t i = 0; i < graph_.inputs.size(); ++i)

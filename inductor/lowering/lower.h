@@ -24,6 +24,9 @@ struct ValueForm {
   uint32_t result = 0;     // kView: which result of it
 };
 
+// The buffer that a value, or what it is a view of, lies in.
+LoopBufferId root_buffer(const std::vector<ValueForm>& forms, graph::ValueId v);
+
 struct LoweredGraph {
   LoopProgram program;
   std::vector<ValueForm> forms;  // per graph value

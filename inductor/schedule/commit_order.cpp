@@ -49,11 +49,6 @@ class CommitOrder {
     size_t step;  // the one that writes it
   };
 
-  LoopBufferId root_of(ValueId v) const {
-    while (forms_[graph::index_of(v)].kind == ValueForm::kView) v = forms_[graph::index_of(v)].base;
-    return forms_[graph::index_of(v)].buffer;
-  }
-
   // Values with their own memory that nobody else sees, made by one kernel, with the layout of the input.
   bool find_candidates() {
     std::vector<size_t> writer(program_.buffers.size(), kNone);
@@ -66,8 +61,8 @@ class CommitOrder {
     }
     std::vector<uint32_t> shown(program_.buffers.size(), 0);  // by how many updates and outputs
     for (const auto& [input, value] : graph_.updates) {
-      const LoopBufferId root = root_of(value);
-      const bool is_own = root == root_of(graph_.inputs[input]);  // already written in place
+      const LoopBufferId root = root_buffer(forms_, value);
+      const bool is_own = root == root_buffer(forms_, graph_.inputs[input]);  // already written in place
       // copied before the first write, which may fail
       if (!is_own && program_.buffers[root].role == BufferRole::kInput) return false;
       ++shown[root];
@@ -75,12 +70,12 @@ class CommitOrder {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const bool is_input =
           i < graph_.output_aliases.size() && graph_.output_aliases[i].kind == graph::OutputKind::kInput;
-      if (!is_input && graph_.outputs[i] != graph::kNoValue) ++shown[root_of(graph_.outputs[i])];
+      if (!is_input && graph_.outputs[i] != graph::kNoValue) ++shown[root_buffer(forms_, graph_.outputs[i])];
     }
     for (size_t u = 0; u < graph_.updates.size(); ++u) {
       const auto& [input, value] = graph_.updates[u];
       const ValueForm& form = forms_[graph::index_of(value)];
-      const LoopBufferId own = root_of(graph_.inputs[input]);
+      const LoopBufferId own = root_buffer(forms_, graph_.inputs[input]);
       if (form.kind != ValueForm::kBuffer || shown[form.buffer] != 1 || is_viewed[own]) continue;
       if (program_.buffers[form.buffer].role != BufferRole::kTemp) continue;
       const size_t step = writer[form.buffer];

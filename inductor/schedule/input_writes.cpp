@@ -44,21 +44,16 @@ class InputWrites {
     std::vector<size_t> writes;
   };
 
-  LoopBufferId root_of(ValueId v) const {
-    while (forms_[graph::index_of(v)].kind == ValueForm::kView) v = forms_[graph::index_of(v)].base;
-    return forms_[graph::index_of(v)].buffer;
-  }
-
   std::optional<Candidate> find(size_t u) const {
     const auto& [input, value] = graph_.updates[u];
-    Candidate c{u, root_of(graph_.inputs[input]), root_of(value), SIZE_MAX, {}};
+    Candidate c{u, root_buffer(forms_, graph_.inputs[input]), root_buffer(forms_, value), SIZE_MAX, {}};
     const graph::TensorMeta &from = graph_.meta(graph_.inputs[input]), &to = graph_.meta(value);
     if (forms_[graph::index_of(value)].kind != ValueForm::kBuffer ||
         program_.buffers[c.value].role != BufferRole::kTemp)
       return std::nullopt;
     if (from.dtype != to.dtype || !(from.sizes == to.sizes) || !(from.strides == to.strides)) return std::nullopt;
     for (size_t other = 0; other < graph_.updates.size(); ++other) {
-      const LoopBufferId shown = root_of(graph_.updates[other].second);
+      const LoopBufferId shown = root_buffer(forms_, graph_.updates[other].second);
       if (shown == c.input || (other != u && shown == c.value)) return std::nullopt;
     }
     for (size_t i = 0; i < program_.items.size(); ++i)

@@ -165,27 +165,15 @@ class SavedForBackward {
   using Kept = c10::SmallVector<at::Tensor, 16>;
   Kept unpacked_inputs(const std::vector<bool>& given) const {
     Kept inputs;
-    for (size_t k = 0; k < inputs_.size(); ++k) {
-      const bool is_needed = share(layout().input_keepers[k], given) ||
-                             is_read(BackwardLayout::Saved::kInput, layout().kept_inputs[k], given);
-      inputs.push_back(is_needed ? inputs_[k].unpack() : at::Tensor());
-    }
+    for (size_t k = 0; k < inputs_.size(); ++k)
+      inputs.push_back(share(layout().input_keepers[k], given) ? inputs_[k].unpack() : at::Tensor());
     return inputs;
   }
   Kept unpacked_outputs(const std::vector<bool>& given, torch::autograd::Node& node) const {
     Kept outputs;
-    for (size_t k = 0; k < outputs_.size(); ++k) {
-      const bool is_needed = share(layout().output_keepers[k], given) ||
-                             is_read(BackwardLayout::Saved::kOutput, layout().kept_outputs[k], given);
-      outputs.push_back(is_needed ? outputs_[k].unpack(node.getptr()) : at::Tensor());
-    }
+    for (size_t k = 0; k < outputs_.size(); ++k)
+      outputs.push_back(share(layout().output_keepers[k], given) ? outputs_[k].unpack(node.getptr()) : at::Tensor());
     return outputs;
-  }
-  bool is_read(BackwardLayout::Saved::Of of, uint32_t index, const std::vector<bool>& given) const {
-    for (size_t i = 0; i < layout().saved.size(); ++i)
-      if (const BackwardLayout::Saved& saved = layout().saved[i]; saved.of == of && saved.index == index)
-        return share(layout().readers[i], given);
-    return false;
   }
   static bool share(const std::vector<bool>& a, const std::vector<bool>& b) {
     for (size_t r = 0; r < a.size(); ++r)

@@ -156,7 +156,6 @@ OtherInput::OtherInput(const at::Tensor& input)
 }
 
 at::Tensor OtherInput::get(const std::string& name) const {
-  const auto is_written = [&] { return counter_.enabled() && counter_.current_version() != version_; };
   at::Tensor input;
   if (const auto tensor = tensor_.lock()) {
     input = at::Tensor(tensor);
@@ -168,7 +167,7 @@ at::Tensor OtherInput::get(const std::string& name) const {
   if (!input.defined())
     throw std::runtime_error("framejit: create_graph=True needs the input " + name +
                              " of the compiled forward, and it is gone; keep it until the backward has run");
-  if (is_written())
+  if (counter_.enabled() && counter_.current_version() != version_)
     throw std::runtime_error("framejit: create_graph=True needs the input " + name +
                              " of the compiled forward as it was, and it was written to in between");
   return input;

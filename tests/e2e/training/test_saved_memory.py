@@ -1,4 +1,7 @@
 """Gradients lie in the memory of values that were saved for the backward, if no one else holds these."""
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,23 +10,14 @@ import torch.nn.functional as F
 import framejit
 from steps import Program, backward, check_step
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
+from memory import peak_of  # noqa: E402
+
 ROWS, CLASSES = 64, 2048
 
 
 def loss_of(logits, labels):
     return F.cross_entropy(logits, labels)
-
-
-def peak_of(call):
-    """The most bytes that are allocated at a time during the call."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
-        call()
-    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
-    live = peak = 0
-    for event in sorted(events, key=lambda e: e.start_ns()):
-        live += event.nbytes()
-        peak = max(peak, live)
-    return peak
 
 
 def test_cross_entropy_needs_its_logits_once():
@@ -37,7 +31,7 @@ def test_cross_entropy_needs_its_logits_once():
             run(logits, labels).backward()
         for _ in range(3):
             call()
-        peaks[name] = peak_of(call)
+        peaks[name] = peak_of(call)[0]
     bytes_of_logits = ROWS * CLASSES * 4
     assert bytes_of_logits <= peaks["ours"] < 1.1 * bytes_of_logits, peaks
     assert peaks["ours"] <= peaks["eager"] / 2, peaks
