@@ -2,12 +2,14 @@
 #
 #   PYTHON=python3.11   the interpreter to build for; a version (3.12) also finds pyenv's
 #   JOBS=2              compile jobs
+#   JOIN=ON             files are compiled several at a time; OFF in a new build folder: one by one, for work on the code
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3.11
 JOBS ?= 2
+JOIN ?= ON
 TOOLS := tools
 PY := $(shell $(TOOLS)/find_python $(PYTHON))
 VERSION := $(if $(PY),$(shell $(PY) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null))
@@ -28,7 +30,7 @@ DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
 PYTHON_PARTS := $(OWN_PARTS) $(DEALT_PARTS)
 
 .DEFAULT_GOAL := help
-.PHONY: setup build build-tests demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
+.PHONY: setup core build build-tests demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,9 +45,13 @@ $(STAMP): requirements.txt $(TOOLS)/setup $(TOOLS)/find_python $(RUN)
 	@mkdir -p $(BUILD) && touch $@
 
 $(BUILD)/build.ninja: $(STAMP)
-	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(CURDIR)/$(RUN)
+	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(CURDIR)/$(RUN) -DFRAMEJIT_JOIN=$(JOIN)
 
-build: $(BUILD)/build.ninja  ## compile the package; afterwards 'import framejit' works in the virtual environment
+# The library that is the same for every Python: the builds for the others take it from here.
+core: $(BUILD)/build.ninja
+	@$(TOOLS)/quietly "build the core" nice ninja -C $(BUILD) -j $(JOBS) framejit_core
+
+build: core  ## compile the package; afterwards 'import framejit' works in the virtual environment
 	@$(TOOLS)/quietly "build" nice ninja -C $(BUILD) -j $(JOBS) framejit_package
 	@$(TOOLS)/link_package "$(RUN)" "$(CURDIR)/$(BUILD)/package"
 
@@ -107,7 +113,7 @@ GPU_PYTHON ?= python3
 ATEN_TESTS := runtime_aten_test graph_aten_test guards_aten_test
 GTEST_HEADER := $(firstword $(wildcard $(addsuffix /include/gtest/gtest.h,$(GTEST_ROOT) /usr /usr/local)))
 test-gpu:  ## on a machine with a GPU: unit tests of the aten folders with its torch; kernels for CUDA tensors compared with eager, and their times; GPU_PYTHON=python3
-	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/gpu -DPython_EXECUTABLE="$$(command -v $(GPU_PYTHON))" -DFRAMEJIT_WITH_LLVM=OFF -DFRAMEJIT_WITH_TESTS=$(if $(GTEST_HEADER),ON,OFF)
+	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/gpu -DPython_EXECUTABLE="$$(command -v $(GPU_PYTHON))" -DFRAMEJIT_WITH_LLVM=OFF -DFRAMEJIT_JOIN=OFF -DFRAMEJIT_WITH_TESTS=$(if $(GTEST_HEADER),ON,OFF)
 	@$(TOOLS)/quietly "build" ninja -C build/gpu _framejit
 	@if grep -q '^build graph_aten_test:' build/gpu/build.ninja; then \
 	  $(TOOLS)/quietly "build the unit tests" ninja -C build/gpu $(ATEN_TESTS); \
@@ -118,12 +124,12 @@ test-gpu:  ## on a machine with a GPU: unit tests of the aten folders with its t
 	@mkdir -p benchmarks/results
 	@PYTHONPATH=build/gpu/package FRAMEJIT_STRICT=1 $(GPU_PYTHON) tests/gpu/test_gpu.py | tee benchmarks/results/gpu.txt
 
-test-without-torch: $(STAMP)  ## hook, evaluator, decoder, tracer and guards on the other CPythons that are found
+test-without-torch: core  ## hook, evaluator, decoder, tracer and guards on the other CPythons that are found
 	@+$(SIDE_BY_SIDE) $(OTHER_PYTHONS) 9>&2
 
-$(OTHER_PYTHONS): without-torch-%: $(STAMP)
+$(OTHER_PYTHONS): without-torch-%: core
 	@$(begin)
-	@$(TOOLS)/test_without_torch $* $(JOBS)
+	@$(TOOLS)/test_without_torch $* $(JOBS) $(CURDIR)/$(BUILD)/package/framejit/libframejit_core.so $(JOIN)
 
 bench: build  ## every figure of README, row by row, next to eager and torch.compile (hours); continues where it was stopped; NAME="calls cold" reruns some, AGAIN=1 all; SHARE=1/4 runs a part, MERGE=FOLDER adds rows of another machine
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/run.py $(if $(MERGE),--merge $(MERGE),$(NAME) $(if $(AGAIN),--again) $(if $(SHARE),--share $(SHARE)) $(if $(COMMIT),--commit $(COMMIT)))

@@ -1,6 +1,6 @@
 # The contents of a wheel: the package folder, and the start-up file next to it.
 foreach(part framejit_core framejit_inductor framejit_hook _framejit)
-  if(TARGET ${part})
+  if(TARGET ${part} AND NOT (part STREQUAL framejit_core AND FRAMEJIT_CORE))
     install(TARGETS ${part} LIBRARY DESTINATION framejit COMPONENT framejit)
   endif()
 endforeach()

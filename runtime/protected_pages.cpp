@@ -61,7 +61,7 @@ constexpr int kWipeOnFork = 18, kPopulateWrite = 23;
 // linux/fs.h
 enum Category : uint64_t { kWritten = 1 << 1, kOfFile = 1 << 2, kPresent = 1 << 3, kSwapped = 1 << 4 };
 enum ScanFlag : uint64_t { kProtectMatching = 1 << 0, kOnlyWatched = 1 << 1 };
-struct Region {
+struct FoundRange {
   uint64_t begin, end, categories;
 };
 struct Scan {
@@ -114,7 +114,7 @@ Scan scan_of(const PageRange& range) {
 
 // Whether no page has these categories. Stops at the first one.
 bool has_none(int pagemap, const PageRange& range, uint64_t inverted, uint64_t all_of, uint64_t any_of) {
-  Region region;
+  FoundRange region;
   Scan scan = scan_of(range);
   scan.flags = kOnlyWatched;
   scan.regions = reinterpret_cast<uint64_t>(&region);
@@ -206,7 +206,7 @@ std::string ProtectedPages::open() {
     return cannot + "/proc/self/pagemap cannot be opened (" + std::strerror(errno) + "); allow this process to read it";
   const PageRange own = pages_around(opened_, 1);
   Scan scan = scan_of(own);
-  Region region;
+  FoundRange region;
   scan.regions = reinterpret_cast<uint64_t>(&region);
   scan.region_count = 1;
   scan.all_of = scan.told = kPresent;
@@ -244,7 +244,7 @@ int ProtectedPages::protect(const PageRange& range) {
 // Every page matches, even holes: the system reads and protects each under one lock.
 int ProtectedPages::protect_and_tell(const PageRange& range, const std::function<void(const PageRange&)>& found) {
   const uint64_t there = range.is_of_file ? kPresent : kPresent | kSwapped;
-  Region regions[32];
+  FoundRange regions[32];
   for (uintptr_t done = range.begin; done < range.end;) {
     Scan scan = scan_of({done, range.end});
     scan.flags = kProtectMatching | kOnlyWatched;
@@ -255,7 +255,7 @@ int ProtectedPages::protect_and_tell(const PageRange& range, const std::function
     if (count < 0) return errno;
     if (count == 0) return ENXIO;
     for (int i = 0; i < count; ++i) {
-      const Region& region = regions[i];
+      const FoundRange& region = regions[i];
       if (region.begin != done) return ENXIO;
       if ((region.categories & (kWritten | kOfFile)) != 0 || (region.categories & there) == 0)
         found({region.begin, region.end});
@@ -275,7 +275,7 @@ bool ProtectedPages::are_protected(const PageRange& range) const {
 // Written pieces are reported in order of address, and adjacent ones as one piece: each must lie in a gap.
 bool ProtectedPages::are_protected_but_for(const std::vector<PageRange>& gaps, const PageRange& range) const {
   if (!tells_of_holes_ || msync(pointer(range.begin), range.end - range.begin, MS_ASYNC) != 0) return false;
-  Region regions[128];
+  FoundRange regions[128];
   auto gap = gaps.begin();
   for (uintptr_t done = range.begin; done < range.end;) {
     Scan scan = scan_of({done, range.end});
@@ -299,7 +299,7 @@ bool ProtectedPages::has_pages_of_files(const PageRange& range) const {
 }
 
 int64_t ProtectedPages::private_bytes(const PageRange& range) const {
-  Region regions[32];
+  FoundRange regions[32];
   int64_t bytes = 0;
   for (uintptr_t done = range.begin; done < range.end;) {
     Scan scan = scan_of({done, range.end});

@@ -63,7 +63,7 @@ bool look_for(Clock::duration time, Ready ready) {
   return ready();
 }
 
-struct alignas(64) Region {
+struct alignas(64) RegionWord {
   std::atomic<uint64_t> word{0};
 };
 
@@ -76,7 +76,7 @@ struct Job {
   uint64_t number = 0;               // of the job that has the slot
   alignas(64) Word done{0};          // parts that workers have done
   std::atomic<bool> is_awaited{false};
-  std::array<Region, kRegions> region;
+  std::array<RegionWord, kRegions> region;
 
   int64_t part_begin(int64_t part) const {
     const int64_t first = begin.load(std::memory_order_relaxed), count = parts.load(std::memory_order_relaxed);

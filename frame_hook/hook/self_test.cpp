@@ -31,7 +31,7 @@ struct Probe {
   std::string mismatch;
 };
 Probe* probe = nullptr;    // GIL; only during run_self_test
-EvalFunction found_in_slot = nullptr;
+EvalFunction found_before_probe = nullptr;
 
 // The frame as it appears with a test's fault in one of its fields.
 Frame* seen(Frame* frame, SelfTestFault field) {
@@ -55,7 +55,7 @@ std::string compare_fresh_frame(Frame* frame) {
 }
 
 PyObject* probe_hook(PyThreadState* thread, Frame* frame, int throwing) {
-  pyver::hook_slot(thread) = found_in_slot;
+  pyver::hook_slot(thread) = found_before_probe;
   probe->was_seen = true;
   probe->mismatch = throwing ? "throwing" : compare_fresh_frame(frame);
   CodeState* state = probe->mismatch.empty() ? CodeState::of(pyver::code(frame)) : nullptr;
@@ -81,10 +81,10 @@ PyObject* probe_hook(PyThreadState* thread, Frame* frame, int throwing) {
 PyRef call_probe(bool hooked) {
   PyThreadState* thread = PyThreadState_Get();
   EvalFunction& slot = pyver::hook_slot(thread);
-  found_in_slot = slot;
+  found_before_probe = slot;
   if (hooked) slot = probe_hook;
   PyRef result = PyRef::steal(PyObject_Vectorcall(probe->function, probe->arguments, 4, nullptr));
-  if (slot == probe_hook) slot = found_in_slot;
+  if (slot == probe_hook) slot = found_before_probe;
   return result;
 }
 

@@ -15,12 +15,12 @@ using graph::SymSizes;
 using graph::TensorMeta;
 using graph::ValueId;
 
-namespace {
-
 ValueId value_of(const graph::Arg& arg) {
   const ValueId* v = arg.get<ValueId>();
   return v == nullptr ? graph::kNoValue : *v;
 }
+
+namespace {
 
 bool is_work(const Graph& graph, const LinearLayer& layer, const TargetInfo& target) {
   const TensorMeta &x = graph.meta(layer.x), &weight = graph.meta(layer.weight);

@@ -9,6 +9,9 @@
 
 namespace framejit::inductor {
 
+// The value that an argument names; kNoValue: none.
+graph::ValueId value_of(const graph::Arg& arg);
+
 // mm, or addmm with a bias by column and factors of one: x [rows, terms] times weight [terms, columns].
 struct LinearLayer {
   graph::ValueId x, weight, bias;  // kNoValue: no bias

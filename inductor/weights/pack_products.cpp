@@ -36,10 +36,6 @@ TensorMeta packed(const TensorMeta& weight) {
 }
 
 Arg optional_tensor(ValueId v) { return v == graph::kNoValue ? Arg{} : Arg{v}; }
-ValueId value_of(const Arg& arg) {
-  const ValueId* v = arg.get<ValueId>();
-  return v == nullptr ? graph::kNoValue : *v;
-}
 
 bool scales_by_one(const Arg& factor) { return graph::is_one(factor); }
 

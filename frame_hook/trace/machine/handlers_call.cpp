@@ -1,6 +1,6 @@
 // frame_hook/trace/machine/handlers_call.cpp — calls, making functions, imports, with blocks.
 #include "frame_hook/trace/machine/opcode_handlers.h"
-#include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -18,12 +18,6 @@ bool returns_directly(Value* callable) {
   static PyObject* const name = PyUnicode_InternFromString("__call__");
   PyObject* found = _PyType_Lookup(callable->type, name);
   return found && PyFunction_Check(found);
-}
-
-std::string text(PyObject* name) {
-  const char* s = PyUnicode_AsUTF8(name);
-  if (!s) drop_error();
-  return s ? s : "?";
 }
 
 }  // namespace
@@ -143,13 +137,13 @@ PyRef absolute_name(Tracer& t, SymbolicFrame& f, PyObject* name, int64_t level) 
   Value* package = t.dict_get(as<DictValue>(f.globals), t.heap.string("__package__"));
   if (!package || !t.heap.is_constant(package) || !PyUnicode_Check(t.constant(package)))
     graph_break(Reason::outside_effect, "a relative import without __package__");
-  std::string base = text(t.constant(package));
+  std::string base = name_text(t.constant(package));
   for (int64_t k = 1; k < level; ++k) {
     const size_t dot = base.rfind('.');
     if (dot == std::string::npos) graph_break(Reason::outside_effect, "a relative import beyond the package");
     base.resize(dot);
   }
-  if (PyUnicode_GET_LENGTH(name) > 0) base += "." + text(name);
+  if (PyUnicode_GET_LENGTH(name) > 0) base += "." + name_text(name);
   return PyRef::steal(PyUnicode_FromString(base.c_str()));
 }
 
@@ -161,15 +155,15 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
   const int64_t level = t.as_index(f.pop());
   PyRef name = level > 0 ? absolute_name(t, f, i.object, level) : PyRef::borrow(i.object);
   Value* module = imported_module(t, name.get());
-  if (!module) graph_break(Reason::outside_effect, "the first import of " + text(name.get()));
+  if (!module) graph_break(Reason::outside_effect, "the first import of " + name_text(name.get()));
   if (!t.same_object(from, t.heap.none())) {
     PyObject* wanted = t.constant(from);
     for (Py_ssize_t k = 0; PyTuple_Check(wanted) && k < PyTuple_GET_SIZE(wanted); ++k) {
       PyObject* attribute = PyTuple_GET_ITEM(wanted, k);
       if (!t.find_attribute(module, attribute))
-        graph_break(Reason::outside_effect, "the import of " + text(attribute) + " from " + text(name.get()));
+        graph_break(Reason::outside_effect, "the import of " + name_text(attribute) + " from " + name_text(name.get()));
     }
-  } else if (const std::string full = text(name.get()); level == 0 && full.find('.') != std::string::npos) {
+  } else if (const std::string full = name_text(name.get()); level == 0 && full.find('.') != std::string::npos) {
     PyRef top = PyRef::steal(PyUnicode_FromString(full.substr(0, full.find('.')).c_str()));
     module = imported_module(t, top.get());
     if (!module) graph_break(Reason::outside_effect, "the import of " + full);
@@ -181,7 +175,7 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
 // module -- module value
 Flow OpcodeHandlers::import_from(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = t.find_attribute(f.top(), i.object);
-  if (!v) graph_break(Reason::outside_effect, "the import of " + text(i.object));
+  if (!v) graph_break(Reason::outside_effect, "the import of " + name_text(i.object));
   f.push(v);
   return Flow::next;
 }

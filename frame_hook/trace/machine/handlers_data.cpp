@@ -3,7 +3,7 @@
 #include "frame_hook/trace/machine/opcode_handlers.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -23,12 +23,6 @@ struct HandlerTable {
 };
 
 const HandlerTable kHandlers;
-
-std::string text(PyObject* name) {
-  const char* s = PyUnicode_AsUTF8(name);
-  if (!s) drop_error();
-  return s ? s : "?";
-}
 
 CellValue* cell_in(SymbolicFrame& f, int slot) {
   Value* v = f.locals[static_cast<size_t>(slot)];
@@ -75,7 +69,7 @@ namespace {
 }  // namespace
 
 Value* OpcodeHandlers::raise_unbound(Tracer& t, SymbolicFrame& f, int slot) {
-  const std::string name = text(f.code->local_name(slot));
+  const std::string name = name_text(f.code->local_name(slot));
   if (f.code->local_kind(slot) & kFreeSlot)
     raise_named(
         t.errors, f.code->local_name(slot),
@@ -85,7 +79,7 @@ Value* OpcodeHandlers::raise_unbound(Tracer& t, SymbolicFrame& f, int slot) {
 }
 
 Value* OpcodeHandlers::raise_name_error(Tracer& t, PyObject* name) {
-  raise_named(t.errors, name, "name '" + text(name) + "' is not defined");
+  raise_named(t.errors, name, "name '" + name_text(name) + "' is not defined");
 }
 
 Flow OpcodeHandlers::nop(Tracer&, SymbolicFrame&, const Instruction&) { return Flow::next; }

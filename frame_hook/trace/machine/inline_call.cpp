@@ -2,18 +2,12 @@
 // frame.
 #include "frame_hook/trace/machine/tracer.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
 
 namespace {
-
-std::string text(PyObject* name) {
-  const char* s = PyUnicode_AsUTF8(name);
-  if (!s) drop_error();
-  return s ? s : "?";
-}
 
 bool same_name(PyObject* a, PyObject* b) {
   return a == b || (PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) && PyUnicode_Compare(a, b) == 0);
@@ -47,7 +41,7 @@ class Binder {
   int named() const { return code_->co_argcount + code_->co_kwonlyargcount; }
   PyObject* name_of(int slot) const { return PyTuple_GET_ITEM(code_->co_localsplusnames, slot); }
   std::string callee() const {
-    return function_->qualname ? text(t_.constant(function_->qualname)) : text(code_->co_qualname);
+    return function_->qualname ? name_text(t_.constant(function_->qualname)) : name_text(code_->co_qualname);
   }
 
   void bind_positional() {
@@ -70,7 +64,8 @@ class Binder {
         t_.dict_set(extra_, t_.heap.constant_value(name), value);
       } else if (slots_[slot]) {
         guard_keyword_order(t_.facts, args_);  // which of two wrong keywords the error names
-        t_.errors.raise_new(PyExc_TypeError, callee() + "() got multiple values for argument '" + text(name) + "'");
+        t_.errors.raise_new(PyExc_TypeError,
+                            callee() + "() got multiple values for argument '" + name_text(name) + "'");
       } else {
         slots_[slot] = value;
       }
@@ -92,7 +87,7 @@ class Binder {
     std::vector<std::string> positional_only;
     for (int slot = 0; slot < code_->co_posonlyargcount; ++slot)
       for (const auto& keyword : args_.keywords)
-        if (same_name(name_of(slot), keyword.first)) positional_only.push_back(text(name_of(slot)));
+        if (same_name(name_of(slot), keyword.first)) positional_only.push_back(name_text(name_of(slot)));
     if (!positional_only.empty()) {
       std::string names;
       for (const std::string& n : positional_only) names += (names.empty() ? "" : ", ") + n;
@@ -100,7 +95,7 @@ class Binder {
           PyExc_TypeError,
           callee() + "() got some positional-only arguments passed as keyword arguments: '" + names + "'");
     }
-    t_.errors.raise_new(PyExc_TypeError, callee() + "() got an unexpected keyword argument '" + text(name) + "'");
+    t_.errors.raise_new(PyExc_TypeError, callee() + "() got an unexpected keyword argument '" + name_text(name) + "'");
   }
 
   size_t default_count() { return function_->defaults ? as<TupleValue>(function_->defaults)->items.size() : 0; }
@@ -125,7 +120,7 @@ class Binder {
   void missing(int from, int to, const char* kind) {
     std::vector<std::string> names;
     for (int slot = from; slot < to; ++slot)
-      if (!slots_[slot]) names.push_back(text(name_of(slot)));
+      if (!slots_[slot]) names.push_back(name_text(name_of(slot)));
     if (names.empty()) return;
     t_.errors.raise_new(PyExc_TypeError, callee() + "() missing " + std::to_string(names.size()) + " required " + kind +
                                              " argument" + (names.size() == 1 ? "" : "s") + ": " + listed(names));
@@ -221,7 +216,7 @@ Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
   bind_arguments(function, args, *frame);
   const int flags = function->code->co_flags;
   if (flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
-    graph_break(Reason::generator_frame, text(function->code->co_qualname));
+    graph_break(Reason::generator_frame, name_text(function->code->co_qualname));
   trace_.python_calls_inlined += 1;
   if (!(flags & CO_GENERATOR)) return run_frame(std::move(frame));
   auto* generator = heap.make<GeneratorValue>(ValueKind::generator, &PyGen_Type);

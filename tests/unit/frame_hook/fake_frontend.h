@@ -126,6 +126,8 @@ inline void describe(Trial& trial, PyCodeObject* code) {
   }
 }
 
+inline const char* const kX = "torch.tensor('x', 2, 3)";  // an argument of most trials
+
 // Line numbers count from the first line of `source`, `where` from the import before it.
 inline Trial trial(const std::string& source, const std::string& args = "", const TraceOptions& options = {}) {
   Trial result;

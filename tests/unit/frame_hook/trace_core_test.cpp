@@ -5,8 +5,6 @@
 namespace framejit::frame_hook::fake {
 namespace {
 
-const char* const kX = "torch.tensor('x', 2, 3)";
-
 TEST(TraceData, LocalsConstantsAndGlobals) {
   expect_whole("def f(a, b):\n  c = a\n  a = b\n  return a, c, 3, 'text', None, (1, 2)", "1, 2");
   expect_whole("K = 5\ndef f():\n  return K, len");

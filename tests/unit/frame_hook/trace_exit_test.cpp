@@ -6,7 +6,6 @@
 namespace framejit::frame_hook::fake {
 namespace {
 
-const char* const kX = "torch.tensor('x', 2, 3)";
 using Lines = std::vector<std::string>;
 
 TEST(TraceExit, BreakAtTopLevelKeepsTheStateBeforeTheInstruction) {

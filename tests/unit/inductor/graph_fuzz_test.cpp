@@ -112,7 +112,7 @@ class RandomGraph {
   int count_ = 0;
 };
 
-constexpr int kRounds = 12;
+constexpr int kGraphRounds = 12;
 constexpr double kTolerance = 2e-4;
 
 Result<Outputs> interpret(const std::string& text, uint32_t seed) {
@@ -148,7 +148,7 @@ std::string without_roundings(const std::string& text, uint32_t seed) {
 }
 
 TEST(Fuzz, RandomGraphs) {
-  for_each_seed(kRounds, [](uint32_t seed) {
+  for_each_seed(kGraphRounds, [](uint32_t seed) {
     const std::string text = without_roundings(RandomGraph(seed).make(), seed);
     if (!text.empty()) check_graph(text, {.tolerance = kTolerance, .seed = seed});
   });
@@ -174,7 +174,7 @@ TEST(Fuzz, OutputsThatAreRoundingsAreLeftOut) {
 // --- planted defects
 // ----------------------------------------------------------------------------------------------------------
 int first_seed_that_finds(const std::string& pattern, const std::string& wrong, const PlanChange& plan) {
-  return seeds_until_found(kRounds, ", expected ", [&](uint32_t seed) {
+  return seeds_until_found(kGraphRounds, ", expected ", [&](uint32_t seed) {
     const std::string text = without_roundings(RandomGraph(seed).make(), seed);
     if (!text.empty())
       check_graph(text, {.tolerance = kTolerance,
@@ -194,8 +194,8 @@ TEST(Planted, GraphDefectsAreFound) {
       {"a largest that is the smallest", "amax", "amin"},
       {"a softmax over another dimension", "(_softmax \\S+,) 2", "$1 1"},
       {"a condition that is turned round", "where.self (\\S+), (\\S+), (\\S+)", "where.self $1, $3, $2"},
-      {"a mask that misses the last lane", "^$", "", ask_for_another_part<without_last>},
-      {"a thread that begins one late", "^$", "", ask_for_another_part<late_behind_another>},
+      {"a mask that misses the last lane", "^$", "", miss_the_last},
+      {"a thread that begins one late", "^$", "", begin_one_late},
       {"memory that is shared by what lives at once", "^$", "", share_memory},
   };
   for (const auto& defect : defects) {

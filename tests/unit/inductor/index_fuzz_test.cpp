@@ -13,7 +13,7 @@ namespace framejit::inductor::testing {
 namespace {
 
 constexpr uint32_t kSizeSymbols = 2;
-constexpr int kRounds = 2000;
+constexpr int kIndexRounds = 2000;
 
 // The functions under test; a planted defect replaces one of them.
 struct IndexFunctions {
@@ -176,7 +176,7 @@ void check_index(uint32_t seed, const IndexFunctions& fuzzed) {
 }
 
 TEST(Fuzz, IndexExpressions) {
-  for_each_seed(kRounds, [](uint32_t seed) { check_index(seed, {}); });
+  for_each_seed(kIndexRounds, [](uint32_t seed) { check_index(seed, {}); });
 }
 
 // --- planted defects
@@ -259,7 +259,8 @@ TEST(Planted, IndexDefectsAreFound) {
   };
   for (const auto& defect : defects) {
     SCOPED_TRACE(defect.name);
-    EXPECT_GT(seeds_until_found(kRounds, defect.finding, [&](uint32_t seed) { check_index(seed, defect.fuzzed); }), 0);
+    EXPECT_GT(seeds_until_found(kIndexRounds, defect.finding, [&](uint32_t seed) { check_index(seed, defect.fuzzed); }),
+              0);
   }
   EXPECT_EQ(seeds_until_found(
                 50, "", [&](uint32_t seed) { check_index(seed, simplify_with(SymExpr::floor_div, SymExpr::mod)); }),

@@ -170,10 +170,10 @@ void check_program(uint32_t seed, const Defect& planted = {}) {
   }
 }
 
-constexpr int kRounds = 100;
+constexpr int kLoopRounds = 100;
 
 TEST(Fuzz, LoopPrograms) {
-  for_each_seed(kRounds, [](uint32_t seed) { check_program(seed); });
+  for_each_seed(kLoopRounds, [](uint32_t seed) { check_program(seed); });
 }
 
 // --- planted defects
@@ -211,15 +211,15 @@ TEST(Planted, LoopDefectsAreFound) {
        taken_for({{ScalarOp::k_floor, ScalarOp::k_trunc}, {ScalarOp::k_floor_div, ScalarOp::k_trunc_div}})},
       {"a largest that is the smallest", taken_for(ReduceOp::kMax, ReduceOp::kMin)},
       {"a load that is off by one", in_each_instruction(load_one_too_low)},
-      {"a mask that misses the last lane", {}, ask_for_another_part<without_last>},
-      {"a thread that begins one late", {}, ask_for_another_part<late_behind_another>},
+      {"a mask that misses the last lane", {}, miss_the_last},
+      {"a thread that begins one late", {}, begin_one_late},
       {"memory that is shared by what lives at once", {}, share_memory},
   };
   for (const Defect& defect : defects) {
     SCOPED_TRACE(defect.name);
-    EXPECT_GT(seeds_until_found(kRounds, ", interpreted ", [&](uint32_t seed) { check_program(seed, defect); }), 0);
+    EXPECT_GT(seeds_until_found(kLoopRounds, ", interpreted ", [&](uint32_t seed) { check_program(seed, defect); }), 0);
   }
-  EXPECT_GT(seeds_until_found(kRounds, "failed",
+  EXPECT_GT(seeds_until_found(kLoopRounds, "failed",
                               [](uint32_t seed) {
                                 check_program(seed, {"an index that does not count from the end",
                                                      in_each_instruction(never_wrap)});

@@ -84,6 +84,9 @@ inline std::pair<int64_t, int64_t> late_behind_another(int64_t begin, int64_t en
   return {begin > 0 ? begin + 1 : 0, end};
 }
 
+inline void miss_the_last(runtime::Executable& executable) { ask_for_another_part<without_last>(executable); }
+inline void begin_one_late(runtime::Executable& executable) { ask_for_another_part<late_behind_another>(executable); }
+
 // Blocks of the arena that live at the same time get the same place.
 inline void share_memory(runtime::Executable& executable) {
   for (runtime::Buffer& buffer : executable.forward.buffers)
