@@ -1,5 +1,5 @@
-"""The op sweep's floor: the first sample of each op of torch's op_db in each dtype, in worker processes, on both
-backends."""
+"""The op sweep's floor: the first sample of each op of torch's op_db in dtypes of each kind, in worker processes, on both
+backends. make sweep takes the other dtypes, every form in each, and every sample."""
 import os
 import re
 import subprocess
@@ -26,8 +26,7 @@ def test_first_samples():
 
 
 def test_first_samples_of_other_dtypes():
-    done = sweep("--dtype", "bfloat16", "float16", "float64", "int64", "int32", "uint8", "bool", "--at-least", "90",
-                 "--floors", "first")
+    done = sweep("--dtype", "bfloat16", "float64", "int64", "bool", "--at-least", "90", "--floors", "first")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
@@ -37,7 +36,7 @@ def test_kernels_of_inputs_in_other_forms():
     ops = [op for op, kind in op_sweep.read_classes(CLASSES).items() if kind == "kernels"]
     assert len(ops) > 250
     forms = [form for form in worker.FORMS if form != "plain"]
-    done = sweep("--dtype", "float32", "bfloat16", "int64", "--forms", *forms, "--floors", "kernels",
+    done = sweep("--dtype", "float32", "--forms", *forms, "--floors", "kernels",
                  "--only", f"^({'|'.join(map(re.escape, ops))})$")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 

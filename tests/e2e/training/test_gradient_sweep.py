@@ -15,10 +15,10 @@ LEAST = "90"  # percent of the ops whose samples are all whole, forward and back
 
 
 @pytest.mark.nothing_captured  # here: the workers compile
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_first_samples(dtype):
-    command = [sys.executable, os.path.abspath(op_sweep.__file__), "--gradients", "--samples", "1", "--dtype", dtype,
-               "--at-least", LEAST]
+def test_first_samples():
+    """In float32; make sweep takes every sample, and bfloat16."""
+    command = [sys.executable, os.path.abspath(op_sweep.__file__), "--gradients", "--samples", "1", "--dtype",
+               "float32", "--at-least", LEAST]
     done = subprocess.run(command, capture_output=True, text=True,
                           env=dict(os.environ, OMP_NUM_THREADS="1", FRAMEJIT_STRICT="1"))
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
