@@ -7,6 +7,7 @@
 #include "frame_hook/trace/machine/graph_break.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/running_compile.h"
+#include "runtime/aten/torch_words.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 #include "runtime/base/warn_once.h"
@@ -155,8 +156,8 @@ void DerivedWeights::derive(const Due& due) {
   try {
     derive_now(due);
   } catch (const std::exception& e) {
-    if (is_out_of_memory(e)) return refuse(due, e.what());
-    stop(e.what());
+    if (is_out_of_memory(e)) return refuse(due, runtime::torch_words(e));
+    stop(runtime::torch_words(e));
     throw;
   }
 }

@@ -7,6 +7,7 @@
 
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/running_compile.h"
+#include "runtime/aten/torch_words.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -63,11 +64,7 @@ Result<double> CallTimer::seconds(const std::shared_ptr<const runtime::Executabl
     FJ_TRY(const runtime::PlanRunner* runner, runner_of(executable));
     const WithoutGil released;
     return runner->seconds(inputs.data(), symbols_.data(), most);
-  } catch (const c10::Error& e) {
-    thrown = e.what_without_backtrace();
-  } catch (const std::exception& e) {
-    thrown = e.what();
-  }
+  } catch (const std::exception& e) { thrown = runtime::torch_words(e); }
   drop_error();
   return Error{Reason::not_timed, thrown};
 }

@@ -25,6 +25,7 @@
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/py_ref.h"
 #include "guards/cpython/running_compile.h"
+#include "runtime/aten/torch_words.h"
 #include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
@@ -335,7 +336,7 @@ Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size
   } catch (const std::exception& e) {  // eager's backward would raise it, or an op of it cannot be recorded
     const auto failure = recorder_->take_break();
     drop_error();
-    return Error{Reason::no_backward, failure ? failure->detail : e.what()};
+    return Error{Reason::no_backward, failure ? failure->detail : runtime::torch_words(e)};
   }
   if (!joint->ok()) return joint->error();
   FJ_TRY_VOID(refuse_overlap(written));

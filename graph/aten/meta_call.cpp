@@ -1,6 +1,7 @@
 // graph/aten/meta_call.cpp — meta twins in, traced tensors out.
 #include "graph/aten/meta_call.h"
 
+#include "runtime/aten/torch_words.h"
 #include "runtime/base/log.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -333,7 +334,8 @@ ShapeOrigin MetaCall::meta_or_break(torch::jit::Stack& stack) {
   try {
     return call_meta(stack);
   } catch (const CaptureBreakError&) { throw; } catch (const std::exception& e) {
-    log::emit(log::Kind::TorchWords, recorder_.why(), {{"function", call_.def().name}, {"words", e.what()}});
+    log::emit(log::Kind::TorchWords, recorder_.why(),
+              {{"function", call_.def().name}, {"words", runtime::torch_words(e)}});
     recorder_.fail({Reason::exception_raised, "an error of " + call_.def().name});
   }
 }

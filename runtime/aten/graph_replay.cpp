@@ -7,6 +7,7 @@
 
 #include "runtime/aten/plan_program.h"
 #include "runtime/aten/shape_functions.h"
+#include "runtime/aten/torch_words.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 
@@ -225,9 +226,7 @@ Result<bool> GraphReplay::record(const ReplayCall& call, const std::vector<bool>
   std::shared_ptr<RecordedGraph> made;
   try {
     made = RecordedGraph::make(*machinery_, {plan.device, stream}, call, kind->is_copied, copies_out, refused);
-  } catch (const std::exception& e) {
-    refused.detail = e.what();
-  }
+  } catch (const std::exception& e) { refused.detail = torch_words(e); }
   if (!made) {
     kind->is_refused = refused.refusal != GraphRefusal::capture_failed || ++kind->failures >= kMostFailures;
     if (kind->is_refused) log_refusal(refused);

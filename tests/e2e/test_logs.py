@@ -507,6 +507,25 @@ with torch.no_grad():
         1) not in reason.group(1)
 
 
+def test_words_of_torch_have_no_stack():
+    program = """
+import torch, framejit
+
+@framejit.compile
+def f(x, y):
+    return x * 2 + y
+
+try:
+    f(torch.ones(3, 4), torch.ones(5))
+except RuntimeError as e:
+    print("raised")
+"""
+    done = run(program, FRAMEJIT_LOGS="graph_breaks")
+    assert done.stdout == "raised\n", done.stderr
+    assert "torch says about add.Tensor: The size of tensor a (4) must match" in done.stderr
+    assert "Exception raised from" not in done.stderr and "frame #" not in done.stderr
+
+
 def test_a_plain_run_that_the_user_can_change_is_said_once(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("""import torch, framejit
