@@ -59,6 +59,8 @@ class PlannedCall final : public CompiledCall {
     if (!is_short_) held_inputs_ = copied_inputs(runner_.plan());
     if (deriving.replays && !backward_)
       replays_.emplace(compiled.functional.name, input_names(compiled), compiled.weights, torch_graphs());
+    if (deriving.replays && backward_)
+      runtime::log_not_replayed(compiled.functional.name, {runtime::GraphRefusal::saves, ""});
   }
 
   bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
