@@ -59,6 +59,8 @@ class PlannedCall final : public CompiledCall {
     if (!is_short_) held_inputs_ = copied_inputs(runner_.plan());
     if (deriving.replays && !backward_)
       replays_.emplace(compiled.functional.name, input_names(compiled), compiled.weights, torch_graphs());
+    if (deriving.replays && backward_)
+      runtime::log_not_replayed(compiled.functional.name, {runtime::GraphRefusal::saves, ""});
   }
 
   bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
@@ -80,7 +82,8 @@ class PlannedCall final : public CompiledCall {
       return false;
     }
     runtime::ValuesBetweenPlans between;
-    at::Tensor generator = backward_ ? runtime::generator_state(*backward_) : at::Tensor();
+    std::vector<runtime::GeneratorState> drawn;
+    if (backward_) drawn = runtime::drawn_states(*backward_, runner_);
     if (!replayed(derived, tensors.data(), symbols, results.data())) {
       if (PyErr_Occurred() != nullptr) return false;
       for (uint32_t i : derived.runner != nullptr ? *derived.held_inputs : held_inputs_) held.push_back(*tensors[i]);
@@ -90,7 +93,7 @@ class PlannedCall final : public CompiledCall {
     }
     if (backward_) try {
         runtime::record_backward(backward_, tensors.data(), symbols, results.data(), std::move(between.saved),
-                                 std::move(generator));
+                                 std::move(drawn));
       } catch (...) {
         raises = true;  // a hook of the program on what is saved, and the graph has run
         throw;

@@ -98,6 +98,11 @@ class TorchGraphs final : public GraphMachinery {
 
   bool is_busy() const override { return is_capturing_; }
 
+  bool shares_memory(c10::Device device, void* stream) const override {
+    const auto lane = lanes_.find({device.index(), stream});
+    return lane != lanes_.end() && lane->second && !lane->second->pool_use.expired();
+  }
+
   Result<void> copy(void* to, const void* from, size_t bytes, void* stream) override {
     if (const int code = driver()->copy(to, from, bytes, stream); code != 0) return refused("copy", code);
     return {};

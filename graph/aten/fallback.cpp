@@ -248,7 +248,7 @@ bool Recorder::fill_in_memory_order(const OpInfo& info, torch::jit::Stack* stack
   return true;
 }
 
-void Recorder::find_device(OpCall& call) const {
+void Recorder::find_device(OpCall& call) {
   bool found = false, only_scalars = false;
   const bool may_mix = call.def().name == "copy_" || call.def().name == "_to_copy";
   for (const IValue& arg : call.args)
@@ -259,8 +259,8 @@ void Recorder::find_device(OpCall& call) const {
         found = true;
         only_scalars = scalar;
       } else if (!scalar && !may_mix && tensor.device() != call.device) {
-        TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
-                    call.device, " and ", tensor.device(), "!");
+        // An error, or an op that moves indices itself: plain Python knows.
+        fail({Reason::exception_raised, "tensors of two devices as arguments of " + call.def().name});
       }
     });
   if (call.info.device_arg < 0) return;

@@ -106,7 +106,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   explicit Recorder(std::string name) : builder_(std::move(name)) {}
 
   bool fill_in_memory_order(const OpInfo& info, torch::jit::Stack* stack);
-  void find_device(OpCall& call) const;
+  void find_device(OpCall& call);
   bool depends_on_data(const OpCall& call) const;
   bool answer_from_known_contents(OpCall& call);
   at::Tensor lifted(const at::Tensor& real);

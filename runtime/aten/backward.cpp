@@ -3,7 +3,6 @@
 
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Generator.h>
 #include <ATen/ops/resolve_conj.h>
 #include <ATen/ops/resolve_neg.h>
@@ -21,6 +20,7 @@
 #include "runtime/aten/forward_again.h"
 #include "runtime/aten/inner_backward.h"
 #include "runtime/aten/own_tensor.h"
+#include "runtime/aten/plan_program.h"
 #include "runtime/aten/torch_version.h"
 
 namespace framejit::runtime {
@@ -71,9 +71,9 @@ class OneOutput final : public torch::autograd::Node {
 class SavedForBackward {
  public:
   SavedForBackward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
-                   const std::vector<at::Tensor>& values, at::Tensor generator)
+                   const std::vector<at::Tensor>& values, std::vector<GeneratorState> drawn)
       : plans_(std::move(plans)),
-        generator_(std::move(generator)),
+        drawn_(std::move(drawn)),
         symbols_(symbols, symbols + layout().symbol_count),
         is_released_(layout().roots.size()),
         last_task_(layout().roots.size(), -1) {
@@ -240,12 +240,12 @@ class SavedForBackward {
       if (!forward.reads[i]) inputs.emplace_back();
       else inputs.push_back(is_kept ? inputs_[at].unpack() : others_[at].get(layout().input_names[i]));
     }
-    return backward_of_forward_again(forward, layout(), std::move(inputs), symbols_.data(), gradients, wanted,
-                                     generator_, at::GradMode::is_enabled());
+    return backward_of_forward_again(forward, layout(), std::move(inputs), symbols_.data(), gradients, wanted, drawn_,
+                                     at::GradMode::is_enabled());
   }
 
   const std::shared_ptr<BackwardPlans> plans_;
-  const at::Tensor generator_;
+  const std::vector<GeneratorState> drawn_;
   const std::vector<int64_t> symbols_;
   std::mutex mutex_;
   // No hook of the program gives the values back.
@@ -330,11 +330,8 @@ std::vector<torch::autograd::Edge> chained(std::vector<torch::autograd::Edge> ed
 
 }  // namespace
 
-at::Tensor generator_state(const BackwardPlans& plans) {
-  if (!plans.layout().draws) return {};
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
+std::vector<GeneratorState> drawn_states(const BackwardPlans& plans, const PlanRunner& forward) {
+  return plans.layout().draws ? states_of(forward.program().generators) : std::vector<GeneratorState>();
 }
 
 namespace {
@@ -343,11 +340,11 @@ namespace {
 class Recording {
  public:
   Recording(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
-            at::Tensor* outputs, const std::vector<at::Tensor>& values, at::Tensor generator)
+            at::Tensor* outputs, const std::vector<at::Tensor>& values, std::vector<GeneratorState> drawn)
       : layout_(plans->layout()),
         inputs_(inputs),
         outputs_(outputs),
-        shared_(std::make_shared<SavedForBackward>(std::move(plans), inputs, symbols, values, std::move(generator))),
+        shared_(std::make_shared<SavedForBackward>(std::move(plans), inputs, symbols, values, std::move(drawn))),
         edges_(layout_.roots.size()) {
     for (const BackwardLayout::Gradient& g : layout_.gradients)
       old_edges_.push_back(g.is_of_root ? torch::autograd::Edge()
@@ -440,8 +437,8 @@ class Recording {
 }  // namespace
 
 void record_backward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
-                     at::Tensor* outputs, std::vector<at::Tensor> values, at::Tensor generator) {
-  Recording(std::move(plans), inputs, symbols, outputs, values, std::move(generator)).run();
+                     at::Tensor* outputs, std::vector<at::Tensor> values, std::vector<GeneratorState> drawn) {
+  Recording(std::move(plans), inputs, symbols, outputs, values, std::move(drawn)).run();
 }
 
 bool changes_history_of_view(const BackwardPlans& plans, const at::Tensor* const* inputs) {

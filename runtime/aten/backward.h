@@ -59,13 +59,13 @@ class BackwardPlans {
   virtual ForwardAgain forward_again() = 0;
 };
 
-// The state of the generator of `plans`' device before the forward, if the forward draws; else undefined.
-at::Tensor generator_state(const BackwardPlans& plans);
+// The states before the forward of the generators that it draws from.
+std::vector<GeneratorState> drawn_states(const BackwardPlans& plans, const PlanRunner& forward);
 
 // Gives the roots among `outputs` a history whose node runs `plans`. inputs, outputs: of the forward; values: what it
 // saved.
 void record_backward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
-                     at::Tensor* outputs, std::vector<at::Tensor> values, at::Tensor generator);
+                     at::Tensor* outputs, std::vector<at::Tensor> values, std::vector<GeneratorState> drawn);
 
 // Whether an input whose history would change is a view: then plain Python has to run.
 bool changes_history_of_view(const BackwardPlans& plans, const at::Tensor* const* inputs);

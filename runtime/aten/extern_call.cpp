@@ -139,6 +139,9 @@ void ExternCall::add_argument(const PlanArg& arg, const c10::Argument& formal, c
   const auto index = static_cast<uint32_t>(constants_.size());
   const auto* size = std::get_if<Size>(&arg.payload);
   const auto* sizes = std::get_if<std::vector<Size>>(&arg.payload);
+  if (std::holds_alternative<None>(arg.payload) && wants_tensor(type) && !is_optional(formal.real_type()))
+    return constants_.push_back(
+        c10::IValue(at::Tensor()));  // formulas of torch leave tensors out that are not optional
   if (const auto* buffer = std::get_if<BufferId>(&arg.payload)) {
     if (*buffer != kNoBuffer) filled_.push_back({Filled::tensor, index, {*buffer}, {}});
     else if (!is_optional(formal.real_type())) return constants_.push_back(c10::IValue(at::Tensor()));
@@ -246,7 +249,7 @@ void ExternCall::run(Operands& operands, std::vector<c10::IValue>& stack) const 
   for (c10::IValue& result : stack) {
     if (result.isTensor()) next(std::move(result).toTensor());
     else if (result.isTensorList()) for (const at::Tensor& t : result.toTensorVector()) next(t);
-    else next(at::Tensor());  // a number: no buffer holds it
+    // Numbers are none of a node's results: the trace knows them.
   }
   stack.clear();
 }

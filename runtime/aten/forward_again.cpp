@@ -1,8 +1,6 @@
 // runtime/aten/forward_again.cpp — see forward_again.h.
 #include "runtime/aten/forward_again.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/Generator.h>
 #include <ATen/ops/alias_ops.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
@@ -11,7 +9,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -21,28 +18,6 @@ namespace framejit::runtime {
 namespace {
 
 using torch::autograd::variable_list;
-
-// The default generator stands where it stood before the forward, and goes back afterwards.
-class SameDraws {
- public:
-  explicit SameDraws(const at::Tensor& state) {
-    if (!state.defined()) return;
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    now_ = generator.get_state();
-    generator.set_state(state);
-  }
-  ~SameDraws() {
-    if (!now_.defined()) return;
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generator.set_state(now_);
-  }
-  SameDraws(const SameDraws&) = delete;
-
- private:
-  at::Tensor now_;
-};
 
 // Lets no gradient through until it is opened.
 class Gate final : public torch::autograd::FunctionPreHook {
@@ -62,13 +37,13 @@ class Replay {
       : forward_(forward), layout_(layout), symbols_(symbols) {}
 
   // Each root, then what later ops read in place of a root with a gradient of its own.
-  void run(std::vector<at::Tensor> inputs, const at::Tensor& generator) {
+  void run(std::vector<at::Tensor> inputs, const std::vector<GeneratorState>& drawn) {
     inputs_ = std::move(inputs);
     const c10::impl::ExcludeDispatchKeyGuard casts_are_recorded(c10::autocast_dispatch_keyset);
     if (forward_.constants) {
       const c10::AutoGradMode no_history(false);
-      variable_list constants = outputs_of(*forward_.constants, generator,
-                                           [&](const auto& runner, auto... args) { return runner.run(args...); });
+      variable_list constants =
+          outputs_of(*forward_.constants, drawn, [&](const auto& runner, auto... args) { return runner.run(args...); });
       for (at::Tensor& constant : constants) inputs_.push_back(constant.detach());
     }
     const c10::AutoGradMode with_history(true);
@@ -76,7 +51,7 @@ class Replay {
     for (const BackwardLayout::Gradient& gradient : layout_.gradients)
       if (at::Tensor* input = gradient.is_of_root ? nullptr : &inputs_[gradient.index]; input && input->defined())
         *input = at::_ops::alias::call(*input);
-    roots_ = outputs_of(*forward_.roots, generator,
+    roots_ = outputs_of(*forward_.roots, drawn,
                         [&](const auto& runner, auto... args) { return runner.run_under_autograd(args...); });
   }
 
@@ -119,11 +94,11 @@ class Replay {
   }
 
   template <class Run>
-  variable_list outputs_of(const PlanRunner& runner, const at::Tensor& generator, Run&& run) const {
+  variable_list outputs_of(const PlanRunner& runner, const std::vector<GeneratorState>& drawn, Run&& run) const {
     std::vector<const at::Tensor*> pointers;
     for (const at::Tensor& input : inputs_) pointers.push_back(&input);
     variable_list outputs(runner.plan().outputs.size());
-    const SameDraws draws(generator);
+    const SameDraws draws(drawn);
     const Result<void> done = run(runner, pointers.data(), symbols_, outputs.data());
     if (!done.ok()) throw std::runtime_error(done.error().message);
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -176,10 +151,10 @@ at::Tensor OtherInput::get(const std::string& name) const {
 std::vector<at::Tensor> backward_of_forward_again(const ForwardAgain& forward, const BackwardLayout& layout,
                                                   std::vector<at::Tensor> inputs, const int64_t* symbols,
                                                   const std::vector<at::Tensor>& tangents,
-                                                  const std::vector<bool>& wanted, const at::Tensor& generator,
-                                                  bool creates_graph) {
+                                                  const std::vector<bool>& wanted,
+                                                  const std::vector<GeneratorState>& drawn, bool creates_graph) {
   Replay replay(forward, layout, symbols);
-  replay.run(std::move(inputs), generator);
+  replay.run(std::move(inputs), drawn);
   return replay.gradients(tangents, wanted, creates_graph);
 }
 

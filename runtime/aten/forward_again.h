@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/aten/plan_runner.h"
+#include "runtime/aten/random_state.h"
 
 namespace framejit::runtime {
 
@@ -46,11 +47,11 @@ class OtherInput {
 };
 
 // inputs: those that `reads` says, the others undefined. tangents: per root, undefined where none is given. wanted: per
-// gradient of the layout. generator: its state before the forward; undefined: the forward draws nothing.
+// gradient of the layout. drawn: the states of the generators before the forward; empty: it draws nothing.
 std::vector<at::Tensor> backward_of_forward_again(const ForwardAgain& forward, const BackwardLayout& layout,
                                                   std::vector<at::Tensor> inputs, const int64_t* symbols,
                                                   const std::vector<at::Tensor>& tangents,
-                                                  const std::vector<bool>& wanted, const at::Tensor& generator,
-                                                  bool creates_graph);
+                                                  const std::vector<bool>& wanted,
+                                                  const std::vector<GeneratorState>& drawn, bool creates_graph);
 
 }  // namespace framejit::runtime

@@ -38,6 +38,9 @@ class GraphMachinery {
   // exception: nothing was enqueued anywhere, and `work` may run again.
   virtual Result<Captured> capture(c10::Device device, void* stream, const std::vector<at::Generator>& generators,
                                    const Work& work) = 0;
+  // There are graphs of this stream. Their replays write to whatever lies in the memory of a new one, but for the
+  // outputs that were recorded before them.
+  virtual bool shares_memory(c10::Device device, void* stream) const = 0;
   virtual Result<void> copy(void* to, const void* from, size_t bytes, void* stream) = 0;
 };
 

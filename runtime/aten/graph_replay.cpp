@@ -14,7 +14,6 @@
 namespace framejit::runtime {
 namespace {
 
-constexpr size_t kHandOut = 2;      // recordings that hand out their own memory, before one that copies
 constexpr uint32_t kMostFailures = 2;  // of captures: the call in between has prepared the libraries on this thread
 constexpr size_t kMostNames = 8;    // of inputs in a line of the log
 
@@ -176,27 +175,24 @@ bool GraphReplay::is_same_module(const Kind& kind, const RecordedGraph& graph, c
 }
 
 // Also decides which inputs are copied.
-bool GraphReplay::may_record(Kind& kind, const ReplayCall& call, const std::vector<bool>& marked, bool& copies_out) {
+bool GraphReplay::may_record(Kind& kind, const ReplayCall& call, const std::vector<bool>& marked) {
   const size_t count = kind.seen.size();
   const auto stays = [&](size_t i) { return weights_[i] || (i < marked.size() && marked[i]); };
   if (kind.is_copied.empty())
     for (size_t i = 0; i < count; ++i)
       kind.is_copied.push_back(!stays(i) &&
                                (!call.inputs[i]->has_storage() || call.inputs[i]->const_data_ptr() != kind.seen[i]));
-  size_t in_use = 0;
   bool has_moved = false;
   for (const std::shared_ptr<RecordedGraph>& recording : kind.recordings) {
     if (recording->is_busy()) return false;
     if (!is_same_module(kind, *recording, call)) continue;
     for (uint32_t i = 0; i < count; ++i)
       if (!stays(i) && recording->has_moved(i, *call.inputs[i])) kind.is_copied[i] = has_moved = true;
-    in_use += recording->fits(call.inputs);
   }
   if (has_moved)
     std::erase_if(kind.recordings, [&](const std::shared_ptr<RecordedGraph>& recording) {
       return is_same_module(kind, *recording, call) && !recording->fits(call.inputs);
     });
-  copies_out = in_use >= kHandOut;
   return true;
 }
 
@@ -218,15 +214,15 @@ Result<bool> GraphReplay::record(const ReplayCall& call, const std::vector<bool>
     kind->readied.push_back(thread);  // libraries have handles for each thread, which no capture can make
     return false;
   }
-  bool copies_out = false;
-  if (kind->is_refused || machinery_->is_busy() || !may_record(*kind, call, marked, copies_out))
-    return false;
+  if (kind->is_refused || machinery_->is_busy() || !may_record(*kind, call, marked)) return false;
   if (static_cast<int64_t>(recording_count()) >= config().replays) return refuse_more();
   Refused refused{GraphRefusal::capture_failed, ""};
   std::shared_ptr<RecordedGraph> made;
   try {
-    made = RecordedGraph::make(*machinery_, {plan.device, stream}, call, kind->is_copied, copies_out, refused);
-  } catch (const std::exception& e) { refused.detail = torch_words(e); }
+    made = RecordedGraph::make(*machinery_, {plan.device, stream}, call, kind->is_copied, refused);
+  } catch (const std::exception& e) {
+    refused.detail = torch_words(e);
+  }
   if (!made) {
     kind->is_refused = refused.refusal != GraphRefusal::capture_failed || ++kind->failures >= kMostFailures;
     if (kind->is_refused) log_refusal(refused);
@@ -238,14 +234,16 @@ Result<bool> GraphReplay::record(const ReplayCall& call, const std::vector<bool>
   return true;
 }
 
-void GraphReplay::log_refusal(const Refused& refused) const {
+void GraphReplay::log_refusal(const Refused& refused) const { log_not_replayed(name_, refused); }
+
+void log_not_replayed(const std::string& graph, const Refused& refused) {
   if (!log::enabled(log::Kind::NotReplayed)) return;
   const GraphRefusalRow& row = row_of(refused.refusal);
   std::string what = row.what;
   if (const size_t at = what.find("{0}"); at != std::string::npos)
     what.replace(at, 3, refused.detail.substr(0, refused.detail.find('\n')));
-  log::emit(log::Kind::NotReplayed, name_,
-            {{"graph", name_}, {"reason", row.name}, {"detail", what}, {"hint", row.hint}});
+  log::emit(log::Kind::NotReplayed, graph,
+            {{"graph", graph}, {"reason", row.name}, {"detail", what}, {"hint", row.hint}});
 }
 
 void GraphReplay::log_recording(const Kind& kind, const RecordedGraph& graph) const {

@@ -47,7 +47,7 @@ class GraphReplay {
   Kind* find_kind(const ReplayCall& call, void* stream) const;
   std::shared_ptr<Kind> add_kind(const ReplayCall& call, void* stream);
   bool is_same_module(const Kind& kind, const RecordedGraph& graph, const ReplayCall& call) const;
-  bool may_record(Kind& kind, const ReplayCall& call, const std::vector<bool>& marked, bool& copies_out);
+  bool may_record(Kind& kind, const ReplayCall& call, const std::vector<bool>& marked);
   size_t recording_count() const;
   void log_refusal(const Refused& refused) const;
   void log_recording(const Kind& kind, const RecordedGraph& graph) const;
@@ -60,5 +60,8 @@ class GraphReplay {
   std::vector<std::shared_ptr<Kind>> kinds_;
   bool limit_is_said_ = false;
 };
+
+// Says why a graph runs step by step in a mode that replays graphs.
+void log_not_replayed(const std::string& graph, const Refused& refused);
 
 }  // namespace framejit::runtime

@@ -4,21 +4,40 @@
 #include <mutex>
 
 namespace framejit::runtime {
+namespace {
 
-RandomState::RandomState(const std::vector<at::Generator>& generators) : generators_(generators) {
-  states_.reserve(generators.size());
-  for (at::Generator g : generators) {
-    const std::lock_guard<std::mutex> lock(g.mutex());
-    states_.push_back(g.get_state());
-  }
+void set(const GeneratorState& saved) {
+  at::Generator generator = saved.generator;
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(saved.state);
 }
 
-RandomState::~RandomState() {
-  for (size_t i = 0; i < states_.size(); ++i) {
-    at::Generator g = generators_[i];
-    const std::lock_guard<std::mutex> lock(g.mutex());
-    g.set_state(states_[i]);
+std::vector<at::Generator> generators_of(const std::vector<GeneratorState>& states) {
+  std::vector<at::Generator> generators;
+  for (const GeneratorState& saved : states) generators.push_back(saved.generator);
+  return generators;
+}
+
+}  // namespace
+
+std::vector<GeneratorState> states_of(const std::vector<at::Generator>& generators) {
+  std::vector<GeneratorState> states;
+  states.reserve(generators.size());
+  for (at::Generator generator : generators) {
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    states.push_back({generator, generator.get_state()});
   }
+  return states;
+}
+
+RandomState::RandomState(const std::vector<at::Generator>& generators) : states_(states_of(generators)) {}
+
+RandomState::~RandomState() {
+  for (const GeneratorState& saved : states_) set(saved);
+}
+
+SameDraws::SameDraws(const std::vector<GeneratorState>& states) : now_(generators_of(states)) {
+  for (const GeneratorState& saved : states) set(saved);
 }
 
 }  // namespace framejit::runtime

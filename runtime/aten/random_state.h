@@ -1,5 +1,5 @@
-// runtime/aten/random_state.h — saved states of generators, for calls that do not finish: plain Python runs them again,
-// and draws the same numbers.
+// runtime/aten/random_state.h — saved states of generators: for calls that do not finish, which plain Python runs
+// again, and for forwards that run once more. They draw the same numbers.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -8,6 +8,12 @@
 #include <vector>
 
 namespace framejit::runtime {
+
+struct GeneratorState {
+  at::Generator generator;
+  at::Tensor state;
+};
+std::vector<GeneratorState> states_of(const std::vector<at::Generator>& generators);
 
 class RandomState {
  public:
@@ -19,8 +25,16 @@ class RandomState {
   void keep() { states_.clear(); }
 
  private:
-  const std::vector<at::Generator>& generators_;
-  std::vector<at::Tensor> states_;
+  std::vector<GeneratorState> states_;
+};
+
+// The generators stand where they stood before the forward, and go back afterwards.
+class SameDraws {
+ public:
+  explicit SameDraws(const std::vector<GeneratorState>& states);
+
+ private:
+  RandomState now_;
 };
 
 }  // namespace framejit::runtime

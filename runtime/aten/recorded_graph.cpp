@@ -77,13 +77,12 @@ struct RecordedGraph::Memory {
 };
 
 std::shared_ptr<RecordedGraph> RecordedGraph::make(GraphMachinery& machinery, Place place, const ReplayCall& call,
-                                                   const std::vector<bool>& is_copied, bool copies_out,
-                                                   Refused& refused) {
+                                                   const std::vector<bool>& is_copied, Refused& refused) {
   const CallPlan& plan = call.runner.plan();
   for (uint32_t i = 0; i < plan.input_count; ++i)
     if (!call.inputs[i]->has_storage() || call.inputs[i]->layout() != c10::kStrided)
       return refused = {GraphRefusal::odd_input, std::to_string(i)}, nullptr;
-  std::shared_ptr<RecordedGraph> made(new RecordedGraph(place, copies_out));
+  std::shared_ptr<RecordedGraph> made(new RecordedGraph(place, machinery.shares_memory(place.device, place.stream)));
   made->values_ = call.values;
   const auto given = std::make_shared<std::vector<at::Tensor>>(made->place_inputs(call, is_copied));
   const auto symbols = std::make_shared<std::vector<int64_t>>(call.symbols, call.symbols + plan.symbol_count);

@@ -58,7 +58,7 @@ class RecordedGraph {
   };
   // Null: `refused` says why. is_copied: per input.
   static std::shared_ptr<RecordedGraph> make(GraphMachinery& machinery, Place place, const ReplayCall& call,
-                                             const std::vector<bool>& is_copied, bool copies_out, Refused& refused);
+                                             const std::vector<bool>& is_copied, Refused& refused);
   ~RecordedGraph();
   RecordedGraph(const RecordedGraph&) = delete;
 
@@ -103,7 +103,7 @@ class RecordedGraph {
   c10::Storage fresh(const Memory& memory) const;
 
   const Place place_;
-  const bool copies_out_;
+  const bool copies_out_;  // after each replay, since replays of other graphs write over them
   bool is_busy_ = false;
   std::shared_ptr<GraphMachinery::Graph> graph_;
   std::shared_ptr<const void> values_;                    // the graph reads them

@@ -11,6 +11,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from devices import random_state, same_random_state, set_random_state
+
 aten = torch.ops.aten
 CASTS = {aten._to_copy.default, aten.copy_.default, aten.copy.default}
 
@@ -35,7 +37,7 @@ class Wide(TorchDispatchMode):
         elements = t.untyped_storage().nbytes() // t.element_size()
         kept = self.memories.get(self.key(t))
         if kept is None or kept[1].numel() < elements:
-            flat = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage(), 0, (elements,))
+            flat = torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage(), 0, (elements,))
             kept = self.memories[self.key(t)] = t, flat.double()
         return kept[1].as_strided(t.size(), t.stride(), t.storage_offset())
 
@@ -53,9 +55,9 @@ class Wide(TorchDispatchMode):
         kwargs = kwargs or {}
         inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
         again = self.widened(func, args, kwargs)
-        before = torch.get_rng_state()
+        before = random_state()
         result = func(*args, **kwargs)
-        drew = not torch.equal(torch.get_rng_state(), before)
+        drew = not same_random_state(before)
         outputs = tree_flatten(result)[0]
         if not any(map(is_float, inputs + outputs)):
             return result
@@ -106,7 +108,7 @@ def in_float64(fn, args=(), kwargs=None, seed=None):
     """[the result of `fn`, the arguments afterwards, the keyword arguments afterwards], floats in float64. The
     generator keeps its state."""
     kwargs = kwargs or {}
-    state = torch.get_rng_state()
+    states = random_state()
     try:
         if seed is not None:
             torch.manual_seed(seed)
@@ -115,4 +117,4 @@ def in_float64(fn, args=(), kwargs=None, seed=None):
             result = fn(*args, **kwargs)
         return mode.values([result, list(args), kwargs])
     finally:
-        torch.set_rng_state(state)
+        set_random_state(states)

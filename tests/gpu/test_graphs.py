@@ -88,6 +88,70 @@ def test_outputs_stay_what_they_are():
     assert seen.count("replays") >= 30
 
 
+def test_outputs_in_memory_that_graphs_share():
+    """The first graph runs again while an output of the second is in use."""
+    model = block()
+    compiled = compiled_of(model)
+    with torch.no_grad(), Counted() as seen:
+        kept = [compiled(randn(8, 64)) for _ in range(4)]
+        del kept
+        for _ in range(6):
+            x, y, z = randn(8, 64), randn(8, 64), randn(8, 64)
+            first, second = compiled(x), compiled(y)
+            close(first, model(x))
+            del first
+            third = compiled(z)
+            close(second, model(y))
+            close(third, model(z))
+            del second, third
+    assert seen.count("replays") >= 14, framejit.stats()
+
+
+def test_outputs_of_two_functions():
+    models = block(64), block(64)
+    framejit.reset()
+    compiled = [framejit.compile(lambda x, m=m: m(x) * 2, mode="reduce-overhead") for m in models]
+    with torch.no_grad(), Counted() as seen:
+        for i in range(12):
+            xs = randn(8, 64), randn(8, 64)
+            order = (0, 1) if i % 2 else (1, 0)
+            got = {n: compiled[n](xs[n]) for n in order}
+            for n in order:
+                close(got[n], models[n](xs[n]) * 2)
+    assert seen.count("replays") >= 16, framejit.stats()
+
+
+def test_ten_thousand_replays_with_changing_inputs():
+    model = block(32)
+    compiled = compiled_of(model)
+    with torch.no_grad(), Counted() as seen:
+        worst = torch.zeros((), device="cuda")
+        for i in range(10000):
+            x = torch.full((4, 32), i / 1000, device="cuda")
+            x[:, i % 32] = -1
+            worst = torch.maximum(worst, (compiled(x) - model(x)).abs().max())
+    assert worst.item() < 1e-3 and seen.count("replays") > 9900, (worst, framejit.stats())
+
+
+def test_two_models_on_two_streams():
+    models = block(128), block(128)
+    framejit.reset()
+    compiled = [framejit.compile(m, mode="reduce-overhead") for m in models]
+    streams = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.no_grad():
+        xs = [randn(64, 128) for _ in range(400)]
+        torch.cuda.synchronize()
+        got = []
+        for i, x in enumerate(xs):
+            with torch.cuda.stream(streams[i % 2]):
+                got.append(compiled[i % 2](x))
+        torch.cuda.synchronize()
+        for i, (x, y) in enumerate(zip(xs, got)):
+            close(y, models[i % 2](x))
+    assert framejit.stats()["replays"] > 380, framejit.stats()
+
+
 def test_weights_that_change_are_read():
     model = block()
     compiled = compiled_of(model)

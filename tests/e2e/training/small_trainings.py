@@ -174,7 +174,7 @@ class UNet(nn.Module):
         a = self.first(x)
         b = self.middle(self.down(F.max_pool2d(a, 2)))
         if self.time is not None:
-            angles = t[:, None] * torch.exp(-torch.arange(4) / 2.0)
+            angles = t[:, None] * torch.exp(-torch.arange(4, device=t.device) / 2.0)
             b = b + self.time(torch.cat([angles.sin(), angles.cos()], -1))[:, :, None, None]
         return self.out(self.last(torch.cat([self.up(b), a], 1)))
 
@@ -197,7 +197,7 @@ class Diffusion(WithLoss):
         self.register_buffer("kept", torch.cumprod(1 - torch.linspace(1e-4, 0.05, 50), 0))
 
     def loss(self, x):
-        t = torch.randint(0, 50, (x.shape[0],))
+        t = torch.randint(0, 50, (x.shape[0],), device=x.device)
         noise, kept = torch.randn_like(x), self.kept[t][:, None, None, None]
         return F.mse_loss(self.net(kept.sqrt() * x + (1 - kept).sqrt() * noise, t.float()), noise)
 
@@ -212,9 +212,9 @@ class GraphNet(WithLoss):
         source, target = edges
         for _ in range(2):
             sent = self.dropout(self.message(torch.cat([x[source], x[target]], -1)).relu())
-            received = torch.zeros(x.shape[0], 8, dtype=sent.dtype).index_add(0, target, sent)
-            degree = torch.zeros(x.shape[0], dtype=sent.dtype).index_add(0, target, torch.ones(len(target),
-                dtype=sent.dtype))
+            kind = dict(dtype=sent.dtype, device=x.device)
+            received = torch.zeros(x.shape[0], 8, **kind).index_add(0, target, sent)
+            degree = torch.zeros(x.shape[0], **kind).index_add(0, target, torch.ones(len(target), **kind))
             x = self.update(received / degree.clamp(min=1)[:, None], x)
         return F.cross_entropy(self.out(x), labels)
 

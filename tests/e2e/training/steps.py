@@ -18,10 +18,14 @@ import torch
 
 import framejit
 from check import outcome, same, told_by
+from devices import DEVICE, off_device, on_device, random_state, set_random_state
 from wide import Wide
 
 PRECISIONS = ("f32", "bf16")
-STATISTICS = ("running_mean", "running_var")
+# What torch writes without a version: a version for them is no difference.
+UNVERSIONED = ("running_mean", "running_var")  # by batch norm
+if DEVICE != "cpu":
+    UNVERSIONED += ("['exp_avg']", "['grad_avg']")  # by _foreach_lerp_
 NEAR = 8  # how many times a program is run beside its inputs
 
 
@@ -35,8 +39,8 @@ def precision(request):
 def has_lstm_of_bfloat16():
     """oneDNN has one only for processors with instructions for bfloat16: elsewhere eager raises."""
     try:
-        with torch.autocast("cpu", torch.bfloat16):
-            torch.nn.LSTM(2, 2)(torch.ones(1, 1, 2))
+        with torch.autocast(DEVICE, torch.bfloat16):
+            torch.nn.LSTM(2, 2, device=DEVICE)(torch.ones(1, 1, 2, device=DEVICE))
     except RuntimeError:
         return False
     return True
@@ -49,7 +53,7 @@ def skip_without_lstm_of_bfloat16():
 
 def cotangent(t):
     """Weights between -1 and 1 for each element of an output, none of them 0 and all different."""
-    return torch.linspace(-1, 0.9, max(t.numel(), 1))[:t.numel()].view(t.shape).to(t.dtype)
+    return torch.linspace(-1, 0.9, max(t.numel(), 1), device=t.device)[:t.numel()].view(t.shape).to(t.dtype)
 
 
 def leaves_of(value, path=""):
@@ -133,18 +137,18 @@ class Program:
                 if t.is_leaf:
                     t.grad = None
         before = {name: t._version for name, t in kept.items() if not t.is_inference()}
-        args = self.args_of(k)
-        ended, value, warned = outcome(self.step, (run, args, k), {})
+        with on_device():
+            args = self.args_of(k)
+            ended, value, warned = outcome(self.step, (run, args, k), {})
         after = self.tensors()
-        seen = {"ended": ended, "warnings": warned, "random": torch.get_rng_state()}
+        seen = {"ended": ended, "warnings": warned, "random": random_state()}
         seen |= {f"returned{p}": v for p, v in leaves_of(told(value) if ended == "raised" else value)}
         for name, t in after.items():
             seen[f"{name}"] = t
             seen[f"{name}.requires_grad, is_leaf"] = t.requires_grad, t.is_leaf
             seen[f"{name}.grad"] = t.grad if t.is_leaf else None
             if name in before and t is kept.get(name):
-                # torch's batch norm writes its statistics without a version; a version for them is no difference
-                seen[f"{name} was written"] = t._version != before[name] or name.endswith(STATISTICS)
+                seen[f"{name} was written"] = t._version != before[name] or name.endswith(UNVERSIONED)
         if self.make_inputs is not None:
             seen |= {f"args[{i}].grad": a.grad for i, a in enumerate(args) if isinstance(a, torch.Tensor)
                      and a.is_leaf}
@@ -188,21 +192,24 @@ def told(error):
 def moved(t, generator, unit):
     if not t.dtype.is_floating_point or t.layout != torch.strided:
         return t
-    by = torch.randint(-1, 2, t.shape, generator=generator) * torch.finfo(unit or t.dtype).eps
-    return (t.detach() * (1 + by.to(t.dtype))).requires_grad_(t.requires_grad)
+    by = torch.randint(-1, 2, t.shape, generator=generator, device="cpu") * torch.finfo(unit or t.dtype).eps
+    return (t.detach() * (1 + by.to(t.dtype).to(t.device))).requires_grad_(t.requires_grad)
 
 
 def program_of(make, seed):
     torch.manual_seed(seed)
-    made = make()
+    with on_device():
+        made = make()
     return made if isinstance(made, Program) else Program(*made) if isinstance(made, tuple) else Program(made)
 
 
-def caller(target, autocast):
+def caller(target, autocast=False):
+    """autocast: True, or the dtype."""
     def run(*args, **kwargs):
-        with torch.autocast("cpu", torch.bfloat16):
+        with off_device(), torch.autocast(DEVICE, torch.bfloat16 if autocast is True else autocast or None,
+                                          enabled=bool(autocast)):
             return target(*args, **kwargs)
-    return run if autocast else target
+    return target if DEVICE == "cpu" and not autocast else run
 
 
 class Again:
@@ -213,7 +220,7 @@ class Again:
 
     def steps(self, keep, generator=None):
         """What keep() makes of what each step leaves, as far as the steps come."""
-        before, kept = torch.get_rng_state(), []
+        before, kept = random_state(), []
         try:
             program = program_of(self.make, self.seed)
             if generator is not None:
@@ -224,7 +231,7 @@ class Again:
         except Exception:  # a program that cannot run so
             pass
         finally:
-            torch.set_rng_state(before)
+            set_random_state(before)
         return kept
 
     @functools.cache
@@ -274,9 +281,9 @@ def ending(seen):
 @contextlib.contextmanager
 def generator_in(states, which):
     """Each of the two programs goes on with its own state of the generator."""
-    torch.set_rng_state(states[which])
+    set_random_state(states[which])
     yield
-    states[which] = torch.get_rng_state()
+    states[which] = random_state()
 
 
 def check_step(make, *, steps=3, breaks=0, graphs=None, backward=True, backward_graphs=None, seed=0, autocast=False,
@@ -287,8 +294,7 @@ def check_step(make, *, steps=3, breaks=0, graphs=None, backward=True, backward_
     accumulated before is compared too. captured: False for programs that run plainly."""
     framejit.reset()
     plain, ours = program_of(make, seed), program_of(make, seed)
-    start = torch.get_rng_state()
-    states = {"plain": start, "ours": start.clone()}
+    states = dict.fromkeys(("plain", "ours"), random_state())
     compiled = framejit.compile(ours.target, **options)
     again = Again(make, steps, seed, autocast, float64)
     for k in range(steps):

@@ -320,7 +320,7 @@ def test_backward_inside():
         model = mlp()
 
         def f(x):
-            loss = F.mse_loss(model(x), torch.ones(5, 2))
+            loss = F.mse_loss(model(x), x.new_ones(5, 2))
             loss.backward()
             return loss.detach()
         return Program(f, torch.randn(5, 3), step=lambda run, args, k: run(*args), watch=[model], zero=False)
@@ -334,7 +334,7 @@ def test_a_whole_step_inside():
 
         def f(x):
             optimizer.zero_grad()
-            loss = F.mse_loss(model(x), torch.ones(5, 2))
+            loss = F.mse_loss(model(x), x.new_ones(5, 2))
             loss.backward()
             optimizer.step()
             return loss.detach()

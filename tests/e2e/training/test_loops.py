@@ -9,6 +9,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import framejit
 from check import assert_flat
+from devices import DEVICE
 from steps import Program, assert_counts, check_step, precision, regression  # noqa: F401
 
 OPTIMIZERS = {
@@ -198,7 +199,7 @@ def test_micro_batches():
 def test_a_scaler_around():
     def make():
         model, x, y = regression()
-        optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cpu", init_scale=1024.0)
+        optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler(DEVICE, init_scale=1024.0)
 
         def step(run, args, k):
             optimizer.zero_grad()

@@ -27,6 +27,7 @@ class FakeGraphs final : public GraphMachinery {
   void* stream_of(c10::Device) override { return stream; }
   bool is_capturing(void*) override { return is_captured; }
   bool is_busy() const override { return is_taken; }
+  bool shares_memory(c10::Device, void* on) const override { return recorded_on.contains(on); }
   Result<void> copy(void* to, const void* from, size_t bytes, void*) override {
     std::memcpy(to, from, bytes);
     ++copies;
@@ -63,6 +64,7 @@ class FakeGraphs final : public GraphMachinery {
     graph->work = work;
     graph->first = outputs;
     graph->stream = on;
+    recorded_on.insert(on);
     return Captured{graph, outputs};
   }
 
@@ -70,6 +72,7 @@ class FakeGraphs final : public GraphMachinery {
   bool takes_cpu = true, is_captured = false, is_taken = false;
   void* stream = nullptr;
   int captures = 0, copies = 0, fails = 0;
+  std::set<void*> recorded_on;
 
  private:
   bool is_of_world(const at::Tensor& tensor) const {
@@ -175,7 +178,7 @@ TEST(GraphReplay, OutputsThatAreKeptStayWhatTheyAre) {
   EXPECT_EQ(p.how, "replayed");
   EXPECT_EQ(places.size(), ys.size());
   for (size_t i = 0; i < ys.size(); ++i) EXPECT_TRUE(at::equal(ys[i], xs[i] + w)) << i;
-  EXPECT_EQ(p.graphs.captures, 3);  // two hand out their own memory, the third copies
+  EXPECT_EQ(p.graphs.captures, 2);  // the first hands out its own memory, the second copies
 }
 
 TEST(GraphReplay, AnOutputThatIsReplacedInEachCallTakesTwoRecordings) {
@@ -190,6 +193,19 @@ TEST(GraphReplay, AnOutputThatIsReplacedInEachCallTakesTwoRecordings) {
     y = next;
   }
   EXPECT_EQ(p.graphs.captures, 2);
+}
+
+// The second graph's memory is the first one's too, which may run while an output of the second is in use.
+TEST(GraphReplay, TheFirstGraphOfAStreamAloneHandsOutItsMemory) {
+  Program p(sum_of_two(at::ones({5})), {false, true});
+  const at::Tensor x = at::ones({5}), w = at::ones({5});
+  p.call({x, w});
+  const at::Tensor first = p.call({x, w})[0], second = p.call({x, w})[0];
+  EXPECT_EQ(p.how, "recorded");
+  EXPECT_EQ(p.graphs.copies, 1);
+  p.call({x, w});
+  EXPECT_EQ(p.how, "replayed");
+  EXPECT_EQ(p.graphs.copies, 2);
 }
 
 TEST(GraphReplay, AViewOfAnOutputKeepsItToo) {

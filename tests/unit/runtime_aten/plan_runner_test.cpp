@@ -17,11 +17,13 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <thread>
+#include <tuple>
 
 #include "plan_fixture.h"
 #include "runtime/arena.h"
@@ -55,6 +57,22 @@ TEST(PlanRunner, KernelWritesAFreshTensor) {
   EXPECT_EQ(out[0].strides(), x.strides());
   EXPECT_EQ(out[0]._version(), 0);
   EXPECT_FALSE(out[0].is_view());
+}
+
+std::tuple<at::Tensor, int64_t, at::Tensor> with_a_number(const at::Tensor& x) { return {x + 1, 7, x + 2}; }
+
+// As the attention of cuDNN gives them.
+TEST(PlanRunner, NumbersAmongResultsHaveNoBuffer) {
+  static torch::Library library(torch::Library::DEF, "framejit_test", std::nullopt, __FILE__, __LINE__);
+  library.def("with_a_number", &with_a_number);
+  const at::Tensor x = at::randn({3});
+  PlanBuilder b;
+  const BufferId in = b.input(x), first = b.buffer(x), second = b.buffer(x);
+  b.call("framejit_test::with_a_number", {arg(in)}, {first, second});
+  b.returns({first, second});
+  const auto made = run(b.runner(), {x});
+  EXPECT_TRUE(at::equal(made[0], x + 1));
+  EXPECT_TRUE(at::equal(made[1], x + 2));
 }
 
 // out = saved + 1, over the saved value where that may be.

@@ -1,0 +1,46 @@
+"""Where the programs of the training tests have their tensors: TEST_DEVICE (cpu). On a GPU, what makes a
+program runs with that device as the default; the call that is compiled does not."""
+import contextlib
+import os
+
+import torch
+
+DEVICE = os.environ.get("TEST_DEVICE", "cpu")
+
+
+_default = [None]
+
+
+@contextlib.contextmanager
+def default_device(device):
+    """`device`: None for torch's own."""
+    _default.append(device)
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        _default.pop()
+        torch.set_default_device(_default[-1])
+
+
+def on_device():
+    return contextlib.nullcontext() if DEVICE == "cpu" else default_device(DEVICE)
+
+
+def off_device():
+    return contextlib.nullcontext() if DEVICE == "cpu" else default_device(None)
+
+
+def random_state():
+    """The states of the default generators, of the CPU and of the GPUs that are in use."""
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ())]
+
+
+def set_random_state(states):
+    torch.set_rng_state(states[0])
+    if states[1:]:
+        torch.cuda.set_rng_state_all(states[1:])
+
+
+def same_random_state(states):
+    return all(map(torch.equal, states, random_state()))
