@@ -97,11 +97,11 @@ class TestInputs:
             y = x + 1
             change(x)
             return y, x * 2
-        check(f, torch.randn(2, 1, 4)[:, 0])
-        check(f, torch.randn(3, 4))
+        check(f, torch.randn(2, 1, 4)[:, 0], compiles=2, breaks=1)
+        check(f, torch.randn(3, 4), compiles=2, breaks=1)
 
     def test_a_resize_of_a_fresh_tensor(self):
-        check(lambda x: x.clone().resize_(2, 3), torch.randn(4, 3).T)
+        check(lambda x: x.clone().resize_(2, 3), torch.randn(4, 3).T, breaks=1)
 
     def test_a_change_of_a_fresh_tensors_shape(self):
         def f(x):
@@ -179,8 +179,9 @@ class TestRandom:
             getattr(y[:, ::2], fill)()
             getattr(y.T, fill)()
             return y, getattr(x, fill)()
-        check(f, torch.randn(6, 8))
-        check(f, torch.randn(6, 16)[:, ::2])
+        one_more = fill == "normal_"  # of a tensor with gaps
+        check(f, torch.randn(6, 8), compiles=2 + one_more, breaks=1 + one_more)
+        check(f, torch.randn(6, 16)[:, ::2], compiles=2, breaks=2 + one_more)
 
 
 def test_an_expression_that_is_one_is_broadcast():
