@@ -440,7 +440,7 @@ BREAKS = {struct_sequences: 5, globals_of_another_type: 1, builtins_that_a_calle
           views_beside_sets: 3, unfit_attributes_of_functions: 2, handlers_of_codecs: 4, merged_dicts: 4,
           copied_defaultdict: 5, specials_that_are_none: 2, descriptors_that_become_data: 10, slots_of_classes: 1,
           annotations_made_when_read: 6, a_set_that_its_item_holds: 2, a_list_in_itself_in_a_tuple: 1,
-          attributes_of_metaclasses: 1, a_cached_property_that_breaks: 1}
+          attributes_of_metaclasses: 1, a_cached_property_that_breaks: 1, finalizers: 4, copied_by_pickle: 2}
 
 
 @pytest.mark.filterwarnings("ignore")

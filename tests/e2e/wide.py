@@ -39,6 +39,10 @@ class Wide(TorchDispatchMode):
         self.memories = {}  # (address, dtype) -> (a tensor that keeps it alive, its elements in float64)
         self.generator = generator_of(noise)
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # else torch imports its compiler first, which takes seconds
+
     @staticmethod
     def key(t):
         return t.untyped_storage().data_ptr(), t.dtype
