@@ -75,12 +75,14 @@ InstId element(LowerContext& ctx, NestBuilder& b, const Window& window, std::arr
   return ctx.load_masked(b, *ctx.tensor(0), std::move(at), inside, b.constant(outside, ctx.meta(*ctx.tensor(0)).dtype));
 }
 
+// The elements joined row by row, each with those before it, which are the second operand. Of two zeros, k_maximum
+// takes that one: the first zero of the window, as eager does.
 InstId joined(LowerContext& ctx, NestBuilder& b, const Window& window, double outside, ScalarOp join) {
   InstId value = kNoInst;
   for (int64_t row = 0; row < window[0].kernel; ++row)
     for (int64_t column = 0; column < window[1].kernel; ++column) {
       const InstId x = element(ctx, b, window, {row, column}, outside);
-      value = value == kNoInst ? x : b.scalar(join, {value, x});
+      value = value == kNoInst ? x : b.scalar(join, {x, value});
     }
   return value;
 }
@@ -106,12 +108,13 @@ bool lower_max_pool(LowerContext& ctx) {
 }
 
 // avg_pool2d(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override): added row by row, as
-// eager does.
+// eager does, which begins with 0: the mean of zeros is never -0.
 bool lower_avg_pool(LowerContext& ctx) {
   const auto window = window_of(ctx, 0);
   if (!window || (ctx.given(6) && !ctx.integer(6))) return false;
   NestBuilder b = ctx.result_nest();
-  const InstId sum = joined(ctx, b, *window, 0, ScalarOp::k_add);
+  const InstId elements = joined(ctx, b, *window, 0, ScalarOp::k_add);
+  const InstId sum = b.scalar(ScalarOp::k_add, {elements, b.constant(0, b.dtype(elements))});
   const bool with_padding = ctx.flag(5, true);
   SymExpr count = 1;
   for (size_t d = 0; d < 2; ++d) {

@@ -164,4 +164,4 @@ def test_one_hot():
     check(wrong, torch.tensor([0, -1]))
     check(wrong, torch.tensor([0, 1], dtype=torch.int32))
     check(lambda i: F.one_hot(i, 4) + 1, torch.empty(0, dtype=torch.long))
-    check(lambda i: F.one_hot(i) + 1, torch.tensor([0, 2]))
+    check(lambda i: F.one_hot(i) + 1, torch.tensor([0, 2]), breaks=1)

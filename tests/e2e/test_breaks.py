@@ -74,7 +74,7 @@ class TestBreaksAtEveryPlace:
                 note(k)
                 d[k] = d[k] * 2
             return dict(d)
-        check(f, torch.randn(3), {"a": torch.ones(3)})
+        check(f, torch.randn(3), {"a": torch.ones(3)}, compiles=3, breaks=4)
 
     def test_loop_over_a_list_that_grows(self):
         def f(x):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import check, fresh, same  # noqa: F401
+from check import check, fresh, norms, same, ulp  # noqa: F401
 from wide import in_float64
 
 pytestmark = pytest.mark.nothing_captured
@@ -31,7 +31,7 @@ class TestWithoutReference:
 
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_values(self, dtype):
-        eager = torch.linspace(-2, 2, 101, dtype=torch.float64).to(dtype)
+        eager = torch.linspace(-2, 2, 100, dtype=torch.float64).to(dtype)
         ulp = torch.finfo(dtype).eps * {torch.float64: 16, torch.float32: 4}.get(dtype, 1)
         same(eager.clone(), eager)
         same(eager * (1 + ulp), eager)
@@ -79,6 +79,52 @@ class TestWithoutReference:
             refused(got, eager)
 
 
+class TestOfElements:
+    """Norms of a large tensor hide one element."""
+
+    @staticmethod
+    def with_one_wrong(dtype, by):
+        """100 000 elements, one of them large, and the same with another one off by so many times itself."""
+        eager = torch.randn(100_000).to(dtype)
+        eager[0] = 64 / ulp(dtype)
+        wrong = eager.clone()
+        wrong[777] *= 1 + by
+        off = wrong.double() - eager.double()
+        assert all(o <= 2 * ulp(dtype) * n for o, n in zip(norms(off), norms(eager.double()))), "norms show it too"
+        return eager, wrong
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+    def test_one_of_many(self, dtype):
+        eager, wrong = self.with_one_wrong(dtype, 2)
+        runs = []
+
+        def reference(noise=None):
+            runs.append(noise)
+            return eager.double() * (1 if noise is None else 1 + ulp(dtype))
+        for ref64 in (None, eager.double(), reference):
+            same(eager.clone(), eager, ref64, elements=True)
+            assert "1 of 100000 elements differ" in refused(wrong, eager, ref64, elements=True)
+        assert runs == [None, *range(16)], "all disturbed runs were asked"
+
+    def test_what_roundings_move_may_be_off(self):
+        eager, wrong = self.with_one_wrong(torch.float32, 2)
+        off = (wrong - eager).abs().double()
+        for part, fits in ((1 / 4, True), (1 / 16, False)):
+            def reference(noise=None):
+                return eager.double() + (0 if noise is None else off * part)
+            (same if fits else refused)(wrong, eager, reference, elements=True)
+
+    def test_signs_of_zeros(self):
+        eager = torch.tensor([0.0, -0.0, 1.0])
+        same(eager.clone(), eager, elements=True)
+        for exact in (None, eager.double()):
+            assert "signs of 2 zeros" in refused(torch.tensor([-0.0, 0.0, 1.0]), eager, exact, elements=True)
+        # Where eager's zero is a rounding, its sign says nothing.
+        same(torch.tensor([-0.0]), torch.tensor([0.0]), torch.tensor([1e-60], dtype=torch.float64),
+             elements=True)
+        refused(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1e-30]), elements=True)
+
+
 class TestWithReference:
     def test_eagers_own_error_twice(self):
         eager, exact = torch.ones(100), torch.ones(100, dtype=torch.float64) + 1e-4
@@ -92,7 +138,7 @@ class TestWithReference:
         eager = torch.ones(3)
         same([eager.clone()], [eager], lambda: asked.append(1))
         assert not asked
-        refused([eager * 2], [eager], lambda: asked.append(1))
+        refused([eager * 2], [eager], lambda *noise: asked.append(1))
         assert asked
 
 
@@ -121,7 +167,7 @@ class TestCheck:
         else:
             instead_of(monkeypatch, self.PROGRAMS[name])
         with pytest.raises(AssertionError):
-            check(fn, torch.randn(4, 32).to(dtype))
+            check(fn, torch.randn(4, 32).to(dtype), compiles=0)
 
     @pytest.mark.parametrize("dtype", HALF)
     def test_accepts_the_program_in_float32(self, dtype, monkeypatch):
@@ -131,13 +177,68 @@ class TestCheck:
                 x = torch.softmax(x * 1.7 - x.mean(-1, keepdim=True), -1) + x
             return x
         instead_of(monkeypatch, lambda _: lambda x: fn(x.float()).to(dtype))
-        check(fn, torch.randn(4, 32).to(dtype))
+        check(fn, torch.randn(4, 32).to(dtype), compiles=0)
+
+    SUMS = {"sums": lambda x: x.sum(-1), "products": lambda x: (x @ x.mT)[:, 5],
+            "means of roots": lambda x: (x + x.abs().sqrt() * x[0, 0]).mean(-1)}
+
+    @pytest.mark.parametrize("dtype,by", [(torch.bfloat16, 8), (torch.float16, 2), (torch.float32, 1e-4),
+                                          (torch.float64, 1e-11)])
+    @pytest.mark.parametrize("name", SUMS)
+    def test_accepts_other_orders_and_no_wrong_element(self, name, dtype, by, monkeypatch):
+        """Terms that cancel are right by luck in eager; an element that is wrong is no bad luck. Norms show neither."""
+        fn = self.SUMS[name]
+        x = (torch.randn(40, 96, dtype=torch.float64) * torch.logspace(-4, 0, 40)[:, None]).to(dtype)
+        x[:, 0] = x[0, 0]
+        reordered = torch.cat([torch.zeros(1, dtype=torch.long), 1 + torch.randperm(95)])
+        instead_of(monkeypatch, lambda _: lambda x: fn(x[:, reordered]))
+        check(fn, x, compiles=0)
+
+        def wrong(x):
+            result = fn(x[:, reordered])
+            result[3] *= 1 + by
+            return result
+        instead_of(monkeypatch, lambda _: wrong)
+        with pytest.raises(AssertionError, match="1 of 40 elements differ"):
+            check(fn, x, compiles=0)
 
     def test_counts(self):
-        with pytest.raises(AssertionError, match="graphs instead of"):
-            check(lambda x: x + 1, torch.ones(2), compiles=2)
-        with pytest.raises(AssertionError, match="breaks instead of"):
-            check(lambda x: x + 1, torch.ones(2), breaks=1)
+        for told, stated in (("1 graphs, 0 breaks and 0 fallbacks instead of", {"compiles": 2}),
+                             ("instead of", {"breaks": 1}), ("instead of", {"fallbacks": 1})):
+            with pytest.raises(AssertionError, match=told):
+                check(lambda x: x + 1, torch.ones(2), **stated)
+        check(lambda x: x + 1, torch.ones(2))
+
+        def breaks(x):
+            x = x + 1
+            print(end="")
+            return x * 2
+        with pytest.raises(AssertionError, match="2 graphs, 1 breaks"):
+            check(breaks, torch.ones(2))
+        check(breaks, torch.ones(2), compiles=2, breaks=1)
+
+    def test_counts_of_programs_that_raise(self):
+        """The raise itself is no break; another break is one."""
+        def fails(x):
+            x = x + 1
+            raise ValueError("no")
+
+        def breaks_and_fails(x):
+            print(end="")
+            fails(x)
+        check(fails, torch.ones(2))
+        check(fails, torch.ones(2), breaks=1)
+        check(lambda x, i: x[i], torch.ones(2), torch.tensor([2]))
+        with pytest.raises(AssertionError, match="1 breaks"):
+            check(breaks_and_fails, torch.ones(2))
+
+    def test_each_backend_is_counted(self, monkeypatch):
+        """What one backend compiles says nothing about the other one."""
+        real = framejit.compile
+        monkeypatch.setattr(framejit, "compile", lambda fn, backend: real(fn, backend=backend) if backend == "eager"
+                            else fn)
+        with pytest.raises(AssertionError, match="0 graphs"):
+            check(lambda x: x + 1, torch.ones(2))
 
 
 class TestInFloat64:

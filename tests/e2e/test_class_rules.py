@@ -298,6 +298,8 @@ def numbers_of_subclasses():
 PROGRAMS = [not_equal_by_name, mapping_proxies, writes_to_mapping_proxies, subclass_hooks, class_methods, namespaces,
             methods_of_c_code, members_are_not_their_numbers, texts_of_subclasses, texts_of_a_subclass_of_str,
             comparisons_of_classes, numbers_of_subclasses]
+BREAKS = {mapping_proxies: 16, class_methods: 2, namespaces: 2, methods_of_c_code: 2, texts_of_a_subclass_of_str: 4,
+          comparisons_of_classes: 1, numbers_of_subclasses: 10}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -307,7 +309,7 @@ def test_as_plain_python(program):
         y = x + 1
         answer = program()
         return y * 2, answer
-    check(around, X)
+    check(around, X, compiles=2 if program in BREAKS else 1, breaks=BREAKS.get(program, 0))
 
 
 def test_an_attribute_that_is_deleted_and_written_again_is_the_last():
@@ -315,7 +317,7 @@ def test_an_attribute_that_is_deleted_and_written_again_is_the_last():
         return x + 1, deleted_and_written_again(holder)
     holder = Holder()
     holder.a, holder.b = 1, 2
-    check(around, X, holder)
+    check(around, X, holder, breaks=1)
 
 
 @pytest.mark.parametrize("dynamic", [None, True])
@@ -380,7 +382,7 @@ def test_isinstance_of_a_deep_tuple():
         for _ in range(300):
             classes = (classes,)
         return x + 1, isinstance("", classes), issubclass(int, classes)
-    check(around, X)
+    check(around, X, breaks=2)
 
 
 def test_keywords_of_a_partial_that_are_no_text():
@@ -466,7 +468,7 @@ ASKED = {
 @pytest.mark.parametrize("name", ASKED)
 def test_questions_to_classes(name):
     asked = ASKED[name]
-    check(lambda x: (x + 1, raised(asked)), X)
+    check(lambda x: (x + 1, raised(asked)), X, breaks=1 if name == "no class that has bases" else 0)
 
 
 class Methods(bytearray):
@@ -493,9 +495,11 @@ OF_METHODS = {
     "__call__": lambda: Methods.made.__call__(b"a") == Methods(b"a"),
     "hasattr": lambda: hasattr(Methods.made, "__lt__"),
 }
+BREAKS_OF_METHODS = {"__reduce_ex__": 1, "__reduce__": 2, "__repr__": 1, "__str__": 1, "__ne__": 1, "__hash__": 2,
+                     "__call__": 3}
 
 
 @pytest.mark.parametrize("name", OF_METHODS)
 def test_what_methods_have_of_their_own(name):
     asked = OF_METHODS[name]
-    check(lambda x: (x + 1, raised(asked)), X)
+    check(lambda x: (x + 1, raised(asked)), X, breaks=BREAKS_OF_METHODS.get(name, 0))

@@ -12,7 +12,7 @@ import framejit
 import levels
 from framejit import _framejit
 from check import fresh  # noqa: F401
-from test_derived_weights import CALLS, check, derived, warm, watch_is_refused
+from test_derived_weights import CALLS, check, derived, skip_without_packed_bfloat16, warm, watch_is_refused
 
 pytestmark = pytest.mark.skipif(watch_is_refused(),
                                 reason="not tested: this system has no write watch, so nothing is derived")
@@ -82,12 +82,10 @@ def test_a_limit_that_one_value_exceeds_leaves_it_out():
 
 def test_bytes_are_what_the_system_has_given():
     """A packed weight takes more than its elements: the limit includes that."""
+    skip_without_packed_bfloat16()
     layer, x = torch.nn.Linear(512, 520).bfloat16(), torch.randn(64, 512).bfloat16()
-    compiled = framejit.compile(layer)
-    warm(compiled, x)
-    if derived() == 0:
-        pytest.skip("not tested: this processor packs no bfloat16 weights")
-    assert framejit.stats()["derived_bytes"] >= layer.weight.nbytes
+    warm(framejit.compile(layer), x)
+    assert derived() == 1 and framejit.stats()["derived_bytes"] >= layer.weight.nbytes
 
 
 def test_again_counts_what_was_made_anew():

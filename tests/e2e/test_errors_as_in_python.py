@@ -117,7 +117,7 @@ def test_an_error_that_leaves_the_trace_has_its_members():
         except AttributeError as e:
             kept = e
         return y, kept
-    check(f, X)
+    check(f, X, breaks=1)
 
     def g(x):
         return x.nothing
@@ -167,7 +167,7 @@ def test_warnings_are_compared():
         y = x + 1
         warnings.warn("mine", DeprecationWarning, stacklevel=1)
         return y * 2
-    check(f, X)
+    check(f, X, compiles=2, breaks=1)
 
 
 @pytest.mark.parametrize("deeper", [False, True])

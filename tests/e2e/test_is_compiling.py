@@ -94,7 +94,7 @@ class TestAnErrorOfTheCompiledBranch:
 
         def f(x):
             return g(x + 1) * 2
-        check(f, torch.randn(3, 4), breaks=1)
+        check(f, torch.randn(3, 4), breaks=1, compiles=3)
 
     def test_writes_once(self):
         def f(x, log):
@@ -263,7 +263,7 @@ class TestTheRestOfACall:
                 told.append(self.value(x, i == 0))
                 print("plain")
             return told
-        check(f, torch.randn(3))
+        check(f, torch.randn(3), compiles=2, breaks=2)
 
     def test_in_a_callee_that_breaks(self, capsys):
         def g(x, fails):
@@ -272,7 +272,7 @@ class TestTheRestOfACall:
 
         def f(x):
             return [g(x, i == 0) for i in range(3)]
-        check(f, torch.randn(3))
+        check(f, torch.randn(3), breaks=3)
 
     def test_after_data_has_shown_the_error(self, capsys):
         def g(x, i):

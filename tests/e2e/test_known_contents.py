@@ -59,8 +59,9 @@ def test_what_is_written_is_not_known():
     def random(x):
         return torch.rand(3).tolist(), x + 1
 
-    for f in (in_place, through_a_view, known_before_it_is_written, of_an_input, random):
-        check(f, X)
+    for f, breaks in ((in_place, 2), (through_a_view, 1), (known_before_it_is_written, 2), (of_an_input, 1),
+                      (random, 1)):
+        check(f, X, compiles=breaks + 1, breaks=breaks)
 
 
 def test_contents_are_the_programs_own():
@@ -85,4 +86,4 @@ def test_the_class_tensor_is_called():
     def of_sizes(x):
         return torch.Tensor(2, 3).shape, torch.Tensor(torch.Size([2])).shape, torch.Tensor(x), x + 1
     check(of_data, X, breaks=0)
-    check(of_sizes, X)
+    check(of_sizes, X, breaks=3)

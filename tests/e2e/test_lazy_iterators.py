@@ -206,7 +206,9 @@ def test_lazy_iterators_across_a_break(make, taken):
         print(end="")
         return x + len(y), y, list(it), type(it).__name__
 
-    check(f, x, calls=2)
+    kind = type(make())
+    breaks = 1 if kind is zip or (kind is reversed and taken == 9) else 2  # the print, and an iterator that is real
+    check(f, x, calls=2, breaks=breaks)
 
 
 @pytest.mark.parametrize("taken", [0, 1, 9])

@@ -131,7 +131,7 @@ def test_statistics_whose_elements_share_memory():
     x = torch.arange(50.0).view(2, 5, 5)
     with threads(1):
         check(lambda x, m, v: F.batch_norm(x * 2, m, v, training=True) + 1, x, torch.zeros(1).expand(5),
-              torch.ones(1).expand(5), breaks=1)
+              torch.ones(1).expand(5), breaks=1, compiles=2)
 
 
 def test_results_that_keep_their_place_in_the_storage():
@@ -143,8 +143,8 @@ def test_results_that_keep_their_place_in_the_storage():
 
 
 def test_views_are_not_detached_in_place():
-    check(lambda x: (x + 1).detach_() * 2, torch.ones(3), breaks=1)
-    check(lambda x: (x + 1, x.detach_()), torch.ones(4).view(2, 2))
+    check(lambda x: (x + 1).detach_() * 2, torch.ones(3), breaks=1, compiles=2)
+    check(lambda x: (x + 1, x.detach_()), torch.ones(4).view(2, 2), breaks=1)
 
 
 OVERLAPS = {
@@ -169,7 +169,8 @@ def test_writes_to_what_is_read(name):
         y = x * 2
         OVERLAPS[name](y)
         return y + 1
-    check(f, torch.arange(9.0).view(3, 3) + 1)
+    whole = ("itself", "a view that is itself", "other rows", "a temporary")
+    check(f, torch.arange(9.0).view(3, 3) + 1, breaks=0 if name in whole else 1)
 
 
 def test_dimensions_named_twice():
@@ -342,10 +343,10 @@ class TestPartsOfWhatIsChecked:
                              0.5), lambda x, n: x.index_add_(1, n, x[:2]),
                                    lambda x, n: x.scatter_(1, n, 1.0)],
                          ids=["cumsum_", "cumprod_", "index_fill_", "index_add_", "scatter_"])
-def test_dimensions_that_there_are_not(write):
+def test_dimensions_that_there_are_not(write, request):
     """Whatever the rank was when sizes became symbols."""
     n = torch.tensor([1, 0])
-    check(write, torch.randn(3), n)
+    check(write, torch.randn(3), n, breaks=1 if "index_add_" in request.node.name else None)
     compiled = framejit.compile(write)
     for shape in ((2, 3), (2, 4), (3,), (4,)):
         outcomes = []

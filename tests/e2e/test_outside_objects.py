@@ -140,7 +140,7 @@ def test_data_is_read_and_set_to_itself():
         y = x.clone()
         y.data = x + 1
         return y * 2
-    check(writes, torch.randn(3))
+    check(writes, torch.randn(3), compiles=2, breaks=1)
 
 
 def test_a_key_that_is_no_str_in_an_instance_dict_runs_its_code_once():

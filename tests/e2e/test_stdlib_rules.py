@@ -436,6 +436,11 @@ PROGRAMS = [hashes_in_python, patterns_that_are_refused, struct_sequences, value
             slots_of_classes, annotations_made_when_read, a_set_that_its_item_holds, a_list_in_itself_in_a_tuple,
             attributes_of_metaclasses, interned_texts, texts_of_sets, a_cached_property_that_breaks,
             finalizers, comparisons_that_raise, copied_by_pickle]
+BREAKS = {struct_sequences: 5, globals_of_another_type: 1, builtins_that_a_callee_writes: 2, errors_of_the_system: 3,
+          views_beside_sets: 3, unfit_attributes_of_functions: 2, handlers_of_codecs: 4, merged_dicts: 4,
+          copied_defaultdict: 5, specials_that_are_none: 2, descriptors_that_become_data: 10, slots_of_classes: 1,
+          annotations_made_when_read: 6, a_set_that_its_item_holds: 2, a_list_in_itself_in_a_tuple: 1,
+          attributes_of_metaclasses: 1, a_cached_property_that_breaks: 1, finalizers: 4, copied_by_pickle: 2}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -445,4 +450,4 @@ def test_as_plain_python(program):
         y = x + 1
         answer = program()
         return y * 2, answer
-    check(around, X)
+    check(around, X, compiles=2 if program in BREAKS else 1, breaks=BREAKS.get(program, 0))

@@ -92,16 +92,17 @@ class TestInputs:
                              [lambda x: x.unsqueeze_(0), lambda x: x.t_(), lambda x: x.transpose_(0,
                                  1), lambda x: x.resize_(2, 2), lambda x: x.squeeze_()],
                              ids=["unsqueeze_", "t_", "transpose_", "resize_", "squeeze_"])
-    def test_a_change_of_an_inputs_own_shape(self, change):
+    def test_a_change_of_an_inputs_own_shape(self, change, request):
         def f(x):
             y = x + 1
             change(x)
             return y, x * 2
-        check(f, torch.randn(2, 1, 4)[:, 0])
-        check(f, torch.randn(3, 4))
+        breaks = int("[squeeze_]" not in request.node.name)  # which has nothing to change here
+        check(f, torch.randn(2, 1, 4)[:, 0], compiles=breaks + 1, breaks=breaks)
+        check(f, torch.randn(3, 4), compiles=breaks + 1, breaks=breaks)
 
     def test_a_resize_of_a_fresh_tensor(self):
-        check(lambda x: x.clone().resize_(2, 3), torch.randn(4, 3).T)
+        check(lambda x: x.clone().resize_(2, 3), torch.randn(4, 3).T, breaks=1)
 
     def test_a_change_of_a_fresh_tensors_shape(self):
         def f(x):
@@ -179,8 +180,9 @@ class TestRandom:
             getattr(y[:, ::2], fill)()
             getattr(y.T, fill)()
             return y, getattr(x, fill)()
-        check(f, torch.randn(6, 8))
-        check(f, torch.randn(6, 16)[:, ::2])
+        one_more = fill == "normal_"  # of a tensor with gaps
+        check(f, torch.randn(6, 8), compiles=2 + one_more, breaks=1 + one_more)
+        check(f, torch.randn(6, 16)[:, ::2], compiles=2, breaks=2 + one_more)
 
 
 def test_an_expression_that_is_one_is_broadcast():

@@ -4,6 +4,9 @@ The program runs unchanged. Each memory of floats has a companion in float64, in
 and in-place writes find it by the memory that they share. Python sees eager's own tensors, so dtypes, integers and
 branches are eager's.
 Casts that the dispatcher sees round here too (they are never elided); other ops do not round.
+
+With a number for its noise, a run is disturbed: whatever it reads or computes is an ulp off, up or down, as the
+number decides. How far the results of such runs lie from the exact ones says how far roundings can move each element.
 """
 import types
 
@@ -21,10 +24,26 @@ def is_float(t):
     return type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout == torch.strided and t.dtype.is_floating_point
 
 
+def disturb(t, dtype, generator):
+    """Moves each element of a float64 tensor by an ulp of `dtype`, up or down; without a generator, by nothing."""
+    if generator is not None and t.numel():
+        signs = 2 * torch.randint(0, 2, t.shape, generator=generator, device="cpu").double() - 1
+        t.mul_(1 + torch.finfo(dtype).eps * signs.to(t.device))
+
+
+def generator_of(noise):
+    return None if noise is None else torch.Generator().manual_seed(noise)
+
+
 class Wide(TorchDispatchMode):
-    def __init__(self):
+    def __init__(self, noise=None):
         super().__init__()
         self.memories = {}  # (address, dtype) -> (a tensor that keeps it alive, its elements in float64)
+        self.generator = generator_of(noise)
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # else torch imports its compiler first, which takes seconds
 
     @staticmethod
     def key(t):
@@ -39,6 +58,7 @@ class Wide(TorchDispatchMode):
         if kept is None or kept[1].numel() < elements:
             flat = torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage(), 0, (elements,))
             kept = self.memories[self.key(t)] = t, flat.double()
+            disturb(kept[1], torch.promote_types(t.dtype, torch.float32), self.generator)  # ops compute in float32
         return kept[1].as_strided(t.size(), t.stride(), t.storage_offset())
 
     def widened(self, func, args, kwargs):
@@ -55,6 +75,8 @@ class Wide(TorchDispatchMode):
         kwargs = kwargs or {}
         inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
         again = self.widened(func, args, kwargs)
+        mutable = func._schema.is_mutable and self.generator is not None
+        old = [(t, self.of(t).clone(), t.stride()) for t in inputs if is_float(t)] if mutable else []
         before = random_state()
         result = func(*args, **kwargs)
         drew = not same_random_state(before)
@@ -73,6 +95,13 @@ class Wide(TorchDispatchMode):
         for t, w in zip(outputs, wide):
             if is_float(t) and t.numel() and self.key(t) not in self.memories and isinstance(w, torch.Tensor):
                 self.of(t).copy_(w if w.shape == t.shape else t)
+                disturb(self.of(t), t.dtype, None if func in CASTS or drew else self.generator)
+        for t, before, stride in old if func not in CASTS and not drew else []:
+            now = self.of(t)
+            if stride == t.stride() and not torch.equal(now, before):  # only what the op has written
+                after = now.clone()
+                disturb(after, t.dtype, self.generator)
+                now.copy_(torch.where(now == before, now, after))
         if func in CASTS and is_float(outputs[0]):
             source = next((t.dtype for t in reversed(inputs) if is_float(t)), torch.float64)
             if torch.finfo(outputs[0].dtype).eps > torch.finfo(source).eps:
@@ -104,15 +133,15 @@ class Wide(TorchDispatchMode):
         return made
 
 
-def in_float64(fn, args=(), kwargs=None, seed=None):
+def in_float64(fn, args=(), kwargs=None, seed=None, noise=None):
     """[the result of `fn`, the arguments afterwards, the keyword arguments afterwards], floats in float64. The
-    generator keeps its state."""
+    generator keeps its state. noise: the number of a disturbed run."""
     kwargs = kwargs or {}
     states = random_state()
     try:
         if seed is not None:
             torch.manual_seed(seed)
-        mode = Wide()
+        mode = Wide(noise)
         with mode:
             result = fn(*args, **kwargs)
         return mode.values([result, list(args), kwargs])
