@@ -86,6 +86,10 @@ class GpuTarget : public KernelTarget {
     return runtime::LoadedKernel{launch, {self}, std::move(loaded)};
   }
 
+  // The compiler takes a tenth of a second for a kernel, and many programs at a time.
+  bool compiles_on_any_thread() const override { return true; }
+  int64_t most_compiling_threads() const override { return info_.cores; }
+
   Result<std::vector<KernelText>> texts(const Kernel& kernel, bool) override {
     FJ_TRY(const HipProgram program, emit_hip(kernel, info_));
     return std::vector<KernelText>{{"hip", "//", program.text}};
