@@ -241,6 +241,7 @@ UNTIMED = {
     "derived_bytes": "weights of modules alone are derived from: benchmarks/models.py times them",
     "packed_rows": "the same",
     "packed_work": "the same",
+    "points_of_an_outer": "there is no limit but on GPUs",
 }
 
 

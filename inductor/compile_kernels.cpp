@@ -1,4 +1,4 @@
-// inductor/compile_kernels.cpp — a list of distinct kernels, from which two threads take the next one.
+// inductor/compile_kernels.cpp — a list of distinct kernels, from which several threads take the next one.
 #include "inductor/compile_kernels.h"
 
 #include <algorithm>
@@ -45,16 +45,16 @@ void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vec
       else run_job(kernels, target, jobs[at]);
     }
   };
-  std::thread second;
-  if (jobs.size() > 1 && target.compiles_on_any_thread() && target.info().cores > 1) {
-    try {
-      second = std::thread(work);
-    } catch (const std::system_error&) {
-      // No thread is available: this one does everything.
-    }
+  std::vector<std::thread> others;
+  const int64_t most = target.compiles_on_any_thread() ? target.most_compiling_threads() : 1;
+  const int64_t threads = std::min({static_cast<int64_t>(jobs.size()), most, target.info().cores});
+  try {
+    while (static_cast<int64_t>(others.size()) + 1 < threads) others.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads are available: those that there are do everything.
   }
   work_unless_interrupted();
-  if (second.joinable()) second.join();
+  for (std::thread& other : others) other.join();
 }
 
 }  // namespace

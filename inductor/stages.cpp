@@ -101,13 +101,26 @@ Result<void> run_hoist_weights(Compilation& c) {
   return {};
 }
 
+// Which matrix products are kernels; none if the library computes all of them.
+std::optional<ProductRule> product_rule(const Choices& choices) {
+  if (choices.products == Products::kernels || config().products == "kernels") return ProductRule::kWherever;
+  const bool may = choices.products == Products::cost_model && config().products == "auto";
+  return may ? std::optional(ProductRule::kWhereTheyPay) : std::nullopt;
+}
+
+TargetInfo chosen_target(const Compilation& c) {
+  TargetInfo target = c.target.info();
+  if (!product_rule(c.choices)) target.traits.multiplies_few_rows = false;
+  return target;
+}
+
 Result<void> run_join_casts(Compilation& c) {
-  c.graph = join_casts(std::move(c.graph), c.target.info());
+  c.graph = join_casts(std::move(c.graph), chosen_target(c));
   return {};
 }
 
 Result<void> run_lower(Compilation& c) {
-  c.lowered = lower(c.graph, c.target.info());
+  c.lowered = lower(c.graph, chosen_target(c));
   for (size_t s = 0; s < c.graph.shapes.symbol_count(); ++s)
     c.hints.symbols.push_back(c.graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
   return {};
@@ -120,7 +133,7 @@ std::optional<Schedule> schedule_in_place(Compilation& c, bool with_refusals) {
   const std::vector<bool> taken = write_inputs_in_place(c.graph, c.target.info(), in_place);
   if (std::find(taken.begin(), taken.end(), true) == taken.end()) return std::nullopt;
   Schedule schedule = make_schedule(std::move(in_place.program), c.hints, c.target.info(), with_refusals);
-  if (!writes_in_order(schedule)) return std::nullopt;
+  if (!writes_in_order(schedule, c.target.info())) return std::nullopt;
   c.lowered.forms = std::move(in_place.forms);
   return schedule;
 }
@@ -135,13 +148,6 @@ Result<void> run_schedule(Compilation& c) {
   c.schedule = in_place ? std::move(*in_place)
                         : make_schedule(std::move(c.lowered.program), c.hints, c.target.info(), with_refusals);
   return {};
-}
-
-// Which matrix products are kernels; none if the library computes all of them.
-std::optional<ProductRule> product_rule(const Choices& choices) {
-  if (choices.products == Products::kernels || config().products == "kernels") return ProductRule::kWherever;
-  const bool may = choices.products == Products::cost_model && config().products == "auto";
-  return may ? std::optional(ProductRule::kWhereTheyPay) : std::nullopt;
 }
 
 Result<void> run_products(Compilation& c) {

@@ -209,27 +209,51 @@ Result<const GpuDriver*> GpuDriver::find() {
   return found;
 }
 
-Result<std::string> GpuDriver::architecture(int device) const {
-  if (vendor_ == GpuVendor::kNvidia) {
-    using Attribute = int(int* value, int attribute, int device);
-    Attribute* attribute = nullptr;
-    FJ_TRY_VOID(bind(library_, attribute, "cuDeviceGetAttribute"));
-    int handle = 0, major = 0, minor = 0;  // 75, 76: compute capability
-    if (entries_->device(&handle, device) != 0 || attribute(&major, 75, handle) != 0 ||
-        attribute(&minor, 76, handle) != 0)
-      return Error{Reason::gpu, "the GPU does not tell its architecture"};
-    return "sm_" + std::to_string(major) + std::to_string(minor);
-  }
-  // The unversioned entry fills the structure of HIP 5 in all later versions; the name stands at a fixed place in it.
-  constexpr size_t kNameOffset = 396, kSize = 4096;
+// NVIDIA: attributes by number.
+Result<int> GpuDriver::attribute(int which, int device) const {
+  using Attribute = int(int* value, int attribute, int device);
+  Attribute* attribute = nullptr;
+  FJ_TRY_VOID(bind(library_, attribute, "cuDeviceGetAttribute"));
+  int handle = 0, value = 0;
+  if (entries_->device(&handle, device) != 0 || attribute(&value, which, handle) != 0)
+    return Error{Reason::gpu, "the GPU does not tell what it is"};
+  return value;
+}
+
+// AMD: the unversioned entry fills the structure of HIP 5 in all later versions; members stand at fixed places in it.
+Result<std::vector<char>> GpuDriver::properties(int device) const {
+  constexpr size_t kSize = 4096;
   using Properties = int(void* properties, int device);
   Properties* properties = nullptr;
   FJ_TRY_VOID(bind(library_, properties, "hipGetDeviceProperties"));
   std::vector<char> block(kSize, 0);
-  if (properties(block.data(), device) != 0) return Error{Reason::gpu, "the GPU does not tell its architecture"};
+  if (properties(block.data(), device) != 0) return Error{Reason::gpu, "the GPU does not tell what it is"};
+  return block;
+}
+
+Result<std::string> GpuDriver::architecture(int device) const {
+  if (vendor_ == GpuVendor::kNvidia) {
+    constexpr int kMajor = 75, kMinor = 76;
+    FJ_TRY(const int major, attribute(kMajor, device));
+    FJ_TRY(const int minor, attribute(kMinor, device));
+    return "sm_" + std::to_string(major) + std::to_string(minor);
+  }
+  constexpr size_t kNameOffset = 396;
+  FJ_TRY(const std::vector<char> block, properties(device));
   const std::string name(block.data() + kNameOffset);
   if (!name.starts_with("gfx")) return Error{Reason::gpu, "the GPU's architecture is unknown"};
   return name;
+}
+
+Result<int> GpuDriver::processors(int device) const {
+  constexpr int kProcessors = 16;
+  if (vendor_ == GpuVendor::kNvidia) return attribute(kProcessors, device);
+  constexpr size_t kProcessorsOffset = 336;
+  FJ_TRY(const std::vector<char> block, properties(device));
+  int count = 0;
+  std::memcpy(&count, block.data() + kProcessorsOffset, sizeof count);
+  if (count <= 0) return Error{Reason::gpu, "the GPU does not tell how many processors it has"};
+  return count;
 }
 
 Result<GpuDriver::Function> GpuDriver::load(const std::string& code, const char* kernel, int device) const {

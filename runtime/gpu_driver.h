@@ -36,6 +36,7 @@ class GpuDriver {
   static Result<const GpuDriver*> find();
   GpuVendor vendor() const { return vendor_; }
   Result<std::string> architecture(int device) const;
+  Result<int> processors(int device) const;  // that run blocks side by side
 
   struct Function {
     void* handle = nullptr;
@@ -54,6 +55,8 @@ class GpuDriver {
 
  private:
   GpuDriver(GpuVendor vendor, void* library, std::unique_ptr<Entries> entries);
+  Result<int> attribute(int which, int device) const;
+  Result<std::vector<char>> properties(int device) const;
   GpuVendor vendor_;
   void* library_;
   std::unique_ptr<Entries> entries_;

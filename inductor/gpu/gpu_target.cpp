@@ -43,20 +43,21 @@ int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scala
 // What profilers show: the ops that a kernel was made of. Equal kernels are one, under the name of the first.
 std::string entry_of(const std::string& kernel_name) { return "fj_" + kernel_name; }
 
-TargetInfo info_for(runtime::GpuVendor vendor) {
+TargetInfo info_for(runtime::GpuVendor vendor, int processors) {
   TargetInfo info = gpu_target();
+  info.processors = processors;
   info.traits.fuses_convolutions = vendor == runtime::GpuVendor::kNvidia;  // the ops are cuDNN's
   return info;
 }
 
 class GpuTarget : public KernelTarget {
  public:
-  GpuTarget(const GpuDriver* driver, const GpuCompiler* compiler, std::string architecture, int device)
+  GpuTarget(const GpuDriver* driver, const GpuCompiler* compiler, std::string architecture, int processors, int device)
       : driver_(driver),
         compiler_(compiler),
         architecture_(std::move(architecture)),
         device_(device),
-        info_(info_for(driver->vendor())),
+        info_(info_for(driver->vendor(), processors)),
         description_("gpu " + architecture_ + " " + text_of(info_) + " build " + inductor_build()) {}
 
   const TargetInfo& info() const override { return info_; }
@@ -85,6 +86,10 @@ class GpuTarget : public KernelTarget {
     self.i = reinterpret_cast<int64_t>(loaded.get());
     return runtime::LoadedKernel{launch, {self}, std::move(loaded)};
   }
+
+  // The compiler takes a tenth of a second for a kernel, and many programs at a time.
+  bool compiles_on_any_thread() const override { return true; }
+  int64_t most_compiling_threads() const override { return info_.cores; }
 
   Result<std::vector<KernelText>> texts(const Kernel& kernel, bool) override {
     FJ_TRY(const HipProgram program, emit_hip(kernel, info_));
@@ -147,7 +152,9 @@ Result<std::unique_ptr<KernelTarget>> make_gpu_target(int device) {
   FJ_TRY(const GpuDriver* driver, GpuDriver::find());
   FJ_TRY(const GpuCompiler* compiler, GpuCompiler::find(driver->vendor()));
   FJ_TRY(std::string architecture, driver->architecture(device));
-  return std::unique_ptr<KernelTarget>(std::make_unique<GpuTarget>(driver, compiler, std::move(architecture), device));
+  FJ_TRY(const int processors, driver->processors(device));
+  return std::unique_ptr<KernelTarget>(
+      std::make_unique<GpuTarget>(driver, compiler, std::move(architecture), processors, device));
 }
 
 }  // namespace framejit::inductor

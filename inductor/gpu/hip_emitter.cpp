@@ -4,11 +4,15 @@
 // (hip_tiles.cpp): the same, a block for a square of points, where loads lie across. Columns (hip_columns.cpp): one
 // nest whose kept dimensions are contiguous and whose reduced ones are not: neighbouring threads take neighbouring
 // columns, several threads share a column and meet in shared memory. Rows (hip_rows.cpp): all nests run over the same
-// points of a row, each thread over its own, which stay in its registers. Mixed rows (hip_mixed_rows.cpp): everything
-// else. Sums are added in an order that depends on the kernel alone.
+// points of a row, each thread over its own, which stay in its registers. Products (hip_products.cpp): one nest that
+// sums over a few rows and many columns. Mixed rows (hip_mixed_rows.cpp): everything else. Sums are added in an order
+// that depends on the kernel alone.
 #include "inductor/gpu/hip_emitter.h"
 
+#include <algorithm>
+
 #include "inductor/gpu/hip_writer.h"
+#include "inductor/kernel/loop_shape.h"
 
 namespace framejit::inductor {
 
@@ -21,10 +25,11 @@ std::string_view hip_prelude() {
 
 namespace {
 
-std::string head(const Kernel& kernel, int64_t threads, const Costs& costs) {
+std::string head(const Kernel& kernel, const HipProgram& program, const Costs& costs) {
   const int64_t over_the_end = costs.most_row_threads * costs.row_values;  // no block takes more
   std::string text = fits_in_32_bits(kernel, over_the_end) ? "typedef int index;\n" : "typedef i64 index;\n";
-  text += "KERNEL(" + std::to_string(threads) + ")(";
+  text += "KERNEL(" + std::to_string(program.threads) +
+          (program.residents > 0 ? " RESIDENT(" + std::to_string(program.residents) + ")" : "") + ")(";
   for (size_t k = 0; k < kernel.buffers.size(); ++k) {
     const KernelBuffer& b = kernel.buffers[k];
     if (b.is_local) continue;
@@ -35,7 +40,8 @@ std::string head(const Kernel& kernel, int64_t threads, const Costs& costs) {
   return text + "i64 extent) {\n";
 }
 
-HipProgram shaped(const Kernel& kernel, const Costs& costs) {
+HipProgram shaped(const Kernel& kernel, const TargetInfo& target) {
+  const Costs& costs = target.costs;
   const KernelNest& first = kernel.nests[0];
   if (kernel.nests.size() == 1 && !first.nest.is_reduction()) {
     if (auto tiles = kernel.in_tiles ? emit_tiles(kernel, costs) : std::nullopt) return std::move(*tiles);
@@ -43,18 +49,44 @@ HipProgram shaped(const Kernel& kernel, const Costs& costs) {
   }
   if (kernel.nests.size() == 1 && first.vector_dim < first.nest.ranges.size()) return emit_columns(kernel, costs);
   FJ_ASSERT(!kernel.is_flat, "a flat kernel is one nest");
+  if (auto products = emit_products(kernel, target)) return std::move(*products);
   if (auto rows = emit_rows(kernel, costs)) return std::move(*rows);
   return emit_mixed_rows(kernel, costs);
+}
+
+// Nests that go through one reduced point in order, as nests of points.
+Result<Kernel> without_walks(Kernel kernel) {
+  const NestSymbols symbols(kernel.symbol_count);
+  for (KernelNest& n : kernel.nests) {
+    if (!is_ordered(n.nest)) continue;
+    const size_t ranges = n.nest.ranges.size();
+    std::vector<SymExpr> dims;
+    for (size_t d = 0; d < n.nest.dim_count(); ++d) {
+      if (d >= ranges && !(n.nest.extent(d) == SymExpr(1)))
+        return Error{Reason::gpu, "what runs in order has no GPU form"};
+      dims.push_back(d < ranges ? symbols.dim(d) : SymExpr(0));
+    }
+    n.nest = with_dims(n.nest, kernel.symbol_count, n.nest.ranges, {}, dims);
+    for (LoopInst& inst : n.nest.body) {
+      if (inst.op == LoopOp::kScan || inst.mode == StoreMode::kJoin)
+        return Error{Reason::gpu, "what runs in order has no GPU form"};
+      inst.mode = StoreMode::kPlain;
+    }
+    std::erase_if(n.order, [&](size_t d) { return d >= ranges; });
+    if (n.vector_dim != SIZE_MAX && n.vector_dim >= ranges) n.vector_dim = SIZE_MAX;
+  }
+  return kernel;
 }
 
 }  // namespace
 
 Result<HipProgram> emit_hip(const Kernel& kernel, const TargetInfo& target) {
-  for (const KernelNest& n : kernel.nests)
-    for (const LoopInst& inst : n.nest.body)
-      if (inst.op == LoopOp::kCheck) return Error{Reason::gpu, "a checked index has no GPU form"};
-  HipProgram program = shaped(kernel, target.costs);
-  program.text = head(kernel, program.threads, target.costs) + program.text + "}\n";
+  if (std::any_of(kernel.nests.begin(), kernel.nests.end(), [](const KernelNest& n) { return is_ordered(n.nest); })) {
+    FJ_TRY(const Kernel plain, without_walks(kernel));
+    return emit_hip(plain, target);
+  }
+  HipProgram program = shaped(kernel, target);
+  program.text = head(kernel, program, target.costs) + program.text + "}\n";
   return program;
 }
 

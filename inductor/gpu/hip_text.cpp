@@ -76,6 +76,11 @@ std::optional<int64_t> magnitude(const SymExpr& e, const Nest& nest, const NestS
   if (e.is_constant()) return e.constant() == INT64_MIN ? std::nullopt : bounded(std::abs(e.constant()));
   const SymExpr::Node& n = *e.node();
   if (n.op == SymOp::kSymbol) {
+    if (symbols.is_value(n.symbol)) {  // an index from data lies below the extent that it was checked for
+      const LoopInst& inst = nest.body[symbols.inst_of(n.symbol)];
+      const auto extent = inst.op == LoopOp::kCheck ? inst.index[0].as_constant() : std::nullopt;
+      return extent ? bounded(*extent) : std::nullopt;
+    }
     if (!symbols.is_dim(n.symbol)) return std::nullopt;
     const auto extent = nest.extent(symbols.dim_of(n.symbol)).as_constant();
     return extent ? bounded(*extent) : std::nullopt;
@@ -204,6 +209,9 @@ std::string NestText::inst(InstId i, const std::string& guard) const {
     case LoopOp::kScalar: value = scalar(inst); break;
     case LoopOp::kStore: return stored(i, guard);
     case LoopOp::kCheck:
+      value =
+          std::string("checked<") + (inst.wrap ? "true" : "false") + ">(" + operand + ", " + expr(inst.index[0]) + ")";
+      break;
     case LoopOp::kReduce:
     case LoopOp::kScan: FJ_ASSERT(false, "no statement of its own");
   }

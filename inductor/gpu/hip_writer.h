@@ -63,6 +63,8 @@ std::optional<HipProgram> emit_tiles(const Kernel& kernel, const Costs& costs);
 HipProgram emit_columns(const Kernel& kernel, const Costs& costs);
 // Nothing: not all nests of the kernel run over the same points of a row, each at its own place.
 std::optional<HipProgram> emit_rows(const Kernel& kernel, const Costs& costs);
+// Nothing: not one nest that reduces what a few rows and many columns have at the same points.
+std::optional<HipProgram> emit_products(const Kernel& kernel, const TargetInfo& target);
 HipProgram emit_mixed_rows(const Kernel& kernel, const Costs& costs);
 
 }  // namespace framejit::inductor

@@ -22,6 +22,12 @@ DEV float f32_of_f16(u16 bits) { _Float16 h; __builtin_memcpy(&h, &bits, 2); ret
 DEV u16 f16_of(float f) { const _Float16 h = (_Float16)f; u16 bits; __builtin_memcpy(&bits, &h, 2); return bits; }
 typedef u32 word8 __attribute__((vector_size(8)));
 typedef u32 word16 __attribute__((vector_size(16)));
+DEV void out_of_range() { __builtin_trap(); }
+#define RESIDENT(blocks)  // the compiler takes the number for one of waves
+DEV void load_once(u32* to, const void* from) {
+  const word16 word = __builtin_nontemporal_load((const word16*)from);
+  for (int k = 0; k < 4; ++k) to[k] = word[k];
+}
 #else
 #define WAVE 32
 DEV u32 shuffle_word(u32 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
@@ -29,9 +35,17 @@ DEV float f32_of_f16(u16 bits) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : 
 DEV u16 f16_of(float f) { u16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits; }
 struct alignas(8) word8 { u32 at[2]; __device__ u32& operator[](int k) { return at[k]; } };
 struct alignas(16) word16 { u32 at[4]; __device__ u32& operator[](int k) { return at[k]; } };
+DEV void out_of_range() { __assertfail("index out of bounds", "framejit", 0, "kernel", 1); }
+#define RESIDENT(blocks) , blocks
 #if __CUDA_ARCH__ >= 800
 #define IS_SM80 1
+#define LOAD_ONCE "ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+#else
+#define LOAD_ONCE "ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
 #endif
+DEV void load_once(u32* to, const void* from) {
+  asm volatile(LOAD_ONCE : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "l"(from));
+}
 #endif
 
 template <class To, class From> DEV To bits_as(From from) {
@@ -126,11 +140,26 @@ template <int V, class T> DEV void store_run(T* to, const Run<T, V>& from, bool 
     if (j < count) to[j] = from.get(j);
 }
 
+// Words that are read once in a kernel, at multiples of 16 bytes, and that no kernel of this call writes meanwhile.
+template <int V, class T> DEV void stream_run(Run<T, V>& to, const T* from) {
+  static_assert(Run<T, V>::kBytes % 16 == 0, "whole words");
+#pragma unroll
+  for (int k = 0; k < Run<T, V>::kBytes / 16; ++k) load_once(to.words + 4 * k, (const char*)from + 16 * k);
+}
+
 // Index arithmetic: Python's division.
 template <class T> DEV T idx_div(T a, T b) { const T q = a / b; return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q; }
 template <class T> DEV T idx_mod(T a, T b) { const T r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
 template <class T> DEV T idx_min(T a, T b) { return a < b ? a : b; }
 template <class T> DEV T idx_max(T a, T b) { return a > b ? a : b; }
+
+// An index from data; negative ones count from the end if it wraps.
+template <bool kWrap, class T> DEV i64 checked(T value, i64 extent) {
+  i64 at = (i64)value;
+  if (kWrap && at < 0) at += extent;
+  if (at < 0 || at >= extent) out_of_range();
+  return at;
+}
 
 // Integers wrap around: arithmetic on the unsigned type of 64 bits, cut off by the conversion back.
 template <class T> DEV T fj_add(T a, T b) { return (T)((u64)a + (u64)b); }
@@ -266,10 +295,22 @@ template <class Op, class T> DEV T block_reduce(T v, u64* scratch) {
   for (u32 w = 1; w < blockDim.x / WAVE; ++w) v = Op::of(v, parts[w]);
   return v;
 }
-// kThreads threads side by side, a power of two, have a row each. `scratch` is another one each second time.
-template <class Op, int kThreads, class T> DEV T row_reduce(T v, u64* scratch) {
+// kThreads threads side by side, a power of two or whole waves, work together: what those of one wave have.
+template <class Op, int kThreads, class T> DEV T lanes_reduce(T v) {
 #pragma unroll
   for (int mask = (kThreads < WAVE ? kThreads : WAVE) / 2; mask > 0; mask >>= 1) v = Op::of(v, shuffle(v, mask));
+  return v;
+}
+// What several waves have, in their order.
+template <class Op, int kCount, class T> DEV T joined(const T* parts) {
+  T v = parts[0];
+#pragma unroll
+  for (int k = 1; k < kCount; ++k) v = Op::of(v, parts[k]);
+  return v;
+}
+// kThreads threads side by side, a power of two, have a row each. `scratch` is another one each second time.
+template <class Op, int kThreads, class T> DEV T row_reduce(T v, u64* scratch) {
+  v = lanes_reduce<Op, kThreads>(v);
   if constexpr (kThreads > WAVE) {
     constexpr int kWaves = kThreads / WAVE;
     T* const parts = (T*)scratch + threadIdx.x / kThreads * kWaves;
@@ -280,9 +321,7 @@ template <class Op, int kThreads, class T> DEV T row_reduce(T v, u64* scratch) {
 #pragma unroll
       for (int mask = kWaves / 2; mask > 0; mask >>= 1) v = Op::of(v, shuffle(v, mask));
     } else {
-      v = parts[0];
-#pragma unroll
-      for (int w = 1; w < kWaves; ++w) v = Op::of(v, parts[w]);
+      v = joined<Op, kWaves>(parts);
     }
   }
   return v;

@@ -149,9 +149,15 @@ int vector_score(const Nest& nest, uint32_t symbol_count, size_t d, int64_t exte
   const NestSymbols symbols(symbol_count);
   int score = extent >= 16 ? 3 : extent >= 8 ? 0 : -4;
   bool has_stored = false;
-  for (const LoopInst& inst : nest.body) {
+  const bool reduces =
+      std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& inst) { return inst.op == LoopOp::kReduce; });
+  const std::vector<bool> inner = inner_insts(nest, symbols);
+  for (InstId i = 0; i < nest.body.size(); ++i) {
+    const LoopInst& inst = nest.body[i];
     if (!is_address(inst)) continue;
-    // A reduction reads many values per stored one: several results weigh no more than one.
+    // A reduction reads many values per stored one: several results weigh no more than one, and what is read once for
+    // each of them weighs nothing.
+    if (inst.op == LoopOp::kLoad && reduces && !inner[i]) continue;
     if (inst.op == LoopOp::kStore && nest.is_reduction() && std::exchange(has_stored, true)) continue;
     const int weight = inst.op == LoopOp::kStore ? 6 : 4;
     SymExpr coefficient, rest;

@@ -38,8 +38,10 @@ class KernelTarget : public runtime::KernelLoader {
   virtual Result<CompiledKernel> compile(const Kernel& kernel) = 0;
   virtual Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) = 0;
   virtual TargetStatistics statistics() const = 0;
-  // Whether compile() does not depend on the calling thread, so that calling it from two threads pays.
+  // Whether compile() does not depend on the calling thread, so that calling it from several threads pays, and from how
+  // many at most.
   virtual bool compiles_on_any_thread() const { return false; }
+  virtual int64_t most_compiling_threads() const { return 2; }
 };
 
 }  // namespace framejit::inductor

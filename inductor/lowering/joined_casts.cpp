@@ -7,6 +7,7 @@
 
 #include "graph/node_values.h"
 #include "graph/passes/rebuild.h"
+#include "inductor/lowering/few_rows.h"
 #include "inductor/lowering/lower.h"
 
 namespace framejit::inductor {
@@ -22,7 +23,7 @@ namespace {
 constexpr size_t kFewest = 4;  // casts that are worth a call of their own
 
 // Values that a kernel reads, through views too, and those that leave the graph.
-std::vector<bool> read_by_kernels(const Graph& graph) {
+std::vector<bool> read_by_kernels(const Graph& graph, const TargetInfo& target) {
   std::vector<bool> read(graph.values.size(), false);
   const auto mark = [&](ValueId v) {
     if (v != graph::kNoValue) read[index_of(v)] = true;
@@ -31,9 +32,10 @@ std::vector<bool> read_by_kernels(const Graph& graph) {
   for (const auto& [input, v] : graph.updates) mark(v);
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     const bool passes_on = node->op->has(graph::kView);
-    const bool is_read = passes_on ? std::any_of(node->results.begin(), node->results.end(),
-                                                 [&](ValueId v) { return v != graph::kNoValue && read[index_of(v)]; })
-                                   : find_lowering(node->op->name) != nullptr;
+    const bool is_read = passes_on
+                             ? std::any_of(node->results.begin(), node->results.end(),
+                                           [&](ValueId v) { return v != graph::kNoValue && read[index_of(v)]; })
+                             : find_lowering(node->op->name) != nullptr || is_few_row_product(graph, *node, target);
     if (is_read) graph::for_each_value(*node, mark);
   }
   return read;
@@ -46,8 +48,9 @@ bool is_dense(const TensorMeta& meta) {
 
 class CastJoiner {
  public:
-  explicit CastJoiner(const Graph& graph) : graph_(graph), inputs_(graph.inputs.begin(), graph.inputs.end()) {
-    const std::vector<bool> read = read_by_kernels(graph);
+  CastJoiner(const Graph& graph, const TargetInfo& target)
+      : graph_(graph), inputs_(graph.inputs.begin(), graph.inputs.end()) {
+    const std::vector<bool> read = read_by_kernels(graph, target);
     for (size_t n = 0; n < graph.nodes.size(); ++n)
       if (is_candidate(graph.nodes[n], read)) groups_[result_of(n).dtype].push_back(n);
     std::erase_if(groups_, [](const auto& group) { return group.second.size() < kFewest; });
@@ -100,7 +103,7 @@ class CastJoiner {
 
 Graph join_casts(Graph functional, const TargetInfo& target) {
   if (!target.traits.casts_together) return functional;
-  const CastJoiner joiner(functional);
+  const CastJoiner joiner(functional, target);
   return joiner.is_empty() ? std::move(functional) : joiner.run();
 }
 

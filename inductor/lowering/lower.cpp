@@ -8,6 +8,7 @@
 #include "graph/backend.h"
 #include "graph/node_values.h"
 #include "inductor/loop/empty_nest.h"
+#include "inductor/lowering/few_rows.h"
 #include "inductor/lowering/number_checks.h"
 
 namespace framejit::inductor {
@@ -274,25 +275,41 @@ void LowerContext::lower_extern(uint32_t index) {
   program_.items.push_back(std::move(call));
 }
 
-// Ops that check indices or numbers are left to the library if a kernel cannot stop the call; so are ops that must run
-// in order if kernels do not.
+namespace {
+
+// What a target that runs points in no order has a form for: stores at one reduced point.
+bool is_in_any_order(const Nest& nest) {
+  const auto walks = [](const LoopInst& inst) { return is_ordered(inst) && inst.mode != StoreMode::kLast; };
+  const auto is_one = [](const SymExpr& extent) { return extent == SymExpr(1); };
+  return !is_ordered(nest) || (std::none_of(nest.body.begin(), nest.body.end(), walks) &&
+                               std::all_of(nest.reduced.begin(), nest.reduced.end(), is_one));
+}
+
+bool has_form(const Nest& nest, const TargetTraits& traits) {
+  const auto is_check = [](const LoopInst& inst) { return inst.op == LoopOp::kCheck; };
+  if (!traits.points_run_in_order && !is_in_any_order(nest)) return false;
+  return traits.kernels_may_fail || traits.checks_assert || std::none_of(nest.body.begin(), nest.body.end(), is_check);
+}
+
+}  // namespace
+
+// Ops that check numbers are left to the library if a kernel cannot stop the call. So are ops that check indices if a
+// kernel cannot even assert, and ops that must run in order if kernels do not.
 bool LowerContext::try_row(LowerFn row) {
   const size_t items = program_.items.size(), buffers = program_.buffers.size();
-  if (!add_number_checks(*this) || !row(*this)) {
+  const bool has_numbers = add_number_checks(*this);
+  const bool stops = has_numbers && program_.items.size() > items;
+  if (!has_numbers || !row(*this)) {
     program_.items.resize(items);
     return false;
   }
   const TargetTraits& traits = target_.traits;
-  const auto is_left = [&](const LoopInst& inst) {
-    return (inst.op == LoopOp::kCheck && !traits.kernels_may_fail) || (is_ordered(inst) && !traits.points_run_in_order);
+  const auto fits = [&](const auto& item) {
+    const Nest* nest = std::get_if<Nest>(&item);
+    return nest == nullptr || has_form(*nest, traits);
   };
-  if (traits.kernels_may_fail && traits.points_run_in_order) return true;
-  const bool has_any =
-      std::any_of(program_.items.begin() + static_cast<long>(items), program_.items.end(), [&](const auto& item) {
-        const Nest* nest = std::get_if<Nest>(&item);
-        return nest != nullptr && std::any_of(nest->body.begin(), nest->body.end(), is_left);
-      });
-  if (!has_any) return true;
+  const auto first = program_.items.begin() + static_cast<long>(items);
+  if ((!stops || traits.kernels_may_fail) && std::all_of(first, program_.items.end(), fits)) return true;
   program_.items.resize(items);
   program_.buffers.resize(buffers);
   for (ValueId v : node_->results)
@@ -315,6 +332,11 @@ bool LowerContext::is_copied_over(const Node& node) const {
   return true;
 }
 
+LowerFn LowerContext::row_of_node() const {
+  if (!is_supported(*node_)) return nullptr;
+  return is_few_row_product(graph_, *node_, target_) ? lower_few_row_product : find_lowering(row_name(*node_));
+}
+
 void LowerContext::lower_node(uint32_t index) {
   node_ = &graph_.nodes[index];
   if (is_copied_over(*node_)) return;
@@ -332,8 +354,7 @@ void LowerContext::lower_node(uint32_t index) {
       return;
     }
   }
-  const LowerFn row = is_supported(*node_) ? find_lowering(row_name(*node_)) : nullptr;
-  if (row != nullptr && try_row(row)) return;
+  if (const LowerFn row = row_of_node(); row != nullptr && try_row(row)) return;
   lower_extern(index);
 }
 

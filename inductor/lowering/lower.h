@@ -108,6 +108,7 @@ class LowerContext {
   void lower_node(uint32_t index);
   void lower_extern(uint32_t index);
   bool try_row(LowerFn row);
+  LowerFn row_of_node() const;
   bool is_supported(const graph::Node& node) const;
   bool is_copied_over(const graph::Node& node) const;
   LoopBufferId add_buffer(BufferRole role, graph::ValueId v, const std::string& name);

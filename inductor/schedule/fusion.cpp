@@ -175,10 +175,30 @@ class Merger {
     if (!first_.is_reduction() && find_dims_by_store()) return true;
     if (first_.is_reduction() && second_.is_reduction() && !(first_.reduced == second_.reduced)) return false;
     if (!first_.is_reduction() && second_.is_reduction()) return false;
-    if (!(first_.ranges == second_.ranges) || reads_across()) return false;
+    return find_same_ranges() && !reads_across();
+  }
+
+  // The ranges are the same ones, dimensions of one element aside: rows of a matrix in place of a batch of rows.
+  bool find_same_ranges() {
     dims_.clear();
-    for (size_t d = 0; d < first_.dim_count(); ++d) dims_.push_back(symbols_.dim(d));
-    return true;
+    size_t next = 0;
+    const size_t ranges = second_.ranges.size();
+    const bool are_equal = first_.ranges == second_.ranges;
+    const auto skip_units = [&] {
+      while (!are_equal && next < ranges && second_.ranges[next] == SymExpr(1)) ++next;
+    };
+    for (const SymExpr& extent : first_.ranges) {
+      if (!are_equal && extent == SymExpr(1)) {
+        dims_.emplace_back(0);
+        continue;
+      }
+      skip_units();
+      if (next == ranges || !(second_.ranges[next] == extent)) return false;
+      dims_.push_back(symbols_.dim(next++));
+    }
+    skip_units();
+    for (size_t k = 0; k < first_.reduced.size(); ++k) dims_.push_back(symbols_.dim(ranges + k));
+    return next == ranges;
   }
 
   // Whether the two load the same buffers, but none at the same positions: one goes along the rows and the other along

@@ -18,8 +18,12 @@ bool touches(const std::vector<LoopBufferId>& sorted, LoopBufferId b) {
 
 class InputWrites {
  public:
-  InputWrites(const Graph& graph, LoweredGraph& lowered)
-      : graph_(graph), program_(lowered.program), forms_(lowered.forms), symbols_(program_.symbol_count) {}
+  InputWrites(const Graph& graph, bool checks_stop, LoweredGraph& lowered)
+      : graph_(graph),
+        checks_stop_(checks_stop),
+        program_(lowered.program),
+        forms_(lowered.forms),
+        symbols_(program_.symbol_count) {}
 
   std::vector<bool> run() {
     std::vector<bool> taken(graph_.updates.size(), false);
@@ -96,7 +100,7 @@ class InputWrites {
 
   void take(const Candidate& c) {
     for (size_t w : c.writes)
-      if (has_checks(std::get<Nest>(program_.items[w])))
+      if (checks_stop_ && has_checks(std::get<Nest>(program_.items[w])))
         program_.items[w] = after_gate(std::get<Nest>(program_.items[w]));
     program_.items[c.copy] = Nest{};  // pruned later
     for (Item& item : program_.items) redirect(item, c.value, c.input);
@@ -189,6 +193,7 @@ class InputWrites {
   };
 
   const Graph& graph_;
+  const bool checks_stop_;  // the call
   LoopProgram& program_;
   std::vector<ValueForm>& forms_;
   const NestSymbols symbols_;
@@ -206,11 +211,14 @@ bool writes_input(const LoopProgram& program, const Nest& nest) {
 }  // namespace
 
 std::vector<bool> write_inputs_in_place(const Graph& graph, const TargetInfo& target, LoweredGraph& lowered) {
-  if (graph.updates.empty() || !target.traits.steps_end_in_order) return std::vector<bool>(graph.updates.size(), false);
-  return InputWrites(graph, lowered).run();
+  const TargetTraits& traits = target.traits;
+  const bool applies = traits.steps_end_in_order || traits.checks_assert;
+  if (graph.updates.empty() || !applies) return std::vector<bool>(graph.updates.size(), false);
+  return InputWrites(graph, traits.kernels_may_fail, lowered).run();
 }
 
-bool writes_in_order(const Schedule& schedule) {
+bool writes_in_order(const Schedule& schedule, const TargetInfo& target) {
+  const auto may_stop = [&](const Nest& nest) { return target.traits.kernels_may_fail && has_checks(nest); };
   uint32_t written = 0;  // the latest node so far whose nest has written an input
   bool is_begun = false;
   for (const auto& step : schedule.steps) {
@@ -222,7 +230,7 @@ bool writes_in_order(const Schedule& schedule) {
       if (writes_input(schedule.program, nest)) {
         is_begun = true;
         written = std::max(written, nest.origins.empty() ? UINT32_MAX : nest.origins.back());
-      } else if (is_begun && has_checks(nest) && (nest.origins.empty() || nest.origins.front() < written)) {
+      } else if (is_begun && may_stop(nest) && (nest.origins.empty() || nest.origins.front() < written)) {
         return false;
       }
     }
@@ -231,7 +239,7 @@ bool writes_in_order(const Schedule& schedule) {
     const bool writes =
         std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return writes_input(schedule.program, nest); });
     const bool may_fail = std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) {
-      return has_checks(nest) && !writes_input(schedule.program, nest);
+      return may_stop(nest) && !writes_input(schedule.program, nest);
     });
     if (writes && may_fail && std::get<Group>(step).outer != 0) return false;
   }

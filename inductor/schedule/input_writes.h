@@ -5,8 +5,8 @@
 // is then written before the plan ends, and a later step may still fail; plain Python then runs from the segment's
 // first instruction. The result is eager's, because plain Python writes the same elements again with the same values:
 // nothing else in the graph reads the old contents of the input, and only writes that merely replace elements qualify.
-// Indices are checked before the writes, by nests that pass them on. Anything else that may fail and comes before the
-// write in the program must come before it in the plan: writes_in_order().
+// Indices are checked before the writes, by nests that pass them on, if a check can stop the call. Anything else that
+// may fail and comes before the write in the program must come before it in the plan: writes_in_order().
 #pragma once
 
 #include "inductor/lowering/lower.h"
@@ -18,6 +18,6 @@ namespace framejit::inductor {
 std::vector<bool> write_inputs_in_place(const graph::Graph& graph, const TargetInfo& target, LoweredGraph& lowered);
 
 // Whether everything that may fail and comes before a write of an input in the program has run when the write begins.
-bool writes_in_order(const Schedule& schedule);
+bool writes_in_order(const Schedule& schedule, const TargetInfo& target);
 
 }  // namespace framejit::inductor

@@ -109,6 +109,8 @@ class Grouper {
     if (most <= points(outer)) outer = 0;
     if (outer == 0 && !is_small) return refuse(Refusal::no_common_outer);
     if (points(outer) < costs_.few_points && !is_small) return refuse(Refusal::few_points);
+    const bool is_limited = costs_.points_of_an_outer != 0 && !is_small;
+    if (is_limited && most > costs_.points_of_an_outer * points(outer)) return refuse(Refusal::too_much_inside);
     return outer;
   }
 

@@ -213,7 +213,7 @@ TargetInfo reference_target(VectorLevel level) {
 std::string text_of(const TargetInfo& target) {
   const std::string replaced = target.replaced.empty() ? "" : " but " + target.replaced;
   const std::string costs = std::string("costs ") + name_of(target.machine_class) + replaced;
-  if (target.machine_class == MachineClass::gpu) return costs;  // nobody asked a GPU for its caches
+  if (target.machine_class == MachineClass::gpu) return costs + " processors " + std::to_string(target.processors);
   return costs + " caches " + std::to_string(target.caches.first) + " " + std::to_string(target.caches.second) + " " +
          std::to_string(target.caches.last) + " line " + std::to_string(target.caches.line);
 }

@@ -53,6 +53,7 @@ struct TargetInfo {
   VectorRegisters registers;
   Caches caches;
   int64_t cores = 1;             // of the host, for compiling kernels
+  int64_t processors = 132;  // of a GPU: units that run blocks side by side
   bool multiplies_bf16 = true;   // libraries have instructions to multiply bfloat16
   TargetTraits traits;
   Costs costs;

@@ -9,8 +9,9 @@
 // registers of 512 and of 256 bits; "refused" the pairs that stayed apart; "hip" every kernel as HIP source. A case
 // with one of these is executed as well: interpreted, and by machine code of every vector level that this CPU has
 // ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels wherever
-// they can be. "row=number" replaces a row of inductor/target/costs.def in the target, which is not a real machine
-// (reference_target()); "small_caches" gives it a 256th of its caches, so that small programs exceed them.
+// they can be. With "few_rows", those of few rows are sums, as on a GPU; the interpreter runs them. "row=number"
+// replaces a row of inductor/target/costs.def in the target, which is not a real machine (reference_target());
+// "small_caches" gives it a 256th of its caches, so that small programs exceed them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,6 +21,7 @@
 #include "graph/passes/pipeline.h"
 #include "inductor/cpu/plan/nest_plan.h"
 #include "inductor/gpu/hip_emitter.h"
+#include "inductor/interp/interp_target.h"
 #include "inductor/kernel/kernel_ir.h"
 #include "inductor/lowering/bare_products.h"
 #include "inductor/lowering/convolution_epilogues.h"
@@ -199,6 +201,7 @@ Result<std::string> loop_text(const std::string& stage, const graph::Graph& grap
 // Removes the stages that describe the target.
 Result<TargetInfo> target_of(std::vector<std::string>& stages) {
   TargetInfo target = reference_target();
+  target.traits.multiplies_few_rows = std::erase(stages, "few_rows") != 0;
   if (std::erase(stages, "small_caches") != 0)
     for (int64_t* cache : {&target.caches.first, &target.caches.second, &target.caches.last}) *cache /= 256;
   for (size_t at = 0; at < stages.size();) {
@@ -227,6 +230,24 @@ double tolerance_of(const graph::Graph& graph) {
   return tolerance;
 }
 
+// The interpreter for kernels of a target that is not its own.
+class InterpretedTarget : public KernelTarget {
+ public:
+  explicit InterpretedTarget(TargetInfo info) : info_(std::move(info)) {}
+  const TargetInfo& info() const override { return info_; }
+  Result<CompiledKernel> compile(const Kernel& kernel) override { return interpreter_->compile(kernel); }
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code,
+                                     runtime::DeviceId device) override {
+    return interpreter_->load(code, device);
+  }
+  Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
+  TargetStatistics statistics() const override { return interpreter_->statistics(); }
+
+ private:
+  const TargetInfo info_;
+  std::unique_ptr<KernelTarget> interpreter_ = make_interp_target();
+};
+
 // Every printed program also runs, unless it calls ops that the tests' host does not emulate: then the case says so.
 void execute(const graph::Graph& graph, const LoopProgram& program, bool is_left_out, bool with_products) {
   const bool can_run = testing::unknown_calls(program).empty();
@@ -253,7 +274,12 @@ Result<std::string> run(const golden::Case& c) {
   if (at == stages.size()) return graph::print(graph);
   if (stages[at] == "hoist") return hoisted_text(graph);
   const LoweredGraph lowered = lower(graph, target);
-  execute(graph, lowered.program, is_left_out, with_products);
+  if (target.traits.multiplies_few_rows) {
+    InterpretedTarget interpreted(target);
+    testing::check_graph_with(interpreted, graph::print(graph), {.tolerance = tolerance_of(graph), .passes = false});
+  } else {
+    execute(graph, lowered.program, is_left_out, with_products);
+  }
   std::string text;
   for (; at < stages.size(); ++at) {
     FJ_TRY(const std::string part, loop_text(stages[at], graph, lowered, target, with_products));

@@ -1,8 +1,8 @@
 """On a machine with a GPU: functions on CUDA tensors run through generated kernels and equal eager.
 
     make test-gpu                       builds and runs this file
-    python tests/gpu/test_gpu.py        as a program: the same tests and those of test_graphs.py without pytest, then
-                                        host_times.py and kernel_times.py; "tests": without these
+    python tests/gpu/test_gpu.py        as a program: the same tests, those of test_graphs.py and of test_products.py
+                                        without pytest, then host_times.py and kernel_times.py; "tests": without these
 
 Elsewhere every test is skipped.
 """
@@ -18,6 +18,7 @@ import framejit
 import host_times
 import kernel_times
 import test_graphs
+import test_products
 
 try:
     import pytest
@@ -138,12 +139,51 @@ def test_written_inputs():
         assert torch.allclose(framejit.compile(step)(a), step(b)) and torch.equal(a, b)
 
 
-def test_indices_stay_with_the_library():
+def test_indices():
     def embed(table, index):
         return F.layer_norm(F.embedding(index, table) + 1, (64,))
+    def take(table, index):
+        return table[index] * 2, table[:, index[:3]], table.gather(0, index[:, None].abs())
+    index = torch.randint(-100, 100, (7,), device="cuda")
+    check(embed, randn(100, 64), index.abs(), kernels=1)
+    check(take, randn(100, 100), index)
+
+
+ASSERTS = """
+import torch, framejit
+table, index = torch.randn(100, 64, device="cuda"), torch.tensor([3, 100], device="cuda")
+with torch.no_grad():
+    framejit.compile(lambda table, index: table[index] * 2)(table, index)
+assert framejit.stats()["kernels"] == 1, framejit.stats()
+try:
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_an_index_out_of_range_asserts_on_the_device():
+    done = subprocess.run([sys.executable, "-c", ASSERTS], capture_output=True, text=True, check=False, timeout=120)
+    assert "device-side assert" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_cache_is_written_in_place():
+    def step(keys, at, key):
+        keys[:, :, at] = key
+        return (keys * 2).sum(2)
+    keys = randn(1, 4, 50, 16)
+    expected, compiled = keys.clone(), framejit.compile(step)
+    large = randn(1, 4, 2 ** 16, 64)
     with torch.no_grad():
-        table, index = randn(100, 64), torch.randint(0, 100, (7,), device="cuda")
-        torch.testing.assert_close(framejit.compile(embed)(table, index), embed(table, index))
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        framejit.compile(lambda *args: step(*args))(large, torch.tensor([7], device="cuda"), randn(1, 4, 1, 64))
+        assert torch.cuda.max_memory_allocated() - before < large.nbytes / 2, "a copy of the cache was made"
+        for turn in range(4):
+            at, key = torch.tensor([turn * 7], device="cuda"), randn(1, 4, 1, 16)
+            version = keys._version
+            torch.testing.assert_close(compiled(keys, at, key), step(expected, at, key))
+            assert torch.equal(keys, expected) and keys._version > version
 
 
 def test_cuda_and_cpu_tensors_in_one_function():
@@ -266,8 +306,8 @@ def main():
     print(f"{datetime.date.today()}, make test-gpu, {torch.cuda.get_device_name()}, driver {driver}, "
           f"CUDA {torch.version.cuda}, torch {torch.__version__}, Python {sys.version.split()[0]}")
     failed = 0
-    for name, test in [*globals().items(), *vars(test_graphs).items()]:
-        if not name.startswith("test_") or name == "test_graphs":
+    for name, test in [*globals().items(), *vars(test_graphs).items(), *vars(test_products).items()]:
+        if not name.startswith("test_") or not callable(test):
             continue
         torch.manual_seed(0)  # the bound is a multiple of eager's error, so it depends on the numbers
         try:

@@ -114,6 +114,33 @@ class Speaking : public Refusing {
   std::atomic<int> inside_ = 0;
 };
 
+// Three threads meet in its compile().
+class Crowded : public Refusing {
+ public:
+  Crowded() { info_.cores = 4; }
+  const TargetInfo& info() const override { return info_; }
+  int64_t most_compiling_threads() const override { return 3; }
+  Result<CompiledKernel> compile(const Kernel&) override {
+    ++inside_;
+    for (int i = 0; i < 60000 && inside_ < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return CompiledKernel{};
+  }
+  int inside() const { return inside_; }
+
+ private:
+  TargetInfo info_ = reference_target();
+  std::atomic<int> inside_ = 0;
+};
+
+TEST(CompileKernels, AsManyThreadsAsTheTargetAllows) {
+  Crowded target;
+  std::vector<CompiledKernel> compiled;
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(compile_kernels({adding(0), adding(0.25), adding(0.5)}, target, "f", compiled).ok());
+  EXPECT_EQ(target.inside(), 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(50)) << "they came one by one";
+}
+
 TEST(CompileKernels, EveryThreadLogsUnderTheCompilesId) {
   if (std::thread::hardware_concurrency() < 2) FJ_NOT_TESTED_HERE("compiles on two threads: there is one processor");
   std::mutex mutex;

@@ -113,41 +113,49 @@ const HostCase kCases[] = {
       %0 = add.Tensor %x, %b, 1 : bf16[5, 300]
       %1 = gelu %0, "tanh" : bf16[5, 300]
       return %1
-    })", 1e-2},
+    })",
+     1e-2},
     {"points_half", R"(graph @f(%x : f16[700]) {
       %0 = mul.Tensor %x, 3.0 : f16[700]
       %1 = sigmoid %0 : f16[700]
       return %1
-    })", 2e-3},
+    })",
+     2e-3},
     {"softmax", R"(graph @f(%x : f32[7, 333]) {
       %0 = mul.Tensor %x, 0.125 : f32[7, 333]
       %1 = _softmax %0, -1, false : f32[7, 333]
       return %1
-    })", 1e-6},
+    })",
+     1e-6},
     {"layer_norm", R"(graph @f(%x : f32[9, 130], %y : f32[9, 130], %w : f32[130], %b : f32[130]) {
       %0 = add.Tensor %x, %y, 1 : f32[9, 130]
       %1, %2, %3 = native_layer_norm %0, [130], %w, %b, 1e-05 : f32[9, 130], f32[9, 1], f32[9, 1]
       return %0, %1
-    })", 5e-6},
+    })",
+     5e-6},
     {"columns", R"(graph @f(%x : f32[600, 45]) {
       %0 = sum.dim_IntList %x, [0], false, none : f32[45]
       %1 = exp %0 : f32[45]
       return %0
-    })", 1e-5},
+    })",
+     1e-5},
     {"few_rows_of_columns", R"(graph @f(%x : f32[3, 90]) {
       %0 = amax %x, [0], false : f32[90]
       return %0
-    })", 0},
+    })",
+     0},
     {"argmax_rows_and_columns", R"(graph @f(%x : i64[20, 200]) {
       %0 = argmax %x, 1, false : i64[20]
       %1 = argmin %x, 0, false : i64[200]
       return %0, %1
-    })", 0},
+    })",
+     0},
     {"whole_sum", R"(graph @f(%x : f32[33, 41]) {
       %0 = sum %x, none : f32[]
       %1 = mul.Tensor %x, %0 : f32[33, 41]
       return %1
-    })", 1e-5},
+    })",
+     1e-5},
     {"integers", R"(graph @f(%x : i64[77], %y : u8[77], %z : i32[77]) {
       %0 = remainder.Scalar %x, 3 : i64[77]
       %1 = eq.Scalar %0, 0 : bool[77]
@@ -156,84 +164,156 @@ const HostCase kCases[] = {
       %4 = mul.Tensor %z, 1000003 : i32[77]
       %5 = any %1 : bool[]
       return %1, %3, %4, %5
-    })", 0},
+    })",
+     0},
     {"symbolic_rows", R"(graph @f(%x : f32[s0, s1]) where s0 = 4, s1 = 100 {
       %0 = amax %x, [1], true : f32[s0, 1]
       %1 = sub.Tensor %x, %0, 1 : f32[s0, s1]
       return %1
-    })", 0},
+    })",
+     0},
     {"permuted", R"(graph @f(%x : f32[3, 4, 5, 6; 120, 6, 24, 1]) {
       %0 = permute %x, [0, 2, 1, 3] : f32[3, 5, 4, 6]
       %1 = relu %0 : f32[3, 5, 4, 6]
       return %1
-    })", 0},
+    })",
+     0},
     {"doubles", R"(graph @f(%x : f64[6, 50]) {
       %0 = _log_softmax %x, 1, false : f64[6, 50]
       return %0
-    })", 1e-13},
+    })",
+     1e-13},
     {"a_line_with_a_rest", R"(graph @f(%x : bf16[1003], %y : f32[1003]) {
       %0 = mul.Tensor %x, %y : f32[1003]
       return %0
-    })", 1e-6},
+    })",
+     1e-6},
     {"several_rows_a_block", R"(graph @f(%x : bf16[301, 24]) {
       %0 = _softmax %x, -1, false : bf16[301, 24]
       return %0
-    })", 1e-2},
+    })",
+     1e-2},
     {"rows_of_odd_length", R"(graph @f(%x : f16[300, 33], %w : f16[33]) {
       %0 = _softmax %x, -1, false : f16[300, 33]
       %1 = mul.Tensor %0, %w : f16[300, 33]
       return %0, %1
-    })", 2e-3},
+    })",
+     2e-3},
     {"rows_too_long_for_registers", R"(graph @f(%x : f32[2, 33000], %w : f32[33000], %b : f32[33000]) {
       %1, %2, %3 = native_layer_norm %x, [33000], %w, %b, 1e-05 : f32[2, 33000], f32[2, 1], f32[2, 1]
       return %1, %2, %3
-    })", 5e-6},
+    })",
+     5e-6},
     {"rows_of_two_dimensions", R"(graph @f(%x : f32[4, 3, 5, 8]) {
       %0 = sum.dim_IntList %x, [1, 3], true, none : f32[4, 1, 5, 1]
       %1 = amax %x, [1, 3], false : f32[4, 5]
       return %0, %1
-    })", 1e-5},
+    })",
+     1e-5},
     {"columns_of_means", R"(graph @f(%x : bf16[70, 96], %m : f32[96]) {
       %0 = sub.Tensor %x, %m, 1 : f32[70, 96]
       %1 = sum.dim_IntList %0, [0], false, none : f32[96]
       %2 = add.Tensor %1, %m, 1 : f32[96]
       return %0, %2
-    })", 1e-5},
+    })",
+     1e-5},
     {"tiles", R"(graph @f(%x : f32[3, 70, 45], %y : f32[3, 45, 70]) {
       %0 = permute %x, [0, 2, 1] : f32[3, 45, 70]
       %1 = add.Tensor %0, %y, 1 : f32[3, 45, 70]
       return %1
-    })", 0},
-    {"tiles_of_two_bytes_symbolic", R"(graph @f(%x : bf16[s0, s1], %y : bf16[s1, s0]) where s0 = 64, s1 = 32 {
+    })",
+     0},
+    {"tiles_of_two_bytes_symbolic",
+     R"(graph @f(%x : bf16[s0, s1], %y : bf16[s1, s0]) where s0 = 64, s1 = 32 {
       %0 = permute %x, [1, 0] : bf16[s1, s0]
       %1 = add.Tensor %0, %y, 1 : bf16[s1, s0]
       return %1
-    })", 1e-2, {37, 45}},
+    })",
+     1e-2,
+     {37, 45}},
     {"whole_sum_of_odd_sizes", R"(graph @f(%x : f32[199, 769]) {
       %0 = sum %x, none : f32[]
       return %0
-    })", 1e-5},
+    })",
+     1e-5},
     {"symbolic_length_beyond_what_was_expected",
      R"(graph @f(%x : f32[s0, s1], %w : f32[s1]) where s0 = 4, s1 = 16 {
       %0 = _softmax %x, -1, false : f32[s0, s1]
       %1 = mul.Tensor %0, %w : f32[s0, s1]
       return %1
-    })", 1e-6, {3, 1001}},
-    {"symbolic_length_with_a_rest", R"(graph @f(%x : bf16[s0, s1], %w : bf16[s1]) where s0 = 300, s1 = 64 {
+    })",
+     1e-6,
+     {3, 1001}},
+    {"symbolic_length_with_a_rest",
+     R"(graph @f(%x : bf16[s0, s1], %w : bf16[s1]) where s0 = 300, s1 = 64 {
       %0 = add.Tensor %x, %w, 1 : bf16[s0, s1]
       %1 = _softmax %0, -1, false : bf16[s0, s1]
       return %0, %1
-    })", 1e-2, {301, 37}},
-    {"symbolic_columns", R"(graph @f(%x : f32[s0, s1]) where s0 = 40, s1 = 64 {
+    })",
+     1e-2,
+     {301, 37}},
+    {"symbolic_columns",
+     R"(graph @f(%x : f32[s0, s1]) where s0 = 40, s1 = 64 {
       %0 = sum.dim_IntList %x, [0], false, none : f32[s1]
       return %0
-    })", 1e-5, {50, 45}},
-    {"symbolic_products_of_sizes", R"(graph @f(%x : f32[s0, s1, s2]) where s0 = 7, s1 = 4, s2 = 9 {
+    })",
+     1e-5,
+     {50, 45}},
+    {"a_row_of_a_cache_is_replaced",
+     R"(graph @f(%x : bf16[1, 3, 100, 8], %i : i64[1], %y : bf16[1, 3, 1, 8], %z : f32[100, 8]) {
+      %0 = index_put %x, [none, none, %i], %y : bf16[1, 3, 100, 8]
+      %1 = index.Tensor %z, [%i] : f32[1, 8]
+      %2 = exp %1 : f32[1, 8]
+      return %0, %2
+    })",
+     1e-2},
+    {"product_of_one_row", R"(graph @f(%x : bf16[1, 1376], %w : bf16[70, 1376], %y : bf16[1, 70]) {
+      %0 = t %w : bf16[1376, 70; 1, 1376]
+      %1 = mm %x, %0 : bf16[1, 70]
+      %2 = add.Tensor %y, %1, 1 : bf16[1, 70]
+      return %2
+    })",
+     1e-2},
+    {"products_of_three_rows_with_scale_and_bias",
+     R"(graph @f(%x : f16[3, 200], %v : f16[200], %w : f16[301, 200], %u : f16[301, 200], %b : f16[301]) {
+      %0 = mul.Tensor %x, %v : f16[3, 200]
+      %1 = t %w : f16[200, 301; 1, 200]
+      %2 = t %u : f16[200, 301; 1, 200]
+      %3 = mm %0, %1 : f16[3, 301]
+      %4 = addmm %b, %0, %2 : f16[3, 301]
+      %5 = silu %3 : f16[3, 301]
+      %6 = mul.Tensor %5, %4 : f16[3, 301]
+      return %6
+    })",
+     2e-3},
+    {"product_of_eight_rows", R"(graph @f(%x : f32[8, 256], %w : f32[70, 256]) {
+      %0 = t %w : f32[256, 70; 1, 256]
+      %1 = mm %x, %0 : f32[8, 70]
+      return %1
+    })",
+     1e-5},
+    {"product_of_short_sums", R"(graph @f(%x : f32[8, 20], %w : f32[50, 20]) {
+      %0 = t %w : f32[20, 50; 1, 20]
+      %1 = mm %x, %0 : f32[8, 50]
+      return %1
+    })",
+     1e-5},
+    {"product_of_weights_that_are_cast", R"(graph @f(%x : bf16[2, 64], %w : f32[40, 64]) {
+      %0 = _to_copy %w, @bf16 : bf16[40, 64]
+      %1 = t %0 : bf16[64, 40; 1, 64]
+      %2 = mm %x, %1 : bf16[2, 40]
+      return %2
+    })",
+     1e-2},
+    {"symbolic_products_of_sizes",
+     R"(graph @f(%x : f32[s0, s1, s2]) where s0 = 7, s1 = 4, s2 = 9 {
       %0 = _softmax %x, 0, false : f32[s0, s1, s2]
       %1 = abs %x : f32[s0, s1, s2]
       %2 = sum %1, none : f32[]
       return %0, %2
-    })", 1e-5, {6, 5, 96}},
+    })",
+     1e-5,
+     {6, 5, 96}},
 };
 
 // A GPU for which no kernel is too small for the treatment of large ones.
@@ -241,6 +321,11 @@ TargetInfo tiny_gpu() {
   TargetInfo target = gpu_target();
   target.costs.column_blocks = target.costs.few_rows = target.costs.short_columns = 1;
   target.costs.many_points = 64;
+  target.processors = 2;
+  target.costs.few_product_rows = 8;
+  target.costs.product_residents = target.costs.product_threads = target.costs.product_turns = 64;
+  target.costs.row_words = 24;
+  target.costs.scratch_bytes = 2048;
   return target;
 }
 
@@ -354,15 +439,21 @@ TEST(Gpu, TheLibrariesOfAmdHaveEveryEntryPoint) {
     })) << name;
 }
 
-TEST(Gpu, ACheckedIndexHasNoGpuForm) {
-  Kernel kernel = all_scalar_ops(DType::kInt64);
-  LoopInst check;
-  check.op = LoopOp::kCheck;
-  check.dtype = DType::kInt64;
-  check.operands[0] = 0;
-  check.index = {SymExpr(64)};
-  kernel.nests[0].nest.body.push_back(check);
-  EXPECT_FALSE(emit_hip(kernel, gpu_target()).ok());
+TEST(Gpu, SeveralPointsInOrderHaveNoGpuForm) {
+  const char* const text = R"(graph @f(%x : f32[8, 4], %i : i64[n], %y : f32[n, 4]) {
+    %0 = index_put %x, [%i], %y : f32[8, 4]
+    return %0
+  })";
+  for (const int64_t points : {1, 2}) {
+    std::string graph = text;
+    for (size_t at = graph.find("[n"); at != std::string::npos; at = graph.find("[n"))
+      graph.replace(at + 1, 1, std::to_string(points));
+    size_t made = 0, failed = 0;
+    for (const Kernel& kernel : kernels_of(graph))  // of the CPU
+      ++(emit_hip(kernel, gpu_target()).ok() ? made : failed);
+    EXPECT_EQ(failed, points == 1 ? 0 : 1) << graph;
+    EXPECT_GT(made + failed, 0U);
+  }
 }
 
 }  // namespace

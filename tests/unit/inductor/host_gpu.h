@@ -9,6 +9,7 @@
 #define __shared__ static
 #define __forceinline__ inline
 #define __launch_bounds__(threads)
+#define __builtin_nontemporal_load(address) (*(address))
 
 #include <math.h>
 #include <ucontext.h>

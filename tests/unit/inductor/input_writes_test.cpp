@@ -39,7 +39,7 @@ bool is_right(const std::string& items, const std::vector<uint32_t>& nodes, std:
   }
   schedule.program = std::move(parsed.value());
   schedule.program.items.clear();
-  return writes_in_order(schedule);
+  return writes_in_order(schedule, reference_target());
 }
 
 TEST(InputWrites, WhatMayFailStandsOnItsSideOfTheWrite) {
@@ -62,9 +62,9 @@ TEST(InputWrites, LibraryCallsStandOnTheirSideToo) {
   }
   schedule.program = std::move(parsed.value());
   schedule.steps.emplace_back(ExternCall{5, "mm", {}, {}});
-  EXPECT_TRUE(writes_in_order(schedule));
+  EXPECT_TRUE(writes_in_order(schedule, reference_target()));
   std::get<ExternCall>(schedule.steps[2]).node = 1;
-  EXPECT_FALSE(writes_in_order(schedule));
+  EXPECT_FALSE(writes_in_order(schedule, reference_target()));
 }
 
 // Which of a graph's updates become writes in place.

@@ -1,0 +1,16 @@
+// inductor/lowering/few_rows.h — matrix products of a few rows as sums like any other.
+//
+// A product of few rows takes as long as its weights take to be read. As a nest, it reads each weight once, and what
+// comes before and after it (a norm's scale, a bias, an activation, a residual, the product of two such products) is
+// fused as with any reduction. It is a nest where the target's emitters have a form for it.
+#pragma once
+
+#include "inductor/lowering/lower.h"
+
+namespace framejit::inductor {
+
+// mm and addmm of a few rows of x [m, k] and the transpose of a weight [n, k] whose rows are whole words of 16 bytes.
+bool is_few_row_product(const graph::Graph& graph, const graph::Node& node, const TargetInfo& target);
+bool lower_few_row_product(LowerContext& ctx);
+
+}  // namespace framejit::inductor
