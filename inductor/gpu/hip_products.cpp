@@ -20,7 +20,7 @@ std::string number(int64_t n) { return std::to_string(n); }
 std::string name(const char* of, InstId i) { return of + std::to_string(i); }
 
 // Where the rows' values at a thread's points are between columns.
-enum class Rows : uint8_t { kValues, kWords, kMemory };
+enum class HeldRows : uint8_t { kValues, kWords, kMemory };
 
 class Products {
  public:
@@ -186,8 +186,8 @@ class Products {
     for (InstId i : held_) values += width_ * ((row_of(nest_.body[i].dtype).bytes + 3) / 4);
     words *= turns_ * rows_;
     values *= turns_ * rows_;
-    kept_ = values <= free ? Rows::kValues : words <= free ? Rows::kWords : Rows::kMemory;
-    registers_ = other + (kept_ == Rows::kValues ? values : kept_ == Rows::kWords ? words : 0);
+    kept_ = values <= free ? HeldRows::kValues : words <= free ? HeldRows::kWords : HeldRows::kMemory;
+    registers_ = other + (kept_ == HeldRows::kValues ? values : kept_ == HeldRows::kWords ? words : 0);
   }
 
   void choose_columns() {
@@ -284,9 +284,9 @@ class Products {
 
   // The rows' words or values at a thread's points.
   void hold_rows() {
-    if (kept_ == Rows::kMemory) return;
+    if (kept_ == HeldRows::kMemory) return;
     const std::string all = "[" + number(rows_) + "][" + number(turns_) + "]";
-    if (kept_ == Rows::kWords)
+    if (kept_ == HeldRows::kWords)
       for (InstId i : row_loads_) w_.line(run_type(i) + name("x", i) + all + ";");
     else
       for (InstId i : held_)
@@ -294,7 +294,7 @@ class Products {
     open_rows();
     w_.open_unrolled("j", turns_);
     w_.line("const index q = " + point() + ";");
-    if (kept_ == Rows::kWords) {
+    if (kept_ == HeldRows::kWords) {
       w_.line("const index " + point_name() + " = q;");
       for (InstId i : row_loads_) w_.line("load_run(" + name("x", i) + "[m][j], " + address(i) + ", wide);");
     } else {
@@ -302,7 +302,7 @@ class Products {
       NestText t = text_;
       for (InstId i : row_loads_) t.stand_in(i, name("x", i) + ".get(e)");
       open_elements("q");
-      statements(t, held_, Rows::kMemory);
+      statements(t, held_, HeldRows::kMemory);
       for (InstId i : held_) w_.line(name("h", i) + "[m][j][e] = " + name("v", i) + ";");
       w_.close();
     }
@@ -326,11 +326,11 @@ class Products {
   }
 
   // The statements that the given ones need, themselves included; a row's value that is held is read.
-  void statements(const NestText& t, const std::vector<InstId>& wanted, Rows kept) {
+  void statements(const NestText& t, const std::vector<InstId>& wanted, HeldRows kept) {
     std::vector<bool> needed(nest_.body.size(), false);
     for (InstId i : wanted) needed[i] = true;
     const auto is_held = [&](InstId i) {
-      return kept == Rows::kValues && std::find(held_.begin(), held_.end(), i) != held_.end();
+      return kept == HeldRows::kValues && std::find(held_.begin(), held_.end(), i) != held_.end();
     };
     for (size_t i = nest_.body.size(); i-- > 0;) {
       if (!needed[i] || is_held(static_cast<InstId>(i))) continue;
@@ -392,10 +392,10 @@ class Products {
     NestText t = text_;
     for (InstId i : streams_) t.stand_in(i, name("y", i) + "[r].get(e)");
     open_rows();
-    if (kept_ == Rows::kMemory) load_rows("q");
+    if (kept_ == HeldRows::kMemory) load_rows("q");
     w_.open_unrolled("r", together_);
     take_column("c" + of_group() + " + r");
-    for (InstId i : row_loads_) t.stand_in(i, name("x", i) + (kept_ == Rows::kWords ? "[m][j]" : "") + ".get(e)");
+    for (InstId i : row_loads_) t.stand_in(i, name("x", i) + (kept_ == HeldRows::kWords ? "[m][j]" : "") + ".get(e)");
     open_elements("q");
     std::vector<InstId> wanted;
     HipWriter::for_each_reduction(nest_, [&](InstId i) { wanted.push_back(nest_.body[i].operands[0]); });
@@ -459,7 +459,7 @@ class Products {
   int64_t turns_ = 1;  // words of a column that a thread has
   bool is_even_ = true;  // all threads have as many
   int64_t together_ = 1;  // columns of a group at a time
-  Rows kept_ = Rows::kValues;
+  HeldRows kept_ = HeldRows::kValues;
   int64_t registers_ = 1;  // of a thread, estimated
   int64_t at_once_ = 1;  // columns whose parts meet at a time
   bool is_at_once_ = true;  // all of a block
