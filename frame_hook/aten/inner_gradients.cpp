@@ -44,8 +44,9 @@ bool TorchRecording::end_checkpoint() {
   return std::none_of(written.begin(), written.end(), [&](uint32_t storage) { return before.contains(storage); });
 }
 
-bool TorchRecording::make_leaf(PyObject* object) {
-  const at::Tensor& tensor = THPVariable_Unpack(object);
+bool TorchRecording::make_leaf(PyObject* object) { return make_leaf(THPVariable_Unpack(object)); }
+
+bool TorchRecording::make_leaf(const at::Tensor& tensor) {
   const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
   if (traced == nullptr || traced->input >= 0 || tensor.grad_fn() != nullptr || tensor.is_inference() ||
       !at::isFloatingType(tensor.scalar_type()))

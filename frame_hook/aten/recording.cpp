@@ -144,7 +144,7 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
     // Without grad mode a view of a parameter still says so, without a history.
     const bool as_view = !at::GradMode::is_enabled() && tensor.is_view();
     return !tensor.requires_grad() || as_given || as_view || joint_.is_added_leaf(tensor) ||
-           tensor.grad_fn() != nullptr ||
+           tensor.grad_fn() != nullptr || (depth == 0 && (made_leaf_ = make_leaf(tensor))) ||
            (refuse(Reason::gradient_call, "a function that makes a leaf that needs a gradient"), false);
   }
   if (depth > 2 || (!PyTuple_Check(result) && !PyList_CheckExact(result))) return true;
@@ -161,6 +161,7 @@ PyObject* TorchRecording::refuse_limit(PyObject* called, const std::string& word
 }
 
 template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called, PyObject* const* args, size_t count) {
+  made_leaf_ = false;
   if (const auto mode = unsupported_mode()) return refuse(Reason::modes_unsupported, *mode);
   graph::RecordScope scope(*recorder_);
   std::optional<graph::ForwardScope> views_by_op;
