@@ -336,7 +336,10 @@ Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size
   } catch (const std::exception& e) {  // eager's backward would raise it, or an op of it cannot be recorded
     const auto failure = recorder_->take_break();
     drop_error();
-    return Error{Reason::no_backward, failure ? failure->detail : e.what()};
+    const auto* said = dynamic_cast<const c10::Error*>(&e);
+    return Error{Reason::no_backward, failure           ? failure->detail
+                                      : said != nullptr ? said->what_without_backtrace()
+                                                        : e.what()};
   }
   if (!joint->ok()) return joint->error();
   FJ_TRY_VOID(refuse_overlap(written));
