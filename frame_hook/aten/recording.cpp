@@ -313,6 +313,7 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i)) outputs_.add_written(traced_inputs_[i]);
   FJ_TRY_VOID(settle_histories());
+  find_views_on_the_way();
   const auto has_history = [](const OutputProperties& properties) {
     return properties.history || properties.new_history;
   };
@@ -375,6 +376,7 @@ std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled
   }
   add_hidden_writes(compiled.functional);
   outputs_.unhooked = unhooked_;
+  outputs_.apart = apart_;
   std::vector<int64_t> versions;
   for (const OutputProperties& properties : outputs_.properties) versions.push_back(properties.version);
   std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, versions);

@@ -66,6 +66,8 @@ class TorchRecording final : public Recording {
   void log_captured(const graph::CapturedGraph& captured) const;
   void add_hidden_writes(const graph::Graph& functional);
   Result<void> settle_histories();
+  void find_views_on_the_way();
+  bool keep_apart(const GradientCall& call);
   bool find_gradients(const GradientCall& call, graph::InnerGradients& found);
   Result<graph::CapturedGraph> finish_joint(const std::vector<size_t>& written);
 
@@ -80,6 +82,7 @@ class TorchRecording final : public Recording {
   CapturedCalls calls_;
   OutputSet outputs_;  // of the finished recording
   std::vector<size_t> unhooked_;  // inputs whose gradients the recording itself finds: hooks on them would run in eager
+  std::vector<std::pair<size_t, size_t>> apart_;  // inputs of which the first must not be made of the second
   bool made_leaf_ = false;  // by the last recorded call
   graph::Line line_;
   uint32_t checkpoints_ = 0;  // so far
