@@ -111,8 +111,19 @@ class Cutter {
   std::vector<ValueId> cut_;
 };
 
+// Which memory an output is a view of. One that is said to be fresh would become a copy, which no other op reads.
+OutputAlias shared_memory(const Graph& graph, size_t output) {
+  const ValueId memory = memory_of(graph, graph.outputs[output]);
+  const auto input = std::find(graph.inputs.begin(), graph.inputs.end(), memory);
+  if (input != graph.inputs.end())
+    return {OutputKind::kViewOfInput, static_cast<uint32_t>(input - graph.inputs.begin())};
+  for (uint32_t i = 0; i < output; ++i)
+    if (memory_of(graph, graph.outputs[i]) == memory) return {OutputKind::kViewOfOutput, i};
+  return {};
+}
+
 // Functional, without its writes to inputs: what an input is afterwards, where that is a root, comes as a value.
-Result<Graph> without_writes(Graph forward) {
+Result<Graph> without_writes(Graph forward, bool keeps_views) {
   FJ_TRY(Graph made, run_pipeline(std::move(forward), false));
   for (size_t i = 0; i < made.outputs.size(); ++i) {
     const OutputAlias alias = made.output_aliases[i];
@@ -124,7 +135,8 @@ Result<Graph> without_writes(Graph forward) {
       return Error{Reason::no_backward, "an output is a view of an input that is written"};
     made.outputs[i] = update->second;
   }
-  made.output_aliases.assign(made.outputs.size(), OutputAlias{});
+  for (size_t i = 0; i < made.outputs.size(); ++i)
+    made.output_aliases[i] = keeps_views ? shared_memory(made, i) : OutputAlias{};
   made.updates.clear();
   return dce(std::move(made));
 }
@@ -162,7 +174,7 @@ Graph with_aliases(const Graph& from, const TrainingGraphs& graphs) {
   }
   std::vector<ValueId> outputs;
   for (ValueId v : from.outputs) outputs.push_back(root.contains(v) ? root[v] : rebuild.get(v));
-  std::vector<OutputAlias> aliases(outputs.size());
+  std::vector<OutputAlias> aliases = from.output_aliases;
   for (uint32_t r = 0; r < graphs.roots.size(); ++r)
     if (gives_to_root(graphs, r)) {
       outputs.push_back(rebuild.get(from.outputs[r]));
@@ -188,10 +200,10 @@ Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs) {
   ForwardReplay made;
   made.reads.resize(forward.inputs.size());
   if (cutter.has_cut()) {
-    FJ_TRY(made.constants, without_writes(cutter.constants()));
+    FJ_TRY(made.constants, without_writes(cutter.constants(), false));
     mark_reads(*made.constants, made.reads);
   }
-  FJ_TRY(made.roots, without_writes(cutter.has_cut() ? cutter.rest() : forward));
+  FJ_TRY(made.roots, without_writes(cutter.has_cut() ? cutter.rest() : forward, true));
   FJ_TRY(made.roots, dce(with_aliases(made.roots, graphs)));
   mark_reads(made.roots, made.reads);
   return made;

@@ -16,7 +16,8 @@ enum class OpList : uint8_t {
   without_size,
   sizes_by_data,
   only_asserts,
-  raises_by_data
+  raises_by_data,
+  divides_by_degrees
 };
 bool is_in(OpList list, std::string_view op);  // op: as OpDef::name
 

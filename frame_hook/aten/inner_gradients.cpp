@@ -44,8 +44,9 @@ bool TorchRecording::end_checkpoint() {
   return std::none_of(written.begin(), written.end(), [&](uint32_t storage) { return before.contains(storage); });
 }
 
-bool TorchRecording::make_leaf(PyObject* object) {
-  const at::Tensor& tensor = THPVariable_Unpack(object);
+bool TorchRecording::make_leaf(PyObject* object) { return make_leaf(THPVariable_Unpack(object)); }
+
+bool TorchRecording::make_leaf(const at::Tensor& tensor) {
   const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
   if (traced == nullptr || traced->input >= 0 || tensor.grad_fn() != nullptr || tensor.is_inference() ||
       !at::isFloatingType(tensor.scalar_type()))
@@ -76,8 +77,25 @@ bool TorchRecording::find_gradients(const GradientCall& call, graph::InnerGradie
   }
 }
 
+// A history that began outside may lead to what a gradient is asked for, which the recording does not see.
+bool TorchRecording::keep_apart(const GradientCall& call) {
+  std::vector<at::Tensor> outputs;
+  for (PyObject* output : call.outputs) outputs.push_back(THPVariable_Unpack(output));
+  for (size_t from : joint_.inputs_with_history_behind(outputs))
+    for (PyObject* wanted : call.wanted) {
+      const graph::TracedTensorImpl* traced = graph::as_traced(THPVariable_Unpack(wanted));
+      const size_t to = traced != nullptr && traced->input >= 0 ? static_cast<size_t>(traced->input) : from;
+      if (to == from) continue;
+      if (runtime::leads_to(inputs_[from], inputs_[to])) return false;
+      apart_.emplace_back(from, to);
+    }
+  return true;
+}
+
 bool TorchRecording::gradients(const GradientCall& call, std::vector<TracedGradient>& found) {
   if (const auto mode = unsupported_mode()) return refuse(Reason::modes_unsupported, *mode), false;
+  if (!keep_apart(call))
+    return refuse(Reason::gradient_call, "a gradient through a history that began before the traced code"), false;
   graph::InnerGradients inner;
   if (!find_gradients(call, inner)) return false;
   for (size_t i = 0; i < inner.of.size(); ++i) {
@@ -108,6 +126,13 @@ Result<void> TorchRecording::settle_histories() {
     outputs_.properties[i].freed = joint_.name_of_history(outputs_.tensors[i]);
   }
   return {};
+}
+
+void TorchRecording::find_views_on_the_way() {
+  const graph::RecordScope scope(*recorder_);
+  const graph::ForwardScope views_by_op;
+  const std::vector<bool> met = joint_.views_on_the_way(outputs_.tensors, outputs_.roots(), outputs_.views());
+  for (size_t i = 0; i < met.size(); ++i) outputs_.properties[i].own_history = met[i];
 }
 
 }  // namespace framejit::frame_hook

@@ -182,7 +182,9 @@ class MarkedCall final : public CompiledCall {
   bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
     HANDLE_TH_ERRORS
     if (!may_find_gradients(inputs)) {
-      PyErr_SetString(PyExc_RuntimeError, "framejit: a leaf has hooks now, or is another leaf too");
+      PyErr_SetString(PyExc_RuntimeError,
+                      "framejit: a tensor whose gradient is found has hooks now, is another one too, "
+                      "or another one is made of it");
       return false;
     }
     c10::SmallVector<int64_t, 8> versions;
@@ -207,6 +209,8 @@ class MarkedCall final : public CompiledCall {
 
  private:
   bool may_find_gradients(PyObject* const* inputs) const {
+    for (const auto& [from, to] : set_.apart)
+      if (runtime::leads_to(THPVariable_Unpack(inputs[from]), THPVariable_Unpack(inputs[to]))) return false;
     if (set_.unhooked.empty()) return true;
     std::vector<PyObject*> leaves;
     for (size_t i : set_.unhooked) {
@@ -252,6 +256,12 @@ class MarkedCall final : public CompiledCall {
     const CreationMeta creation =
         through != nullptr ? torch::autograd::propagate_creation_meta(through->get_creation_meta(), properties.creation)
                            : properties.creation;
+    if (properties.own_history && tensor.grad_fn() != nullptr) {
+      const torch::autograd::Edge history = torch::autograd::impl::gradient_edge(tensor);
+      tensor = view_of(base, tensor, creation);
+      torch::autograd::impl::set_gradient_edge(tensor, history);
+      return;
+    }
     DifferentiableViewMeta* meta = taken ? nullptr : view_meta(tensor);
     if (properties.history) {  // the view is made under autograd, by strides: its gradient is the base's
       const c10::AutoGradMode with_gradient(true);
@@ -293,10 +303,20 @@ class MarkedCall final : public CompiledCall {
 std::vector<bool> OutputSet::roots() const {
   std::vector<bool> roots;
   for (const OutputProperties& f : properties) {
-    const bool is_view = f.view && f.of != OutputProperties::Of::kNothing;
+    const bool is_view = f.view && f.of != OutputProperties::Of::kNothing && !f.own_history;
     roots.push_back(f.freed.empty() && (f.new_history || (f.history && !f.is_input && !is_view)));
   }
   return roots;
+}
+
+std::vector<bool> OutputSet::views() const {
+  std::vector<bool> views;
+  for (const OutputProperties& f : properties) {
+    const auto is_of = [&](const Written& w) { return f.of == OutputProperties::Of::kInput && w.input == f.index; };
+    views.push_back(f.view && f.history && !f.is_input && f.freed.empty() && f.of != OutputProperties::Of::kNothing &&
+                    std::none_of(written.begin(), written.end(), is_of));
+  }
+  return views;
 }
 
 void OutputSet::add_written(const at::Tensor& input) {

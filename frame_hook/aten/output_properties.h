@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "frame_hook/trace/torch/tensor_frontend.h"
@@ -20,6 +21,7 @@ struct OutputProperties {
   bool inference = false;
   bool view = false;             // as autograd records it: it has a _base
   bool history = false;          // autograd has recorded how it was made
+  bool own_history = false;      // of a view that others are made of: its gradient does not come from its base
   bool new_history = false;      // an input that the program wrote to under autograd
   bool shares_input = false;     // memory, with any input
   bool shares_output = false;    // memory, with an earlier output
@@ -43,8 +45,11 @@ struct OutputSet {
   std::vector<size_t> returned;       // for each returned tensor, its index in `tensors`
   std::vector<Written> written;
   std::vector<size_t> unhooked;  // inputs that must be distinct and have no hooks: the graph finds their gradients
-  // Per tensor: whether it receives a gradient. The gradient of a view goes to its base.
+  // Pairs of inputs: the history of the first must not lead to the second, whose gradient the graph finds.
+  std::vector<std::pair<size_t, size_t>> apart;
+  // Per tensor: whether it receives a gradient. The gradient of a view goes to its base, unless others are made of it.
   std::vector<bool> roots() const;
+  std::vector<bool> views() const;  // per tensor: whether it may be such a view
   // A traced input, whose history becomes that of what was written.
   void add_written(const at::Tensor& input);
 };

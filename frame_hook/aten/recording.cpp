@@ -145,7 +145,7 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
     // Without grad mode a view of a parameter still says so, without a history.
     const bool as_view = !at::GradMode::is_enabled() && tensor.is_view();
     return !tensor.requires_grad() || as_given || as_view || joint_.is_added_leaf(tensor) ||
-           tensor.grad_fn() != nullptr ||
+           tensor.grad_fn() != nullptr || (depth == 0 && (made_leaf_ = make_leaf(tensor))) ||
            (refuse(Reason::gradient_call, "a function that makes a leaf that needs a gradient"), false);
   }
   if (depth > 2 || (!PyTuple_Check(result) && !PyList_CheckExact(result))) return true;
@@ -162,6 +162,7 @@ PyObject* TorchRecording::refuse_limit(PyObject* called, const std::string& word
 }
 
 template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called, PyObject* const* args, size_t count) {
+  made_leaf_ = false;
   if (const auto mode = unsupported_mode()) return refuse(Reason::modes_unsupported, *mode);
   graph::RecordScope scope(*recorder_);
   std::optional<graph::ForwardScope> views_by_op;
@@ -313,6 +314,7 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i)) outputs_.add_written(traced_inputs_[i]);
   FJ_TRY_VOID(settle_histories());
+  find_views_on_the_way();
   const auto has_history = [](const OutputProperties& properties) {
     return properties.history || properties.new_history;
   };
@@ -372,6 +374,7 @@ std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled
   }
   add_hidden_writes(compiled.functional);
   outputs_.unhooked = unhooked_;
+  outputs_.apart = apart_;
   std::vector<int64_t> versions;
   for (const OutputProperties& properties : outputs_.properties) versions.push_back(properties.version);
   std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, versions);

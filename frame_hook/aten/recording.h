@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "frame_hook/aten/captured_calls.h"
@@ -33,6 +34,7 @@ class TorchRecording final : public Recording {
   void set_line(const graph::Line& line) override;
   bool gradients(const GradientCall& call, std::vector<TracedGradient>& found) override;
   bool make_leaf(PyObject* traced) override;
+  bool take_new_leaf() override { return std::exchange(made_leaf_, false); }
   void begin_checkpoint() override;
   bool end_checkpoint() override;
   PyObject* known_contents(PyObject* traced) override;
@@ -56,6 +58,7 @@ class TorchRecording final : public Recording {
  private:
   template <class F> PyObject* recorded(F&& run, PyObject* called, PyObject* const* args, size_t count);
   PyObject* refuse_limit(PyObject* called, const std::string& words);
+  bool make_leaf(const at::Tensor& tensor);
   bool accept_result(PyObject* result, PyObject* const* args, size_t count, int depth);
   PyObject* refuse(Reason reason, std::string detail);
   Result<void> refuse_overlap(const std::vector<size_t>& written) const;
@@ -63,6 +66,8 @@ class TorchRecording final : public Recording {
   void log_captured(const graph::CapturedGraph& captured) const;
   void add_hidden_writes(const graph::Graph& functional);
   Result<void> settle_histories();
+  void find_views_on_the_way();
+  bool keep_apart(const GradientCall& call);
   bool find_gradients(const GradientCall& call, graph::InnerGradients& found);
   Result<graph::CapturedGraph> finish_joint(const std::vector<size_t>& written);
 
@@ -77,6 +82,8 @@ class TorchRecording final : public Recording {
   CapturedCalls calls_;
   OutputSet outputs_;  // of the finished recording
   std::vector<size_t> unhooked_;  // inputs whose gradients the recording itself finds: hooks on them would run in eager
+  std::vector<std::pair<size_t, size_t>> apart_;  // inputs of which the first must not be made of the second
+  bool made_leaf_ = false;  // by the last recorded call
   graph::Line line_;
   uint32_t checkpoints_ = 0;  // so far
   std::vector<std::pair<size_t, size_t>> open_checkpoints_;  // how many nodes and values there were

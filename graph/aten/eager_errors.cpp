@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/op_lists.h"
 #include "graph/ops/rule_kit.h"
 
 namespace framejit::graph {
@@ -68,6 +69,24 @@ bool eager_raises(const Graph& graph, const Node& node) {
                 count = static_cast<int64_t>(self.ndim());
   return given >= -count && given < count &&
          self.sizes[static_cast<size_t>(given < 0 ? given + count : given)] == SymExpr(0);
+}
+
+bool eager_warns(const Graph& graph, const Node& node) {
+  if (!is_in(OpList::divides_by_degrees, node.op->name)) return false;
+  const TensorMeta& self = graph.meta(*node.args[0].get<ValueId>());
+  const auto* dims = node.args[1].get<std::vector<SymExpr>>();
+  SymExpr count(1);
+  for (size_t d = 0; d < self.ndim(); ++d) {
+    const auto is_this = [&](const SymExpr& e) { return wrap_dim(e.constant(), self.ndim()) == d; };
+    if (dims == nullptr || dims->empty() || std::any_of(dims->begin(), dims->end(), is_this))
+      count = count * self.sizes[d];
+  }
+  const SymExpr* whole = node.args[2].get<SymExpr>();
+  const double* part = node.args[2].get<double>();
+  const double correction = whole != nullptr  ? static_cast<double>(whole->as_constant().value_or(0))
+                            : part != nullptr ? *part
+                                              : 1;
+  return count.is_constant() && static_cast<double>(count.constant()) <= correction;
 }
 
 }  // namespace framejit::graph

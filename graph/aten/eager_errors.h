@@ -8,6 +8,9 @@ namespace framejit::graph {
 
 // Plain Python raises at this instruction.
 bool eager_raises(const Graph& graph, const Node& node);
+// The kernel warns in each call that it divides by zero: a variance of as many elements as its correction says, or
+// fewer.
+bool eager_warns(const Graph& graph, const Node& node);
 // Writing to such a tensor is an error; torch has the text.
 bool overlaps_itself(const TensorMeta& meta);
 

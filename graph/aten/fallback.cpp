@@ -191,6 +191,8 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
     // The memory of the new sizes has no functional form.
     if (info.def->name == "resize_" || info.def->name == "resize_as_") fail({Reason::unsupported_op, info.def->name});
     refuse_memory(call);
+    if (eager_warns(graph(), call.node))
+      fail({Reason::unsupported_op, call.def().name + " of so few elements that torch warns,"});
     if (is_cast_inside(info.def->name, call.device)) fail({Reason::unsupported_op, info.def->name + " under autocast"});
     const bool is_pointwise = call.def().has(kPointwise) && call.device.is_cpu();
     if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(info, call.args)))

@@ -7,7 +7,10 @@
 #include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/generated/Functions.h>
 
+#include <numeric>
+#include <optional>
 #include <set>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -81,6 +84,80 @@ class OurFormula final : public torch::autograd::Node {
 
 using Held = Formulas::Node;
 
+// The index of a write by a mask alone, and of which dimension on it counts; none: other indices.
+struct Mask {
+  at::Tensor mask;
+  int64_t dim = 0;
+};
+std::optional<Mask> only_mask(const generated::IndexPutBackward0& node, const Held& torchs) {
+  if (node.indices_released_) return std::nullopt;
+  std::optional<Mask> found;
+  for (size_t i = 0; i < node.indices_.size(); ++i) {
+    const at::Tensor index = node.indices_[i].unpack(torchs);
+    if (!index.defined()) continue;
+    if (found || index.scalar_type() != at::kBool) return std::nullopt;
+    found = {index, static_cast<int64_t>(i)};
+  }
+  return found;
+}
+
+// Of x[mask] = values. Torch's formula counts the elements of the mask to know the size of the values' gradient, which
+// is that of the values. One value for all that the mask takes has the sum of their gradients.
+class OfMaskedWrite final : public torch::autograd::Node {
+ public:
+  void set(Held torchs) { torchs_ = std::move(torchs); }
+  std::string name() const override { return torchs_->name(); }
+  void release_variables() override { torchs_->release_variables(); }
+  variable_list apply(variable_list&& gradients) override {
+    auto& node = static_cast<generated::IndexPutBackward0&>(*torchs_);
+    if (node.indices_released_) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+    const at::Tensor& gradient = gradients[0];
+    if (!gradient.defined()) return {at::Tensor(), at::Tensor()};
+    const auto [mask, dim] = only_mask(node, torchs_).value();
+    const int64_t after = gradient.dim() - dim - mask.dim();
+    at::Tensor spread = mask;
+    for (int64_t d = 0; d < after; ++d) spread = spread.unsqueeze(-1);
+    const at::Tensor zero = at::zeros({}, gradient.options());
+    at::Tensor of_self, of_values;
+    if (task_should_compute_output(0)) of_self = node.accumulate ? gradient : at::where(spread, zero, gradient);
+    if (task_should_compute_output(1)) {
+      const std::vector<c10::SymInt>& sizes = node.values_info.sym_sizes;
+      const int64_t taken = static_cast<int64_t>(sizes.size()) - after - 1;  // the dimension of what the mask takes
+      const bool is_shared = taken < 0 || sizes[static_cast<size_t>(taken)] == 1;
+      of_values = is_shared ? sum_of_taken(at::where(spread, gradient, zero), mask.dim(), dim)
+                            : taken_one_by_one(gradient, mask, dim, sizes[static_cast<size_t>(taken)]);
+    }
+    return {of_self, of_values};
+  }
+
+ private:
+  static at::Tensor sum_of_taken(const at::Tensor& gradient, int64_t dims, int64_t dim) {
+    std::vector<int64_t> masked(static_cast<size_t>(dims));
+    std::iota(masked.begin(), masked.end(), dim);
+    return gradient.sum(masked).unsqueeze(dim);
+  }
+  static at::Tensor taken_one_by_one(const at::Tensor& gradient, const at::Tensor& mask, int64_t dim,
+                                     const c10::SymInt& count) {
+    const at::Tensor places = at::nonzero_static_symint(mask, count);
+    c10::List<std::optional<at::Tensor>> indices;
+    for (int64_t d = 0; d < dim; ++d) indices.push_back(std::nullopt);
+    for (int64_t d = 0; d < mask.dim(); ++d) indices.push_back(places.select(1, d));
+    return at::index(gradient, indices);
+  }
+
+  Held torchs_;
+};
+
+Held made_for_masks(const Held& torchs) {
+  const auto* node = dynamic_cast<generated::IndexPutBackward0*>(torchs.get());
+  if (node == nullptr || !only_mask(*node, torchs)) return nullptr;
+  auto made = runtime::make_autograd_node<OfMaskedWrite>();
+  made->set(torchs);
+  for (const torch::autograd::Edge& edge : torchs->next_edges()) made->add_next_edge(edge);
+  made->add_input_metadata(torchs->input_metadata(0).zeros_like());
+  return made;
+}
+
 // Null: torch's formula is fine.
 template <class Of, Formula<Of> formula>
 Held made_for(const Held& torchs) {
@@ -101,6 +178,7 @@ Held ours_for(const Held& torchs) {
       made_for<generated::NanmedianBackward0, shared_among_equal<generated::NanmedianBackward0>>,
       made_for<generated::ProdBackward0, of_product>,
       made_for<generated::ProdBackward1, of_product>,
+      made_for_masks,
   };
   for (const Make make : kAll)
     if (Held made = make(torchs)) return made;
@@ -119,11 +197,11 @@ Formulas::Node Formulas::in_place_of(const Node& torchs) const {
   return at == ours_.end() ? torchs : at->second;
 }
 
-void Formulas::replace(torch::autograd::Edge& edge) {
-  Node known = in_place_of(edge.function);
-  if (known == edge.function)
-    if (Node made = ours_for(edge.function)) known = ours_[edge.function.get()] = made;
-  edge.function = known;
+void Formulas::replace(Node& node) {
+  Node known = in_place_of(node);
+  if (known == node)
+    if (Node made = ours_for(node)) known = ours_[node.get()] = made;
+  node = known;
 }
 
 void Formulas::replace(torch::autograd::edge_list& edges) {
@@ -131,7 +209,7 @@ void Formulas::replace(torch::autograd::edge_list& edges) {
   std::vector<torch::autograd::Node*> open;
   const auto visit = [&](torch::autograd::Edge& edge) {
     if (!edge.is_valid()) return;
-    replace(edge);
+    replace(edge.function);
     if (seen.insert(edge.function.get()).second) open.push_back(edge.function.get());
   };
   const auto visit_edges = [&](torch::autograd::Node& node) {
@@ -145,7 +223,9 @@ void Formulas::replace(torch::autograd::edge_list& edges) {
     visit_edges(*node);
     // A backward that was freed has dropped the function of a write to a part.
     auto* const slices = dynamic_cast<torch::autograd::CopySlices*>(node);
-    if (slices != nullptr && slices->fn) visit_edges(*slices->fn);
+    if (slices == nullptr || !slices->fn) continue;
+    replace(slices->fn);
+    visit_edges(*slices->fn);
   }
 }
 

@@ -22,7 +22,7 @@ class Formulas {
   Node in_place_of(const Node& torchs) const;
 
  private:
-  void replace(torch::autograd::Edge& edge);
+  void replace(Node& node);
 
   std::map<const void*, Node> ours_;  // a node of ours keeps torch's alive
 };

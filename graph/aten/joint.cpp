@@ -149,6 +149,36 @@ void JointRecording::part_roots(std::vector<Root>& roots) const {
   }
 }
 
+std::vector<bool> JointRecording::views_on_the_way(const std::vector<at::Tensor>& outputs,
+                                                   const std::vector<bool>& roots,
+                                                   const std::vector<bool>& views) const {
+  using End = std::pair<const torch::autograd::Node*, uint32_t>;
+  std::map<End, size_t> ends;  // of views
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (views[i]) ends[{formulas_.in_place_of(outputs[i].grad_fn()).get(), outputs[i].output_nr()}] = i;
+  std::vector<bool> met(outputs.size());
+  if (ends.empty()) return met;
+  const auto views_behind = [&](const at::Tensor& output) {
+    std::vector<size_t> behind;
+    for (const torch::autograd::Node* node : nodes_behind(formulas_.in_place_of(output.grad_fn()).get()))
+      for (const torch::autograd::Edge& edge : node->next_edges())
+        if (edge.is_valid())
+          if (const auto end = ends.find({formulas_.in_place_of(edge.function).get(), edge.input_nr});
+              end != ends.end())
+            behind.push_back(end->second);
+    return behind;
+  };
+  std::vector<bool> leads(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!roots[i] && !views[i]) continue;
+    const std::vector<size_t> behind = views_behind(outputs[i]);
+    for (size_t view : behind) met[view] = true;
+    leads[i] = views[i] && !behind.empty();
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) met[i] = met[i] || leads[i];
+  return met;
+}
+
 std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& roots, JointLayout& layout) {
   std::vector<at::Tensor> outputs, tangents, wanted;
   std::vector<GradientOf> wanted_of;
@@ -216,6 +246,20 @@ std::vector<at::Tensor> JointRecording::leaves_behind(const std::vector<at::Tens
     for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge);
   }
   return leaves;
+}
+
+std::vector<size_t> JointRecording::inputs_with_history_behind(const std::vector<at::Tensor>& outputs) const {
+  std::vector<size_t> inputs;
+  for (const at::Tensor& output : outputs)
+    for (const torch::autograd::Node* node :
+         nodes_behind(torch::autograd::impl::gradient_edge(output).function.get())) {
+      if (dynamic_cast<const InputNode*>(node) == nullptr) continue;
+      const torch::autograd::Node* hidden = node->next_edge(0).function.get();
+      for (size_t i = 0; i < leaves_.size(); ++i)
+        if (leaves_[i].defined() && torch::autograd::impl::grad_accumulator(leaves_[i]).get() == hidden)
+          inputs.push_back(i);
+    }
+  return inputs;
 }
 
 InnerGradients JointRecording::gradients(const InnerBackward& call) {

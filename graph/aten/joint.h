@@ -51,6 +51,8 @@ class JointRecording {
   void add_leaf(const at::Tensor& made);
   bool is_added_leaf(const at::Tensor& tensor) const;
 
+  // Inputs with a history of their own that the outputs are made of.
+  std::vector<size_t> inputs_with_history_behind(const std::vector<at::Tensor>& outputs) const;
   // Call this, is_freed() and finish() without the GIL: the engine refuses to run under it. They throw what the engine
   // throws, after dropping the ops of the call; a capture break is then kept by the recorder.
   InnerGradients gradients(const InnerBackward& call);
@@ -58,6 +60,12 @@ class JointRecording {
   // Whether a backward of the tensor would need what is freed: it raises eager's error.
   bool is_freed(const at::Tensor& tensor);
   std::string name_of_history(const at::Tensor& tensor);  // what eager calls the node that made it
+
+  // Of `views` those whose gradients eager makes one by one: other outputs are made of them, or they of such views.
+  // Both say it per output; roots: which other outputs have a history. Call it inside of a RecordScope and a
+  // ForwardScope.
+  std::vector<bool> views_on_the_way(const std::vector<at::Tensor>& outputs, const std::vector<bool>& roots,
+                                     const std::vector<bool>& views) const;
 
   // An error: the recording cannot be finished.
   // is_root: per output, whether its whole gradient comes in as a tangent. Without it: of those that need one, what

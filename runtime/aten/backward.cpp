@@ -1,6 +1,7 @@
 // runtime/aten/backward.cpp — see backward.h.
 #include "runtime/aten/backward.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
 #include <ATen/core/Generator.h>
@@ -29,17 +30,14 @@ namespace {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-// The layout that the plan's tangents have: that of the output, where it is dense.
+// The layout that the plan's tangents have: that of empty_like(output).
 struct RootLayout {
   c10::SmallVector<int64_t, 5> sizes, strides;
 
   explicit RootLayout(const at::Tensor& output) : sizes(output.sizes()), strides(output.strides()) {
     if (output.is_non_overlapping_and_dense()) return;
-    int64_t expected = 1;
-    for (size_t d = sizes.size(); d-- > 0;) {
-      strides[d] = expected;
-      expected *= std::max<int64_t>(sizes[d], 1);
-    }
+    const auto dense = at::infer_dense_strides(output.sizes(), output.strides());
+    strides.assign(dense.begin(), dense.end());
   }
   bool fits(const at::Tensor& tensor) const {
     for (size_t d = 0; d < sizes.size(); ++d)
@@ -371,7 +369,11 @@ class Recording {
   at::Tensor& settled(size_t root) {
     at::Tensor& output = outputs_[layout_.roots[root]];
     if (layout_.written[root] >= 0) return output;
-    if (output.is_view()) output = own_tensor(output, false);
+    if (output.is_view()) {
+      const c10::VariableVersion base = output.unsafeGetTensorImpl()->version_counter();
+      output = own_tensor(output, false);
+      if (layout_.versions[root] < 0) output.unsafeGetTensorImpl()->set_version_counter(base);
+    }
     if (layout_.versions[root] >= 0) {
       c10::VariableVersion counter = output.unsafeGetTensorImpl()->version_counter();
       counter.set_version(layout_.versions[root]);

@@ -4,7 +4,9 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <set>
 #include <stdexcept>
+#include <vector>
 
 #include "runtime/aten/torch_version.h"
 
@@ -36,6 +38,23 @@ bool is_watched(const at::Tensor& tensor) {
   if (!impl::hooks(tensor).empty() || impl::post_acc_grad_hooks(tensor) != nullptr) return true;
   const auto node = tensor.is_leaf() ? impl::try_get_grad_accumulator(tensor) : tensor.grad_fn();
   return node != nullptr && has_hooks(*node);
+}
+
+bool leads_to(const at::Tensor& from, const at::Tensor& to) {
+  if (!from.requires_grad() || !to.requires_grad() || from.is_leaf()) return false;
+  const torch::autograd::Edge end = torch::autograd::impl::gradient_edge(to);
+  std::set<const torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> open{from.grad_fn().get()};
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (!seen.insert(node).second) continue;
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      if (edge == end) return true;
+      if (edge.is_valid()) open.push_back(edge.function.get());
+    }
+  }
+  return false;
 }
 
 void give_freed_history(at::Tensor& output, const std::string& name) {

@@ -13,6 +13,9 @@ bool has_hooks(torch::autograd::Node& node);
 // Whether hooks would run where a gradient reaches the tensor: its own, those of its node, retain_grad().
 bool is_watched(const at::Tensor& tensor);
 
+// Whether a backward of `from` would give `to` a gradient. They are two tensors.
+bool leads_to(const at::Tensor& from, const at::Tensor& to);
+
 // Gives an output a history whose backward has run: another one raises eager's error. name: of eager's node.
 void give_freed_history(at::Tensor& output, const std::string& name);
 

@@ -20,6 +20,12 @@ def test_programs(backend, seeds):
     assert whole >= 0.8 * len(seeds)
 
 
+def test_programs_with_a_backward_inside():
+    failures, whole = training_fuzz.fuzz(0, 25, "framejit", inner=True)
+    assert not failures, "\n".join(failures)
+    assert whole >= 10
+
+
 def test_programs_go_backward():
     """Most programs have gradients; some have none, some raise, some write inputs."""
     facts = []

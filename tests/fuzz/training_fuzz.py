@@ -2,12 +2,13 @@
 detach, no_grad islands, random ops and hooks; compiled and eager must agree in results, gradients, Nones, hooks,
 errors, written inputs and the state of the generator.
 
-    python tests/fuzz/training_fuzz.py [--seed N] [--count N] [--backend NAME]
+    python tests/fuzz/training_fuzz.py [--seed N] [--count N] [--backend NAME] [--inner]
 
 A line is kept if eager accepts it and the values stay finite. What happens after the forward is random too: which
 outputs go backward, one after the other or together, which inputs are leaves, what is written in between. Most programs
 compute in float64, where every order of evaluation gives nearly the same result; float32 is compared by means of
-float64. A failure prints the seed and the program, shrunk by dropping lines and drawn events.
+float64. A failure prints the seed and the program, shrunk by dropping lines and drawn events. With --inner,
+programs call backward() and torch.autograd.grad() themselves.
 """
 import argparse
 import functools
@@ -47,6 +48,18 @@ WRITES = ["{t}.add_({u})", "{t}.mul_({f})", "{t}.mul_({u})", "{t}[0] = {f}", "{t
           "{t}.copy_({u})", "{t}[1:].mul_(2)", "{t}.tanh_()", "{t} += {u}", "{t}.zero_()", "{t}[n] = {f}",
           "{t}.transpose(0, -1).mul_({f})", "{t}.masked_fill_({u} > 0, {f})", "{t}.select({d}, 0).add_({u})",
           "{t}.view(-1)[1:].neg_()", "{t}.sigmoid_()", "{t}.detach_()", "{t}.index_add_(0, n, {u}[n])"]
+# {n} is taken from what torch.autograd.grad() gives, which may be None
+INNER = ["{n} = of({t}.sum(), [w, {u}])", "{n} = of({t}.sum(), [{u}, w], create_graph=True)",
+         "{n} = of({t}, [{u}], torch.ones_like({t}), retain_graph=True)", "{t}.sum().backward()",
+         "{n} = of([{t}.mean(), {u}.sum()], [w, {v}], materialize_grads=True)", "w.grad = None",
+         "{t}.backward({t}.detach(), retain_graph=True)", "{t}.square().mean().backward(inputs=[w])",
+         "torch.autograd.backward([{t}.mean(), {u}.sum()], retain_graph=True)", "{n} = w.grad * {f}",
+         "{n}l = {t}.detach().requires_grad_(); {n} = of(({n}l * {u}).sin().sum(), [{n}l])",
+         "{n}l = {t}.detach().clone().requires_grad_(); {n} = of(({n}l * {u}).exp().sum(), [{u}, {n}l])"]
+OF = """def of(outputs, inputs, *given, **options):
+    found = torch.autograd.grad(outputs, inputs, *given, allow_unused=True, **options)
+    return [g for g in [*found, w.detach()] if g is not None][0]
+"""
 GRAMMAR = [(SMOOTH, 6), (KINKED, 2), (REDUCTIONS, 2), (VIEWS, 3), (MOVES, 2), (CUTS, 1), (RANDOM, 1), (ISLANDS, 1),
            (WRITES, 3)]
 INPUTS = ["a", "b", "c", "w", "n"]
@@ -56,14 +69,16 @@ MOST = 200.0  # the largest value that a line may make
 class Program:
     """Lines that eager accepted one by one, and what happens around them."""
 
-    def __init__(self, seed, lines=10):
+    def __init__(self, seed, lines=10, inner=False):
         import torch
-        self.seed, self.rng = seed, random.Random(seed)
+        self.seed, self.rng, self.inner = seed, random.Random(seed), inner
         self.dtype = torch.float64 if self.rng.random() < 0.7 else torch.float32
         self.shape = self.rng.choice([(3, 4), (2, 2), (4, 3), (5, 5)])
         self.asking = [self.rng.random() < 0.8 for _ in range(3)] + [True]
         self.leaves = [self.rng.random() < 0.4 for _ in range(4)]
         self.shared = self.rng.random() < 0.15  # one tensor as two inputs
+        self.hooked = not inner or self.rng.random() < 0.1  # w has a hook
+        self.grammar = GRAMMAR + [(INNER, 5)] if inner else GRAMMAR
         self.names, self.lines, self.live = INPUTS[:-1], [], set()  # live: those that have a gradient
         for _ in range(150):
             if len(self.lines) >= lines:
@@ -95,23 +110,23 @@ class Program:
 
     def try_line(self):
         import torch
-        pool = self.rng.choices([p for p, _ in GRAMMAR], [n for _, n in GRAMMAR])[0]
+        pool = self.rng.choices([p for p, _ in self.grammar], [n for _, n in self.grammar])[0]
         recent, name = self.names[-3:] * 2 + self.names, f"t{len(self.lines)}"
         words = {key: self.rng.choice(recent) for key in "tuv"}
         text = self.rng.choice(pool).format(n=name, f=self.rng.choice([0.5, -0.25, 1.5, 2.0]),
                                             d=self.rng.choice([0, -1]), **words)
-        line = text if pool in (WRITES, ISLANDS) else f"{name} = {text}"
+        line = text if pool in (WRITES, ISLANDS, INNER) else f"{name} = {text}"
         torch.manual_seed(0)
         scope = {"torch": torch, **dict(zip(INPUTS, self.inputs_of(self.tensors())))}
         try:
-            exec("\n".join([*self.lines, line]), scope)
+            exec(OF + "\n".join([*self.lines, line]), scope)
         except (RuntimeError, IndexError, TypeError, ValueError):
             return
         made = scope.get(name)
-        if pool is ISLANDS and "{n}" in text or not all(is_sane(scope[n]) for n in [*self.names, *[name] * (
+        if not all(is_sane(scope[n]) for n in [*self.names, *[name] * (
             made is not None)]):
             return
-        if self.rng.random() < 0.9 and not goes_backward([scope[n] for n in self.names] + [made]):
+        if pool is not INNER and self.rng.random() < 0.9 and not goes_backward([scope[n] for n in self.names] + [made]):
             return
         self.lines.append(line)
         if made is not None:
@@ -141,7 +156,8 @@ class Program:
         return events
 
     def source(self):
-        return f"def f({', '.join(INPUTS)}):\n" + "".join(f"    {line}\n" for line in self.lines) \
+        of = "".join(f"    {line}\n" for line in OF.splitlines()) if self.inner else ""
+        return f"def f({', '.join(INPUTS)}):\n" + of + "".join(f"    {line}\n" for line in self.lines) \
             + f"    return {', '.join(self.results)},\n"
 
     def text(self):
@@ -180,7 +196,7 @@ class Steps:
         with torch.no_grad():
             for t in leaves:
                 self.move(t)
-        for p in leaves[3:]:
+        for p in leaves[3:] if program.hooked else []:
             p.register_hook(lambda g: self.hooked.append(("hook on w", g)))
         torch.manual_seed(program.seed)
         for step in range(2):
@@ -330,13 +346,13 @@ def shrink(program, seed, backend):
     return program
 
 
-def fuzz(first, count, backend):
+def fuzz(first, count, backend, inner=False):
     """Runs `count` programs. Returns the failures as text, and how many programs were whole: no break, a graph, and a
     backward plan if a gradient was required."""
     import framejit
     failures, whole = [], 0
     for seed in range(first, first + count):
-        program = Program(seed)
+        program = Program(seed, inner=inner)
         why = run(program, seed, backend)
         stats = framejit.stats()
         whole += stats["graphs"] > 0 and not stats["graph_breaks"] and not stats["fallbacks"]
@@ -353,8 +369,9 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--backend", default="framejit")
+    parser.add_argument("--inner", action="store_true")
     options = parser.parse_args()
-    return 1 if fuzz(options.seed, options.count, options.backend)[0] else 0
+    return 1 if fuzz(options.seed, options.count, options.backend, options.inner)[0] else 0
 
 
 if __name__ == "__main__":

@@ -297,6 +297,9 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     return;  // module.to() to where the module already is
   if (v->kind == ValueKind::tensor && leave_mark(t, v, name, to)) return;
   if (v->kind == ValueKind::tensor && set_gradient(t, as<TensorValue>(v), name, to)) return;
+  if (v->kind == ValueKind::tensor && to && std::string_view(text_of(name)) == "requires_grad" &&
+      t.facts.type_of(to) == &PyBool_Type && t.truth(t.get_attribute(v, interned("is_leaf"))))
+    return void(t.call(t.get_attribute(v, interned("requires_grad_")), {to}));
   if (v->kind == ValueKind::tensor)
     graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));
   const Found d = look_up(t, v, name);

@@ -172,6 +172,14 @@ Value* tensor_requires_grad(Tracer& t, const Arguments& args) {
   return self;
 }
 
+Value* variable_class(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t.errors, args, "Variable", {"data", "requires_grad", "volatile"}, 1);
+  if (a[0]->kind != ValueKind::tensor || (a[2] && t.truth(a[2])))
+    graph_break(Reason::unknown_callable, "class Variable with these arguments");
+  Value* detached = method(t, a[0], "detach", {});
+  return a[1] ? tensor_requires_grad(t, Arguments{{detached, a[1]}, {}}) : detached;
+}
+
 namespace {
 
 class CheckpointScope {

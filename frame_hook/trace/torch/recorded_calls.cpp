@@ -201,7 +201,11 @@ Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
   set_user_line();
   PyObject* result = recording().call(callable, made.args.data(), made.positional, made.names.get());
   guard_fixed_floats();
-  if (result) return heap.wrap_result(result);
+  if (result) {
+    Value* made = heap.wrap_result(result);
+    if (recording().take_new_leaf()) protocol().gradients.new_leaves.emplace(made, resumable_step());
+    return made;
+  }
   break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
 }
 

@@ -140,6 +140,8 @@ class Recording {
   // Makes a traced tensor that the trace has made, and that has no history, a leaf that needs a gradient. False: it is
   // no such tensor.
   virtual bool make_leaf(PyObject*) { return false; }
+  // Whether the last recorded call has made such a leaf by itself (torch.rand(3, requires_grad=True)).
+  virtual bool take_new_leaf() { return false; }
   // What is recorded from here to the end of the scope is computed again by a backward, and not saved for it. False: it
   // writes to something that was there before.
   virtual void begin_checkpoint() {}

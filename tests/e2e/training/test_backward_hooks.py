@@ -189,6 +189,88 @@ def test_retain_grad():
     check_step(make, breaks=None, backward=None)
 
 
+# ---- views that others are made of
+
+
+def of_an_input(x):
+    v = x.t()
+    return v, (v * v).sum()
+
+
+def of_an_output(x):
+    h = x.sigmoid()
+    v = h.view(-1)
+    return h, v, (v * h.mean()).mean()
+
+
+def part_of_what_is_inside(x):
+    v = x.sin()[1:]
+    return v, v.exp() * v
+
+
+def one_of_several(x):
+    a, b = (x * 2).chunk(2)
+    return a, (a * b).sum()
+
+
+def view_of_a_view(x):
+    u = x.exp().view(-1)
+    v = u[1:]
+    return u, v, v * 2
+
+
+def only_views(x):
+    u = x.unsqueeze(0)
+    return u, u.transpose(0, 1)
+
+
+def written_before(x):
+    h = x * 2
+    h.view(-1)[1:].mul_(3)
+    v = h.t()
+    return h, v, v.square()
+
+
+def not_dense(x):
+    v = x.exp().t()[:, ::2]
+    return v, v * v
+
+
+VIEWS = [of_an_input, of_an_output, part_of_what_is_inside, one_of_several, view_of_a_view, only_views, written_before,
+         not_dense]
+
+
+def asks_of_views(run, args, k):
+    """Every output has a hook that scales; a later one goes backward to the first; then all of them do."""
+    log, outputs = [], run(*args)
+    for i, t in enumerate(outputs):
+        t.register_hook(lambda g, i=i: log.append((i, g.clone())) or g * (i + 2))
+        t.retain_grad()
+    taken = torch.autograd.grad(outputs[-1].sum(), outputs[0], retain_graph=True, create_graph=k == 2)
+    backward(outputs)
+    return taken, [t.grad for t in outputs], sorted(log, key=lambda pair: pair[0]), [t.grad_fn.name() for t in outputs]
+
+
+@pytest.mark.parametrize("leaf_given", [True, False], ids=["leaf", "no leaf"])
+@pytest.mark.parametrize("fn", VIEWS, ids=lambda f: f.__name__)
+def test_views_that_others_are_made_of(fn, leaf_given):
+    def make():
+        x = leaf(4, 3)
+        if leaf_given:
+            return Program(fn, x, step=asks_of_views)
+        return Program(fn, make_inputs=lambda k: (x * 1,), watch=[x], step=asks_of_views)
+    check_step(make, graphs=1, backward=None, strides=False)
+
+
+def test_a_write_to_a_view_that_others_are_made_of():
+    def step(run, args, k):
+        h, v, y = run(*args)
+        (h if k else v).mul_(2)
+        (y if k else v).sum().backward()
+        return h, v, h._version, v._version, v._base is h
+    check_step(lambda: Program(of_an_output, leaf(4, 3), step=step), backward=None)
+
+
 # ---- saved tensors, checkpoints, functions
 
 

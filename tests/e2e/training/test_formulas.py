@@ -76,3 +76,102 @@ def test_inside_of_the_traced_code():
         [g] = torch.autograd.grad(x.max() * x.prod(), x)
         return g * x.min()
     check_step(lambda: (f, leaf(4, 3)), steps=2, graphs=1)
+
+
+# ---- writes by a mask
+
+
+ROW_MASK = torch.tensor([True, False, True, False])
+GRID_MASK = torch.tensor([[True, False, True], [False, False, True], [True, True, False], [False, True, True]])
+
+
+def one_row_for_all(x, token):
+    h = x.sin()
+    h[ROW_MASK] = token
+    return h
+
+
+def one_row_of_two_dimensions(x, token):
+    h = x.sin()
+    h[ROW_MASK] = token.unsqueeze(0)
+    return h * 2
+
+
+def rows_one_by_one(x, rows):
+    h = x.sin()
+    h[ROW_MASK] = rows
+    return h
+
+
+def elements_one_by_one(x, elements):
+    return x.sin().index_put((GRID_MASK,), elements.sin())
+
+
+def one_element_for_all(x, element):
+    h = x.sin()
+    h[GRID_MASK] = element
+    return h
+
+
+def columns(x, column):
+    h = x.sin()
+    h[:, torch.tensor([True, False, True])] = column
+    return h
+
+
+def added(x, rows):
+    return x.index_put((ROW_MASK,), rows, accumulate=True)
+
+
+def part_of_a_view(x, token):
+    h = (x * 2).view(2, 2, 3)
+    h[1].view(2, 3)[torch.tensor([False, True])] = token
+    return h
+
+
+def mask_from_data(x, token):
+    h = x * 2
+    h[x[:, 0] > 0] = token
+    return h
+
+
+def result_of_the_same(x, rows):
+    h = x * 2
+    h[ROW_MASK] = h[ROW_MASK.nonzero_static(size=2)[:, 0]] * rows
+    return h
+
+
+MASKED = [(one_row_for_all, (3,)), (one_row_of_two_dimensions, (3,)), (rows_one_by_one, (2, 3)),
+          (elements_one_by_one, (7,)), (one_element_for_all, ()), (columns, (4, 1)), (added, (2, 3)),
+          (part_of_a_view, (3,)), (mask_from_data, (3,)), (result_of_the_same, (2, 3))]
+
+
+@pytest.mark.parametrize("fn, shape", MASKED, ids=lambda v: getattr(v, "__name__", ""))
+def test_masked_writes(fn, shape):
+    check_step(lambda: (fn, leaf(4, 3), torch.randn(shape, requires_grad=True)), steps=2, graphs=1)
+
+
+def test_a_masked_write_of_which_one_side_asks():
+    check_step(lambda: (one_row_for_all, leaf(4, 3), torch.randn(3)), steps=2, graphs=1)
+    check_step(lambda: (one_row_for_all, torch.randn(4, 3), leaf(3)), steps=2, graphs=1)
+
+
+def test_a_masked_write_inside_of_the_traced_code():
+    def f(x, token):
+        h = x * token
+        h[ROW_MASK] = token
+        [by_x, by_token] = torch.autograd.grad(h.square().sum(), [x, token], create_graph=True)
+        return by_x.sum() + by_token.square().sum()
+    check_step(lambda: (f, leaf(4, 3), leaf(3)), steps=2, graphs=1)
+
+
+def test_second_derivatives_of_a_masked_write():
+    def step(run, args, k):
+        h = run(*args)
+        first = torch.autograd.grad(h.square().sum(), args, create_graph=True)
+        sum(g.square().sum() for g in first).backward()
+    check_step(lambda: Program(mask_from_data, leaf(4, 3), leaf(3), step=step), steps=2, backward=None)
+
+
+def test_too_few_rows_are_the_error_of_eager():
+    check_step(lambda: (rows_one_by_one, leaf(4, 3), leaf(3, 3)), steps=1, breaks=None, backward=None, captured=False)

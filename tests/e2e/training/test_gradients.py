@@ -517,6 +517,11 @@ def test_a_branch_on_data():
     check_step(make, steps=4, breaks=None)
 
 
+def test_a_variance_that_torch_warns_about():
+    """Of one row: eager warns in each step."""
+    check_step(lambda: (lambda x: (x * 2).std(0).sum() + x.var(1).sum(), leaf(1, 3)), breaks=1, backward=None)
+
+
 def test_a_loss_that_is_printed():
     def make():
         model, losses = nn.Linear(4, 1), []

@@ -310,6 +310,33 @@ def test_a_history_from_outside():
         return inner(lambda x: x.exp().sum().backward(), make_inputs=lambda k: (a * 2,), watch=[a])
     check_inner(make, breaks=1)
 
+def partly_outside(x, z):
+    """z is made of x before the traced code."""
+    return torch.autograd.grad((x * z).sum(), x, retain_graph=True)
+
+
+def all_of_it_outside(x, z):
+    return torch.autograd.grad(z.sum(), x, allow_unused=True, retain_graph=True)
+
+
+def also_of_what_lies_between(x, z):
+    return torch.autograd.grad((x * z).sin().sum(), [z, x], retain_graph=True)
+
+
+@pytest.mark.parametrize("leaf_wanted", [True, False], ids=["leaf", "no leaf"])
+@pytest.mark.parametrize("later", [0, 2], ids=["at once", "later"])
+@pytest.mark.parametrize("fn", [partly_outside, all_of_it_outside, also_of_what_lies_between],
+                         ids=lambda f: f.__name__)
+def test_a_history_from_outside_that_leads_to_what_is_asked(fn, later, leaf_wanted):
+    def make():
+        a, b = leaf(4, 3), leaf(4, 3)
+
+        def step(run, args, k):
+            x = a if leaf_wanted else a * 2
+            return run(x, (x if k >= later else b).exp())
+        return inner(fn, watch=[a, b], step=step)
+    check_inner(make, steps=4, breaks=None, captured=False)
+
 
 @pytest.mark.parametrize("hook", [lambda x, log: x.register_hook(lambda g: log.append(g.clone()) or g * 2),
                                   lambda x, log: x.register_post_accumulate_grad_hook(lambda p: log.append(1))],
