@@ -292,12 +292,6 @@ const HostCase kCases[] = {
       return %1
     })",
      1e-5},
-    {"product_of_short_sums", R"(graph @f(%x : f32[8, 20], %w : f32[50, 20]) {
-      %0 = t %w : f32[20, 50; 1, 20]
-      %1 = mm %x, %0 : f32[8, 50]
-      return %1
-    })",
-     1e-5},
     {"product_of_weights_that_are_cast", R"(graph @f(%x : bf16[2, 64], %w : f32[40, 64]) {
       %0 = _to_copy %w, @bf16 : bf16[40, 64]
       %1 = t %0 : bf16[64, 40; 1, 64]
