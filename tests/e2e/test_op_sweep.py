@@ -1,5 +1,5 @@
-"""The op sweep's floor: the first sample of each op of torch's op_db in dtypes of each kind, in worker processes, on both
-backends. make sweep takes the other dtypes, every form in each, and every sample."""
+"""The op sweep's floor: the first sample of each op of torch's op_db in dtypes of each kind, in worker processes, on
+both backends. make sweep takes the other dtypes, every form in each, and every sample."""
 import os
 import re
 import subprocess
