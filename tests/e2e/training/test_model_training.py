@@ -39,8 +39,8 @@ def training(name, dropout, learning_rate=None):
 
 
 # An output that other outputs are made of has a backward of its own: it gets a gradient from each of them, and from the
-# program.
-BACKWARDS = {"BERT": 2, "DistilBERT": 2, "GPT-2": 2, "Llama": 2, "ViT": 2, "ResNet": 2, "ConvNeXt": 2, "T5": 3,
+# program. So has the base of an output that is a view, such as BERT's logits.
+BACKWARDS = {"BERT": 3, "DistilBERT": 3, "GPT-2": 2, "Llama": 2, "ViT": 2, "ResNet": 2, "ConvNeXt": 2, "T5": 3,
              "Whisper": 3, "CLIP": 8}
 
 
