@@ -46,8 +46,8 @@ void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vec
     }
   };
   std::vector<std::thread> others;
-  const int64_t most = target.compiles_on_any_thread() ? target.most_compiling_threads() : 1;
-  const int64_t threads = std::min({static_cast<int64_t>(jobs.size()), most, target.info().cores});
+  const int64_t threads =
+      std::min({static_cast<int64_t>(jobs.size()), target.most_compiling_threads(), target.info().cores});
   try {
     while (static_cast<int64_t>(others.size()) + 1 < threads) others.emplace_back(work);
   } catch (const std::system_error&) {

@@ -1,4 +1,4 @@
-// inductor/compile_kernels.h — the kernels of one plan, compiled on two threads if that is faster.
+// inductor/compile_kernels.h — the kernels of one plan, compiled on several threads if that is faster.
 #pragma once
 
 #include "inductor/kernel/target.h"
@@ -6,8 +6,8 @@
 namespace framejit::inductor {
 
 // Fills compiled[k] for every kernel that has nests. Kernels of equal text are compiled once. If there are two or more
-// different ones, and the target allows it, a second thread helps; it touches neither Python nor torch. The error is
-// that of the first kernel that fails. Channel timing: one line for each compiled kernel.
+// different ones, and the target allows it, more threads help; they touch neither Python nor torch. The error is that
+// of the first kernel that fails. Channel timing: one line for each compiled kernel.
 Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& target, const std::string& graph,
                              std::vector<CompiledKernel>& compiled);
 

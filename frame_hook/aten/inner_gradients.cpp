@@ -87,7 +87,7 @@ bool TorchRecording::keep_apart(const GradientCall& call) {
       const size_t to = traced != nullptr && traced->input >= 0 ? static_cast<size_t>(traced->input) : from;
       if (to == from) continue;
       if (runtime::leads_to(inputs_[from], inputs_[to])) return false;
-      apart_.emplace_back(from, to);
+      if (std::find(apart_.begin(), apart_.end(), std::pair(from, to)) == apart_.end()) apart_.emplace_back(from, to);
     }
   return true;
 }

@@ -64,25 +64,33 @@ template <class Of>
 using Formula = at::Tensor (*)(const Of&, const at::Tensor& gradient, const at::Tensor& input,
                                const at::Tensor& result);
 
-// Holds torch's node for what it has saved.
-template <class Of, Formula<Of> formula, class Held>
-class OurFormula final : public torch::autograd::Node {
+using Held = Formulas::Node;
+
+// Stands in a node of torch's place, and holds it for what it has saved.
+class InPlaceOfTorchs : public torch::autograd::Node {
  public:
-  void set(Held torchs) { torchs_ = std::move(torchs); }
+  void take_place_of(const Held& torchs) {
+    torchs_ = torchs;
+    for (const torch::autograd::Edge& edge : torchs->next_edges()) add_next_edge(edge);
+    add_input_metadata(torchs->input_metadata(0).zeros_like());
+  }
   std::string name() const override { return torchs_->name(); }
   void release_variables() override { torchs_->release_variables(); }
+
+ protected:
+  Held torchs_;
+};
+
+template <class Of, Formula<Of> formula>
+class OurFormula final : public InPlaceOfTorchs {
+ public:
   variable_list apply(variable_list&& gradients) override {
     auto& node = static_cast<Of&>(*torchs_);
     const at::Tensor input = node.self_.unpack(), result = node.result_.unpack(torchs_);
     if (!gradients[0].defined()) return {at::Tensor()};
     return {formula(node, gradients[0], input, result)};
   }
-
- private:
-  Held torchs_;
 };
-
-using Held = Formulas::Node;
 
 // The index of a write by a mask alone, and of which dimension on it counts; none: other indices.
 struct Mask {
@@ -103,11 +111,8 @@ std::optional<Mask> only_mask(const generated::IndexPutBackward0& node, const He
 
 // Of x[mask] = values. Torch's formula counts the elements of the mask to know the size of the values' gradient, which
 // is that of the values. One value for all that the mask takes has the sum of their gradients.
-class OfMaskedWrite final : public torch::autograd::Node {
+class OfMaskedWrite final : public InPlaceOfTorchs {
  public:
-  void set(Held torchs) { torchs_ = std::move(torchs); }
-  std::string name() const override { return torchs_->name(); }
-  void release_variables() override { torchs_->release_variables(); }
   variable_list apply(variable_list&& gradients) override {
     auto& node = static_cast<generated::IndexPutBackward0&>(*torchs_);
     if (node.indices_released_) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
@@ -144,29 +149,24 @@ class OfMaskedWrite final : public torch::autograd::Node {
     for (int64_t d = 0; d < mask.dim(); ++d) indices.push_back(places.select(1, d));
     return at::index(gradient, indices);
   }
-
-  Held torchs_;
 };
 
-Held made_for_masks(const Held& torchs) {
-  const auto* node = dynamic_cast<generated::IndexPutBackward0*>(torchs.get());
-  if (node == nullptr || !only_mask(*node, torchs)) return nullptr;
-  auto made = runtime::make_autograd_node<OfMaskedWrite>();
-  made->set(torchs);
-  for (const torch::autograd::Edge& edge : torchs->next_edges()) made->add_next_edge(edge);
-  made->add_input_metadata(torchs->input_metadata(0).zeros_like());
+template <class Ours>
+Held in_place_of(const Held& torchs) {
+  auto made = runtime::make_autograd_node<Ours>();
+  made->take_place_of(torchs);
   return made;
 }
 
-// Null: torch's formula is fine.
+// Each is null if torch's formula is fine.
+Held made_for_masks(const Held& torchs) {
+  const auto* node = dynamic_cast<generated::IndexPutBackward0*>(torchs.get());
+  return node != nullptr && only_mask(*node, torchs) ? in_place_of<OfMaskedWrite>(torchs) : nullptr;
+}
+
 template <class Of, Formula<Of> formula>
 Held made_for(const Held& torchs) {
-  if (dynamic_cast<Of*>(torchs.get()) == nullptr) return nullptr;
-  auto node = runtime::make_autograd_node<OurFormula<Of, formula, Held>>();
-  node->set(torchs);
-  for (const torch::autograd::Edge& edge : torchs->next_edges()) node->add_next_edge(edge);
-  node->add_input_metadata(torchs->input_metadata(0).zeros_like());
-  return node;
+  return dynamic_cast<Of*>(torchs.get()) != nullptr ? in_place_of<OurFormula<Of, formula>>(torchs) : nullptr;
 }
 
 Held ours_for(const Held& torchs) {

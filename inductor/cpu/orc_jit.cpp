@@ -308,7 +308,7 @@ class OrcJit : public CpuJit {
     const std::lock_guard lock(mutex_);
     return statistics_;
   }
-  bool compiles_on_any_thread() const override { return true; }
+  int64_t most_compiling_threads() const override { return 2; }
   int lanes() const override { return static_cast<int>(options_.target.registers.lanes); }
 
  private:

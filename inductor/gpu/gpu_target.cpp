@@ -88,7 +88,6 @@ class GpuTarget : public KernelTarget {
   }
 
   // The compiler takes a tenth of a second for a kernel, and many programs at a time.
-  bool compiles_on_any_thread() const override { return true; }
   int64_t most_compiling_threads() const override { return info_.cores; }
 
   Result<std::vector<KernelText>> texts(const Kernel& kernel, bool) override {

@@ -423,7 +423,7 @@ class Products {
     w_.close();
   }
 
-  // Where an address is no multiple of 16 bytes: all threads of the block share a column's points.
+  // For addresses that are not multiples of 16 bytes: the threads of a block share the terms of one result.
   void write_elements() {
     w_.open("for (index p = first * " + number(rows_) + "; p < last * " + number(rows_) + "; ++p)");
     w_.line("const index m = p % " + number(rows_) + ", n = p / " + number(rows_) + ";");

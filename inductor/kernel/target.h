@@ -38,10 +38,8 @@ class KernelTarget : public runtime::KernelLoader {
   virtual Result<CompiledKernel> compile(const Kernel& kernel) = 0;
   virtual Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) = 0;
   virtual TargetStatistics statistics() const = 0;
-  // Whether compile() does not depend on the calling thread, so that calling it from several threads pays, and from how
-  // many at most.
-  virtual bool compiles_on_any_thread() const { return false; }
-  virtual int64_t most_compiling_threads() const { return 2; }
+  // From how many threads at most it pays to call compile(). 1: it depends on the calling thread.
+  virtual int64_t most_compiling_threads() const { return 1; }
 };
 
 }  // namespace framejit::inductor

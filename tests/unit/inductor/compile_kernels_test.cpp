@@ -94,7 +94,7 @@ class Refusing : public KernelTarget {
   }
   Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
   TargetStatistics statistics() const override { return {}; }
-  bool compiles_on_any_thread() const override { return true; }
+  int64_t most_compiling_threads() const override { return 2; }
 
  private:
   const TargetInfo info_ = reference_target();  // of two cores

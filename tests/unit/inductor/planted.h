@@ -30,7 +30,7 @@ class PlantedTarget : public KernelTarget {
                                      runtime::DeviceId device) override {
     return right_.load(code, device);
   }
-  bool compiles_on_any_thread() const override { return right_.compiles_on_any_thread(); }
+  int64_t most_compiling_threads() const override { return right_.most_compiling_threads(); }
 
  private:
   KernelTarget& right_;
