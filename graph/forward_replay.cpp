@@ -123,13 +123,14 @@ OutputAlias shared_memory(const Graph& graph, size_t output) {
 }
 
 // Functional, without its writes to inputs: what an input is afterwards, where that is a root, comes as a value.
-Result<Graph> without_writes(Graph forward, bool keeps_views) {
+// `written` gets the inputs.
+Result<Graph> without_writes(Graph forward, bool keeps_views, std::set<uint32_t>& written) {
   FJ_TRY(Graph made, run_pipeline(std::move(forward), false));
   for (size_t i = 0; i < made.outputs.size(); ++i) {
     const OutputAlias alias = made.output_aliases[i];
     if (alias.kind != OutputKind::kInput && alias.kind != OutputKind::kViewOfInput) continue;
-    const auto update = std::find_if(made.updates.begin(), made.updates.end(),
-                                     [&](const auto& written) { return written.first == alias.of; });
+    const auto update =
+        std::find_if(made.updates.begin(), made.updates.end(), [&](const auto& u) { return u.first == alias.of; });
     if (update == made.updates.end()) continue;
     if (alias.kind == OutputKind::kViewOfInput)
       return Error{Reason::no_backward, "an output is a view of an input that is written"};
@@ -137,6 +138,7 @@ Result<Graph> without_writes(Graph forward, bool keeps_views) {
   }
   for (size_t i = 0; i < made.outputs.size(); ++i)
     made.output_aliases[i] = keeps_views ? shared_memory(made, i) : OutputAlias{};
+  for (const auto& [input, value] : made.updates) written.insert(input);
   made.updates.clear();
   return dce(std::move(made));
 }
@@ -199,13 +201,18 @@ Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs) {
   FJ_TRY_VOID(cutter.run());
   ForwardReplay made;
   made.reads.resize(forward.inputs.size());
+  std::set<uint32_t> written;
   if (cutter.has_cut()) {
-    FJ_TRY(made.constants, without_writes(cutter.constants(), false));
+    FJ_TRY(made.constants, without_writes(cutter.constants(), false, written));
     mark_reads(*made.constants, made.reads);
   }
-  FJ_TRY(made.roots, without_writes(cutter.has_cut() ? cutter.rest() : forward, true));
+  FJ_TRY(made.roots, without_writes(cutter.has_cut() ? cutter.rest() : forward, true, written));
   FJ_TRY(made.roots, dce(with_aliases(made.roots, graphs)));
   mark_reads(made.roots, made.reads);
+  for (uint32_t input : written)
+    if (made.reads[input])
+      return Error{Reason::no_backward,
+                   "it needs the input " + forward.input_names[input] + " as it was, and the forward writes it"};
   return made;
 }
 

@@ -77,6 +77,10 @@ class PlannedCall final : public CompiledCall {
     }
     c10::SmallVector<at::Tensor, 8> results(output_count), held;
     const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data(), owners) : DerivedWeights::Use{};
+    if (backward_ && backward_->has_given_up()) {
+      PyErr_SetString(PyExc_RuntimeError, "framejit: create_graph=True asks for what a compiled forward does not keep");
+      return false;
+    }
     if (backward_ && runtime::changes_history_of_view(*backward_, tensors.data())) {
       PyErr_SetString(PyExc_RuntimeError, "framejit: a view that needs a gradient is written");
       return false;

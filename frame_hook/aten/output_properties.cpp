@@ -311,11 +311,8 @@ std::vector<bool> OutputSet::roots() const {
 
 std::vector<bool> OutputSet::views() const {
   std::vector<bool> views;
-  for (const OutputProperties& f : properties) {
-    const auto is_of = [&](const Written& w) { return f.of == OutputProperties::Of::kInput && w.input == f.index; };
-    views.push_back(f.view && f.history && !f.is_input && f.freed.empty() && f.of != OutputProperties::Of::kNothing &&
-                    std::none_of(written.begin(), written.end(), is_of));
-  }
+  for (const OutputProperties& f : properties)
+    views.push_back(f.view && f.history && !f.is_input && f.freed.empty() && f.of != OutputProperties::Of::kNothing);
   return views;
 }
 

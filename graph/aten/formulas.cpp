@@ -4,16 +4,15 @@
 #include <ATen/Functions.h>
 #include <ATen/WrapDimUtils.h>
 #include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/generated/Functions.h>
 
 #include <numeric>
 #include <optional>
-#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "runtime/aten/history_walk.h"
 #include "runtime/aten/torch_version.h"
 
 namespace framejit::graph {
@@ -205,28 +204,17 @@ void Formulas::replace(Node& node) {
 }
 
 void Formulas::replace(torch::autograd::edge_list& edges) {
-  std::set<const void*> seen;
-  std::vector<torch::autograd::Node*> open;
-  const auto visit = [&](torch::autograd::Edge& edge) {
-    if (!edge.is_valid()) return;
+  std::vector<torch::autograd::Node*> begin;
+  for (torch::autograd::Edge& edge : edges) {
+    if (!edge.is_valid()) continue;
     replace(edge.function);
-    if (seen.insert(edge.function.get()).second) open.push_back(edge.function.get());
-  };
-  const auto visit_edges = [&](torch::autograd::Node& node) {
-    // The edges are ours, and the new nodes are as deep as the old ones.
-    for (torch::autograd::Edge& next : const_cast<torch::autograd::edge_list&>(node.next_edges())) visit(next);
-  };
-  for (torch::autograd::Edge& edge : edges) visit(edge);
-  while (!open.empty()) {
-    torch::autograd::Node* node = open.back();
-    open.pop_back();
-    visit_edges(*node);
-    // A backward that was freed has dropped the function of a write to a part.
-    auto* const slices = dynamic_cast<torch::autograd::CopySlices*>(node);
-    if (slices == nullptr || !slices->fn) continue;
-    replace(slices->fn);
-    visit_edges(*slices->fn);
+    begin.push_back(edge.function.get());
   }
+  // The new nodes are as deep as the old ones.
+  runtime::walk_own_history(std::move(begin), [&](torch::autograd::Edge& edge) {
+    replace(edge.function);
+    return true;
+  });
 }
 
 }  // namespace framejit::graph

@@ -7,7 +7,6 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
@@ -20,6 +19,7 @@
 
 #include "graph/aten/torch_texts.h"
 #include "graph/shape_rule.h"
+#include "runtime/aten/history_walk.h"
 #include "runtime/aten/torch_version.h"
 
 namespace framejit::graph {
@@ -49,18 +49,9 @@ at::Tensor non_leaf(const at::Tensor& leaf) {
   return result;
 }
 
-// What a backward that begins with a node may run.
-std::set<const torch::autograd::Node*> nodes_behind(torch::autograd::Node* first) {
-  std::set<const torch::autograd::Node*> seen;
-  std::vector<torch::autograd::Node*> open{first};
-  while (!open.empty()) {
-    torch::autograd::Node* node = open.back();
-    open.pop_back();
-    if (node == nullptr || !seen.insert(node).second) continue;
-    for (const torch::autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
-    if (auto* slices = dynamic_cast<torch::autograd::CopySlices*>(node)) open.push_back(slices->fn.get());
-  }
-  return seen;
+// What a backward that begins with an output may run.
+runtime::HistoryNodes nodes_behind(std::vector<torch::autograd::Node*> outputs) {
+  return runtime::walk_own_history(std::move(outputs), [](const torch::autograd::Edge&) { return true; });
 }
 
 // No recorded formula reads the number that such a node keeps, and a second backward misses it.
@@ -123,30 +114,17 @@ void JointRecording::part_roots(std::vector<Root>& roots) const {
   std::map<std::pair<const torch::autograd::Node*, uint32_t>, Root*> ends;
   const auto node_of = [&](const Root& root) { return formulas_.in_place_of(root.output.grad_fn()); };
   for (Root& root : roots) ends[{node_of(root).get(), root.output.output_nr()}] = &root;
-  std::set<const torch::autograd::Node*> seen;
-  std::vector<torch::autograd::Node*> open;
-  for (const Root& root : roots) open.push_back(node_of(root).get());
-  const auto part = [&](torch::autograd::Node& node) {
-    // The edges are ours: nobody else knows of these nodes, and their numbers of depth stay upper bounds.
-    for (torch::autograd::Edge& edge : const_cast<torch::autograd::edge_list&>(node.next_edges())) {
-      if (!edge.is_valid()) continue;
-      const auto end = ends.find({edge.function.get(), edge.input_nr});
-      if (end == ends.end()) {
-        open.push_back(edge.function.get());
-        continue;
-      }
-      at::Tensor& leaf = end->second->part;
-      if (!leaf.defined()) leaf = copy_of_value(end->second->output).set_requires_grad(true);
-      edge = torch::autograd::impl::gradient_edge(leaf);
-    }
-  };
-  while (!open.empty()) {
-    torch::autograd::Node* node = open.back();
-    open.pop_back();
-    if (!seen.insert(node).second) continue;
-    part(*node);
-    if (auto* slices = dynamic_cast<torch::autograd::CopySlices*>(node); slices && slices->fn) part(*slices->fn);
-  }
+  std::vector<torch::autograd::Node*> begin;
+  for (const Root& root : roots) begin.push_back(node_of(root).get());
+  // Nobody else knows of these nodes, and their numbers of depth stay upper bounds.
+  runtime::walk_own_history(std::move(begin), [&](torch::autograd::Edge& edge) {
+    const auto end = ends.find({edge.function.get(), edge.input_nr});
+    if (end == ends.end()) return true;
+    at::Tensor& leaf = end->second->part;
+    if (!leaf.defined()) leaf = copy_of_value(end->second->output).set_requires_grad(true);
+    edge = torch::autograd::impl::gradient_edge(leaf);
+    return false;
+  });
 }
 
 std::vector<bool> JointRecording::views_on_the_way(const std::vector<at::Tensor>& outputs,
@@ -160,7 +138,7 @@ std::vector<bool> JointRecording::views_on_the_way(const std::vector<at::Tensor>
   if (ends.empty()) return met;
   const auto views_behind = [&](const at::Tensor& output) {
     std::vector<size_t> behind;
-    for (const torch::autograd::Node* node : nodes_behind(formulas_.in_place_of(output.grad_fn()).get()))
+    for (const torch::autograd::Node* node : nodes_behind({formulas_.in_place_of(output.grad_fn()).get()}))
       for (const torch::autograd::Edge& edge : node->next_edges())
         if (edge.is_valid())
           if (const auto end = ends.find({formulas_.in_place_of(edge.function).get(), edge.input_nr});
@@ -195,8 +173,10 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   for (size_t i = 0; i < wanted.size(); ++i)
     wanted[i].register_hook([&order, i](const at::Tensor&) { order.push_back(i); });
   std::vector<std::set<const torch::autograd::Node*>> behind;
-  for (const at::Tensor& output : outputs)
-    behind.push_back(nodes_behind(formulas_.in_place_of(output.grad_fn()).get()));
+  for (const at::Tensor& output : outputs) {
+    const runtime::HistoryNodes nodes = nodes_behind({formulas_.in_place_of(output.grad_fn()).get()});
+    behind.emplace_back(nodes.begin(), nodes.end());
+  }
   note_kept_numbers(behind, layout);
   std::vector<at::Tensor> found, gradients;
   RecordScope scope(*recorder_);
@@ -230,20 +210,13 @@ bool JointRecording::is_added_leaf(const at::Tensor& tensor) const {
 
 // A history that leads out of the recording ends it: what is behind belongs to nodes that exist.
 std::vector<at::Tensor> JointRecording::leaves_behind(const std::vector<at::Tensor>& outputs) const {
+  std::vector<torch::autograd::Node*> begin;
+  for (const at::Tensor& output : outputs) begin.push_back(torch::autograd::impl::gradient_edge(output).function.get());
   std::vector<at::Tensor> leaves;
-  std::set<const torch::autograd::Node*> seen;
-  std::vector<torch::autograd::Node*> open;
-  const auto visit = [&](const torch::autograd::Edge& edge) {
-    if (edge.is_valid() && seen.insert(edge.function.get()).second) open.push_back(edge.function.get());
-  };
-  for (const at::Tensor& output : outputs) visit(torch::autograd::impl::gradient_edge(output));
-  while (!open.empty()) {
-    torch::autograd::Node* node = open.back();
-    open.pop_back();
-    if (dynamic_cast<InputNode*>(node) != nullptr)
+  for (const torch::autograd::Node* node : nodes_behind(std::move(begin))) {
+    if (dynamic_cast<const InputNode*>(node) != nullptr)
       recorder_->fail({Reason::gradient_call, "a backward whose graph began before the traced code"});
-    if (const auto* end = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) leaves.push_back(end->variable);
-    for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge);
+    if (const auto* end = dynamic_cast<const torch::autograd::AccumulateGrad*>(node)) leaves.push_back(end->variable);
   }
   return leaves;
 }
@@ -252,7 +225,7 @@ std::vector<size_t> JointRecording::inputs_with_history_behind(const std::vector
   std::vector<size_t> inputs;
   for (const at::Tensor& output : outputs)
     for (const torch::autograd::Node* node :
-         nodes_behind(torch::autograd::impl::gradient_edge(output).function.get())) {
+         nodes_behind({torch::autograd::impl::gradient_edge(output).function.get()})) {
       if (dynamic_cast<const InputNode*>(node) == nullptr) continue;
       const torch::autograd::Node* hidden = node->next_edge(0).function.get();
       for (size_t i = 0; i < leaves_.size(); ++i)

@@ -226,17 +226,29 @@ class SavedForBackward {
     return laid;
   }
 
-  // By PyTorch's formulas: those of the plans have no derivative, and take plain tensors.
-  variable_list run_again(const variable_list& gradients, const std::vector<bool>& given,
-                          const std::vector<bool>& wanted, torch::autograd::Node& node) {
-    (void)unpacked_outputs(given, node);  // checks their versions
-    const ForwardAgain forward = plans_->forward_again();
+  std::vector<at::Tensor> inputs_of(const ForwardAgain& forward) const {
     std::vector<at::Tensor> inputs;
     for (size_t i = 0, kept = 0, other = 0; i < layout().input_names.size(); ++i) {
       const bool is_kept = kept < layout().kept_inputs.size() && layout().kept_inputs[kept] == i;
       const size_t at = is_kept ? kept++ : other++;
       if (!forward.reads[i]) inputs.emplace_back();
       else inputs.push_back(is_kept ? inputs_[at].unpack() : others_[at].get(layout().input_names[i]));
+    }
+    return inputs;
+  }
+
+  // By PyTorch's formulas: those of the plans have no derivative, and take plain tensors.
+  variable_list run_again(const variable_list& gradients, const std::vector<bool>& given,
+                          const std::vector<bool>& wanted, torch::autograd::Node& node) {
+    (void)unpacked_outputs(given, node);  // checks their versions
+    ForwardAgain forward;
+    std::vector<at::Tensor> inputs;
+    try {
+      forward = plans_->forward_again();
+      inputs = inputs_of(forward);
+    } catch (...) {
+      plans_->give_up();
+      throw;
     }
     return backward_of_forward_again(forward, layout(), std::move(inputs), symbols_.data(), gradients, wanted, drawn_,
                                      at::GradMode::is_enabled());

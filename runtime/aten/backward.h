@@ -57,6 +57,13 @@ class BackwardPlans {
   virtual std::shared_ptr<const PlanRunner> plan_for(const std::vector<bool>& given,
                                                      const std::vector<bool>& wanted) = 0;
   virtual ForwardAgain forward_again() = 0;
+
+  // A differentiable backward was asked for, and cannot be made: from now on plain Python runs in place of the forward.
+  void give_up() { has_given_up_ = true; }
+  bool has_given_up() const { return has_given_up_; }
+
+ private:
+  std::atomic<bool> has_given_up_ = false;
 };
 
 // The states before the forward of the generators that it draws from.

@@ -4,10 +4,10 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <set>
 #include <stdexcept>
 #include <vector>
 
+#include "runtime/aten/history_walk.h"
 #include "runtime/aten/torch_version.h"
 
 namespace framejit::runtime {
@@ -43,18 +43,12 @@ bool is_watched(const at::Tensor& tensor) {
 bool leads_to(const at::Tensor& from, const at::Tensor& to) {
   if (!from.requires_grad() || !to.requires_grad() || from.is_leaf()) return false;
   const torch::autograd::Edge end = torch::autograd::impl::gradient_edge(to);
-  std::set<const torch::autograd::Node*> seen;
-  std::vector<torch::autograd::Node*> open{from.grad_fn().get()};
-  while (!open.empty()) {
-    torch::autograd::Node* node = open.back();
-    open.pop_back();
-    if (!seen.insert(node).second) continue;
-    for (const torch::autograd::Edge& edge : node->next_edges()) {
-      if (edge == end) return true;
-      if (edge.is_valid()) open.push_back(edge.function.get());
-    }
-  }
-  return false;
+  bool leads = false;
+  walk_history(from.grad_fn().get(), [&](const torch::autograd::Edge& edge) {
+    leads = leads || edge == end;
+    return !leads;
+  });
+  return leads;
 }
 
 void give_freed_history(at::Tensor& output, const std::string& name) {

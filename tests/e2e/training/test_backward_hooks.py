@@ -240,13 +240,13 @@ VIEWS = [of_an_input, of_an_output, part_of_what_is_inside, one_of_several, view
          not_dense]
 
 
-def asks_of_views(run, args, k):
+def asks_of_views(run, args, k, second=True):
     """Every output has a hook that scales; a later one goes backward to the first; then all of them do."""
     log, outputs = [], run(*args)
     for i, t in enumerate(outputs):
         t.register_hook(lambda g, i=i: log.append((i, g.clone())) or g * (i + 2))
         t.retain_grad()
-    taken = torch.autograd.grad(outputs[-1].sum(), outputs[0], retain_graph=True, create_graph=k == 2)
+    taken = torch.autograd.grad(outputs[-1].sum(), outputs[0], retain_graph=True, create_graph=second and k == 2)
     backward(outputs)
     return taken, [t.grad for t in outputs], sorted(log, key=lambda pair: pair[0]), [t.grad_fn.name() for t in outputs]
 
@@ -259,6 +259,52 @@ def test_views_that_others_are_made_of(fn, leaf_given):
         if leaf_given:
             return Program(fn, x, step=asks_of_views)
         return Program(fn, make_inputs=lambda k: (x * 1,), watch=[x], step=asks_of_views)
+    check_step(make, graphs=1, backward=None, strides=False)
+
+
+def of_a_written_input(x):
+    x.mul_(2)
+    v = x.t()
+    return v, v * v
+
+
+def of_an_input_written_later(x):
+    v = x.t()
+    y = v * 3
+    x.add_(1)
+    return v, y, v.square()
+
+
+def of_parts_of_a_written_input(x):
+    x[0] = x[1].exp()
+    a, b = x.chunk(2, -1)
+    return a, b, a * b, x.sum()
+
+
+def asks_once(run, args, k):
+    """Without second derivatives, which a forward that writes its input does not have. Eager's name of a view that was
+    made anew after a write is AsStridedBackward0; here it is that of the view's own op."""
+    return asks_of_views(run, args, k, second=False)[:3]
+
+
+@pytest.mark.parametrize("fn", [of_a_written_input, of_an_input_written_later, of_parts_of_a_written_input],
+                         ids=lambda f: f.__name__)
+def test_views_of_a_written_input(fn):
+    def make():
+        x = leaf(4, 4)
+        return Program(fn, make_inputs=lambda k: (x * 1,), watch=[x], step=asks_once)
+    check_step(make, graphs=1, backward=None, strides=False)
+
+
+def test_views_of_an_input_that_gets_its_history_here():
+    def fill_parts(x, w):
+        x.masked_fill_(x > 0, 0.5).mul_(w)
+        v = x.chunk(2, -1)[1]
+        return v, (v + 3) * w
+
+    def make():
+        x, w = leaf(4, 4).detach(), leaf(4, 1)
+        return Program(fill_parts, make_inputs=lambda k: (x.clone(), w), watch=[w], step=asks_once)
     check_step(make, graphs=1, backward=None, strides=False)
 
 

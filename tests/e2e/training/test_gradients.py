@@ -352,6 +352,24 @@ def test_parameters_that_get_no_gradient():
         check_step(lambda: Program(Branches(), torch.randn(2, 3), which))
 
 
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("view", [lambda t: t.expand(3, 4), lambda t: t.view(2, 2).t(), lambda t: t[::2]],
+                         ids=["expand", "view", "slice"])
+def test_a_view_of_a_view_without_grad_mode(view):
+    """It has a history, which leads nowhere; the function runs plainly."""
+    def f(x):
+        with torch.no_grad():
+            row = x[0]
+        return row * x, view(row)
+
+    def step(run, args, k):
+        y, v = run(*args)
+        (y.sum() + v.sum()).backward()
+        return y, v, v.grad_fn.name()
+    check_step(lambda: Program(f, make_inputs=lambda k: (leaf(3, 4) * 2,), step=step), breaks=None, backward=None,
+               captured=False)
+
+
 @pytest.mark.parametrize("taken", [(0,), (1,), (0, 1), (1, 0)])
 def test_outputs_of_which_some_go_backward(taken):
     def make():

@@ -138,6 +138,37 @@ def test_a_write_without_grad_mode():
         torch.autograd.grad(run(x).sum(), x, create_graph=True)
 
 
+def doubled_in_place(x):
+    x.mul_(2)
+    return x * x
+
+
+def written_and_viewed(x):
+    x.mul_(2)
+    v = x.t()
+    return v * v, v
+
+
+@pytest.mark.parametrize("fn", [doubled_in_place, lambda x: (F.relu_(x), x.exp())[1], written_and_viewed],
+                         ids=["doubled", "rectified", "viewed"])
+def test_a_forward_that_writes_its_input(fn):
+    """The input is no more what it was: the first error says so, and from then on plain Python runs."""
+    def of(run):
+        x = values()
+        y = run(x * 1)
+        g, = torch.autograd.grad((y[0] if isinstance(y, tuple) else y).sum(), x, create_graph=True)
+        return g, torch.autograd.grad(g.sum(), x)[0]
+    run = framejit.compile(fn)
+    refusal = "as it was, and the forward writes it|is a view of an input that is written"
+    with pytest.raises(RuntimeError, match=refusal):
+        of(run)
+    torch.manual_seed(0)
+    got = of(run)
+    torch.manual_seed(0)
+    assert all(torch.equal(g, w) for g, w in zip(got, of(fn), strict=True))
+    assert framejit.stats()["fallback_reasons"] == {"run_failed": 1}
+
+
 def test_numbers_of_a_generator_are_not_drawn_again():
     generator = torch.Generator().manual_seed(1)
     run, x = framejit.compile(lambda x: (x.pow(3) * torch.rand(4, 4, generator=generator)).sum()), values()
@@ -155,3 +186,4 @@ def test_the_error_of_a_missing_input_names_it():
     y = run(torch.ones(3), w)
     with pytest.raises(RuntimeError, match=r"create_graph=True needs the input L\['x'\]"):
         torch.autograd.grad(y.sum(), w, create_graph=True)
+    torch.autograd.grad(run(torch.ones(3), w).sum(), w, create_graph=True)  # plain Python now
