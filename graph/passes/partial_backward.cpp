@@ -57,7 +57,7 @@ class PartialBackward {
       return;
     }
     if (any_undefined && take_sum(node)) return;
-    if (any_undefined) fill(node);
+    if (any_undefined) fill(node);  // for this op alone: to others the gradients stay undefined
     rebuild_.copy_node(node);
   }
 
@@ -67,17 +67,17 @@ class PartialBackward {
     const ValueId *left = node.args[0].get<ValueId>(), *right = node.args[1].get<ValueId>();
     if (left == nullptr || right == nullptr) return false;
     const ValueId defined = is_undefined(*left) ? *right : *left;
-    if (!same_layout(from_.meta(defined), from_.meta(node.results[0]))) return false;
-    rebuild_.set(node.results[0], rebuild_.get(defined));
+    const TensorMeta &meta = from_.meta(defined), &sum = from_.meta(node.results[0]);
+    if (meta.dtype != sum.dtype || meta.device != sum.device || meta.sizes != sum.sizes) return false;
+    rebuild_.begin(node);
+    rebuild_.set(node.results[0], with_layout(rebuild_.out(), rebuild_.get(defined), sum));
     return true;
   }
 
   void fill(const Node& node) {
     rebuild_.begin(node);
     for_each_value(node, [&](ValueId v) {
-      if (!is_undefined(v)) return;
-      rebuild_.set(v, with_layout(rebuild_.out(), value_of(v), from_.meta(v)));
-      undefined_[index_of(v)] = false;
+      if (is_undefined(v)) rebuild_.set(v, with_layout(rebuild_.out(), value_of(v), from_.meta(v)));
     });
   }
 
