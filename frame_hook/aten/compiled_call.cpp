@@ -48,10 +48,11 @@ bool is_short(const runtime::CallPlan& plan) {
 class PlannedCall final : public CompiledCall {
  public:
   PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving,
-              const std::vector<int64_t>& output_versions)
+              const std::vector<int64_t>& output_versions, const std::vector<WrittenInput>& written)
       : runner_(compiled.executable, values.constants, values.opaques),
         is_short_(is_short(runner_.plan())),
         backward_(backward_plans(compiled, values, output_versions)),
+        written_(backward_ ? written : std::vector<WrittenInput>()),
         derived_(is_short_ || backward_ ? nullptr : DerivedWeights::make(compiled, values, deriving)) {
     output_count = runner_.plan().outputs.size();
     op_count = compiled.functional.nodes.size();
@@ -85,6 +86,7 @@ class PlannedCall final : public CompiledCall {
       PyErr_SetString(PyExc_RuntimeError, "framejit: a view that needs a gradient is written");
       return false;
     }
+    const InputVersions versions(written_, inputs);
     runtime::ValuesBetweenPlans between;
     std::vector<runtime::GeneratorState> drawn;
     if (backward_) drawn = runtime::drawn_states(*backward_, runner_);
@@ -95,6 +97,7 @@ class PlannedCall final : public CompiledCall {
           (PyErr_Occurred() != nullptr || !run_plan(derived, tensors.data(), symbols, results.data(), between)))
         return false;
     }
+    versions.settle();
     if (backward_) try {
         runtime::record_backward(backward_, tensors.data(), symbols, results.data(), std::move(between.saved),
                                  std::move(drawn));
@@ -166,6 +169,7 @@ class PlannedCall final : public CompiledCall {
   runtime::PlanRunner runner_;
   const bool is_short_;
   const std::shared_ptr<runtime::BackwardPlans> backward_;  // null: no output gets a history
+  const std::vector<WrittenInput> written_;                 // with a backward
   const std::shared_ptr<DerivedWeights> derived_;  // null: none can be
   std::optional<runtime::GraphReplay> replays_;  // none: not asked for
   std::vector<uint32_t> held_inputs_;  // held by a second handle while the plan runs without the GIL
@@ -210,8 +214,9 @@ at::Tensor input_tensor(PyObject* input) {
 }
 
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
-                                           Deriving deriving, const std::vector<int64_t>& output_versions) {
-  return std::make_unique<PlannedCall>(compiled, values, deriving, output_versions);
+                                           Deriving deriving, const std::vector<int64_t>& output_versions,
+                                           const std::vector<WrittenInput>& written) {
+  return std::make_unique<PlannedCall>(compiled, values, deriving, output_versions, written);
 }
 
 }  // namespace framejit::frame_hook

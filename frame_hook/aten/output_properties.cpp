@@ -187,19 +187,14 @@ class MarkedCall final : public CompiledCall {
                       "or another one is made of it");
       return false;
     }
-    c10::SmallVector<int64_t, 8> versions;
-    for (const OutputSet::Written& w : set_.written) {
-      const c10::VariableVersion& counter = counter_of(THPVariable_Unpack(inputs[w.input]));
-      versions.push_back(counter.enabled() ? counter.current_version() + w.versions : -1);
-    }
+    const InputVersions versions(set_.written, inputs);
     c10::SmallVector<PyObject*, 16> made(set_.properties.size());
     if (!call_->run(inputs, symbols, made.data(), owners)) {
       is_wrong = call_->is_wrong;
       raises = call_->raises;
       return false;
     }
-    for (size_t i = 0; i < versions.size(); ++i)
-      if (versions[i] >= 0) set_version(THPVariable_Unpack(inputs[set_.written[i].input]), versions[i]);
+    versions.settle();
     for (size_t i = 0; i < made.size(); ++i) settle(inputs, made.data(), i);
     for (size_t i = 0; i < output_count; ++i) outputs[i] = Py_NewRef(made[set_.returned[i]]);
     for (PyObject* object : made) Py_DECREF(object);

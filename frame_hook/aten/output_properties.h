@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "frame_hook/aten/input_versions.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
 
 namespace framejit::frame_hook {
@@ -36,14 +37,10 @@ struct OutputProperties {
 // The outputs of a graph: each tensor that the program returns, once, and the bases of returned views if nothing else
 // keeps them alive.
 struct OutputSet {
-  struct Written {
-    size_t input;
-    int64_t versions;  // by how much the program advanced its counter
-  };
   std::vector<at::Tensor> tensors;    // traced, a _base before its views
   std::vector<OutputProperties> properties;  // of `tensors`
   std::vector<size_t> returned;       // for each returned tensor, its index in `tensors`
-  std::vector<Written> written;
+  std::vector<WrittenInput> written;
   std::vector<size_t> unhooked;  // inputs that must be distinct and have no hooks: the graph finds their gradients
   // Pairs of inputs: the history of the first must not lead to the second, whose gradient the graph finds.
   std::vector<std::pair<size_t, size_t>> apart;

@@ -359,7 +359,7 @@ graph::MakeTimer TorchRecording::make_timer() {
 // Inputs that an op writes without saying so, as batch norm writes its statistics: no counter moves in eager.
 void TorchRecording::add_hidden_writes(const graph::Graph& functional) {
   for (const auto& [input, value] : functional.updates) {
-    const auto is_known = [&](const OutputSet::Written& w) { return w.input == input; };
+    const auto is_known = [&](const WrittenInput& w) { return w.input == input; };
     if (input < inputs_.size() && std::none_of(outputs_.written.begin(), outputs_.written.end(), is_known))
       outputs_.written.push_back({input, 0});
   }
@@ -377,7 +377,7 @@ std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled
   outputs_.apart = apart_;
   std::vector<int64_t> versions;
   for (const OutputProperties& properties : outputs_.properties) versions.push_back(properties.version);
-  std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, versions);
+  std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, versions, outputs_.written);
   if (user_backend != nullptr)
     call = make_user_call(user_backend, std::move(compiled.functional), std::move(call), inputs_);
   return call ? with_output_properties(std::move(call), std::move(outputs_), inputs_.size()) : nullptr;
