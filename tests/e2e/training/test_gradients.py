@@ -275,45 +275,6 @@ def test_formulas_of_torch_that_read_data(fn):
     assert set(stats["break_reasons"]) <= {"no_backward"}
 
 
-# ---- some outputs, then the others
-
-
-def layouts_meet(x, w):
-    s = x.sigmoid()
-    total = x.sum(0, keepdim=True)
-    return x + s, total, total.sin()
-
-
-def pieces_meet(x, w):
-    a, b = x.chunk(2)
-    return a.exp() * w[:1], b.exp(), (b * 2).tanh()
-
-
-def rows_meet(x, w):
-    h = x * w
-    return h.softmax(-1), h.t(), h[1:].square(), h.mean(-1)
-
-
-@pytest.mark.parametrize("fn", [layouts_meet, pieces_meet, rows_meet], ids=lambda f: f.__name__)
-def test_each_set_of_outputs(fn):
-    """Backward from some outputs, then from the others. None reads what the first has freed, and no undefined gradient
-    becomes zeros."""
-    def step(run, args, k):
-        found = []
-        for chosen in range(1, 2 ** len(fn(*args))):
-            outputs = run(*args)
-            for part in (chosen, ~chosen):
-                some = [t for i, t in enumerate(outputs) if part >> i & 1]
-                if some:
-                    found.append(torch.autograd.grad(some, args, [t.detach() for t in some], allow_unused=True,
-                                                     retain_graph=part == chosen))
-            found.append(args[0].grad)
-            torch.autograd.backward([t.sum() for t in run(*args)])
-        return found
-    # A gradient by itself may be an expanded view in eager; here each has the layout of the sum of all.
-    check_step(lambda: Program(fn, leaf(4, 4), leaf(4, 4), step=step), graphs=1, backward=None, steps=1, strides=False)
-
-
 # ---- writes to inputs
 
 
