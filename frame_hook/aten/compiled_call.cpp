@@ -105,9 +105,13 @@ class PlannedCall final : public CompiledCall {
         raises = true;  // a hook of the program on what is saved, and the graph has run
         throw;
       }
-    for (size_t i = 0; i < output_count; ++i)
-      outputs[i] = plan.outputs[i].kind == runtime::Output::kInput ? Py_NewRef(inputs[plan.outputs[i].index])
-                                                                   : THPVariable_Wrap(results[i]);
+    for (size_t i = 0; i < output_count; ++i) {
+      const runtime::Output& output = plan.outputs[i];
+      // A view of all of an input has a history of its own, if it has one.
+      const bool is_input =
+          output.kind == runtime::Output::kInput && (!backward_ || results[i].is_same(*tensors[output.index]));
+      outputs[i] = is_input ? Py_NewRef(inputs[output.index]) : THPVariable_Wrap(results[i]);
+    }
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }

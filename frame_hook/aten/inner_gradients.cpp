@@ -112,15 +112,9 @@ bool TorchRecording::gradients(const GradientCall& call, std::vector<TracedGradi
 
 // What the program's own backward has freed is gone for all others.
 Result<void> TorchRecording::settle_histories() {
-  for (size_t i = 0; i < outputs_.tensors.size(); ++i) {
-    const at::Tensor& tensor = outputs_.tensors[i];
+  for (const at::Tensor& tensor : outputs_.tensors)
     if (joint_.is_added_leaf(tensor))
       return Error{Reason::gradient_call, "a leaf that was made here and is used outside"};
-    // Eager gives it a history that leads nowhere.
-    if (outputs_.properties[i].view && !outputs_.properties[i].history &&
-        torch::autograd::impl::grad_fn_unsafe(tensor) != nullptr)
-      return Error{Reason::unsupported_tensor, "a view, under grad mode, of a view that was made without it"};
-  }
   if (!joint_.has_freed()) return {};
   const std::vector<bool> roots = outputs_.roots();
   for (size_t i = 0; i < roots.size(); ++i) {

@@ -86,6 +86,13 @@ class Collector {
     return set_.tensors.size() - 1;
   }
 
+  // To ask a view that was made without grad mode is an error once its base was written.
+  static bool has_history(const at::Tensor& tensor, const DifferentiableViewMeta* meta) {
+    if (meta == nullptr || meta->get_creation_meta() != CreationMeta::NO_GRAD_MODE) return tensor.grad_fn() != nullptr;
+    return torch::autograd::impl::grad_fn_unsafe(tensor) != nullptr &&
+           counter_of(tensor).current_version() == meta->get_attr_version();
+  }
+
   OutputProperties properties_of(const at::Tensor& tensor) {
     OutputProperties properties;
     const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
@@ -94,9 +101,7 @@ class Collector {
     properties.inference = tensor.is_inference();
     DifferentiableViewMeta* meta = view_meta(tensor);
     properties.view = meta != nullptr;
-    // To ask a view that was made without grad mode is an error once its base was written.
-    properties.history =
-        (meta == nullptr || meta->get_creation_meta() != CreationMeta::NO_GRAD_MODE) && tensor.grad_fn() != nullptr;
+    properties.history = has_history(tensor, meta);
     relate(tensor, properties);
     if (meta != nullptr) {
       properties.creation = meta->get_creation_meta();

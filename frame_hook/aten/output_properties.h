@@ -22,7 +22,8 @@ struct OutputProperties {
   bool inference = false;
   bool view = false;             // as autograd records it: it has a _base
   bool history = false;          // autograd has recorded how it was made
-  bool own_history = false;      // of a view that others are made of: its gradient does not come from its base
+  bool own_history = false;  // of a view: its gradient is not a part of its base's, for others are made of it, or its
+                             // history does not lead to the base
   bool new_history = false;      // an input that the program wrote to under autograd
   bool shares_input = false;     // memory, with any input
   bool shares_output = false;    // memory, with an earlier output

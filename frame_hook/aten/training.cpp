@@ -33,6 +33,8 @@ class LazyBackward final : public runtime::BackwardPlans {
       layout_.gradients.push_back({gradient.of == graph::GradientOf::kRoot, gradient.index});
     layout_.groups = graphs_->groups;
     layout_.reaches = graphs_->reaches;
+    for (uint32_t g = 0; g < layout_.gradients.size(); ++g)
+      if (!layout_.gradients[g].is_of_root && is_partly_reached(g)) layout_.partly_reached.push_back(g);
     layout_.kept_inputs = graphs_->kept_inputs;
     layout_.kept_outputs = graphs_->kept_outputs;
     layout_.input_keepers = graphs_->input_keepers;
@@ -43,6 +45,7 @@ class LazyBackward final : public runtime::BackwardPlans {
     layout_.draws = graphs_->draws;
     layout_.input_names = graphs_->forward.input_names;
     layout_.symbol_count = graphs_->forward.shapes.symbol_count();
+    layout_.output_count = output_versions.size();
   }
 
   const runtime::BackwardLayout& layout() const override { return layout_; }
@@ -76,6 +79,14 @@ class LazyBackward final : public runtime::BackwardPlans {
   }
 
  private:
+  bool is_partly_reached(uint32_t gradient) const {
+    for (size_t r = 0; r < layout_.roots.size(); ++r)
+      for (size_t s = 0; s < r; ++s)
+        if (layout_.groups[r] == layout_.groups[s] && layout_.reaches[r][gradient] != layout_.reaches[s][gradient])
+          return true;
+    return false;
+  }
+
   template <class T>
   static T taken(Result<T> made) {
     if (!made.ok()) throw std::runtime_error("framejit: no differentiable backward: " + made.error().message);

@@ -127,6 +127,15 @@ void JointRecording::part_roots(std::vector<Root>& roots) const {
   });
 }
 
+// Views that were made without grad mode, and views of those, do not.
+bool JointRecording::leads_to_base(const at::Tensor& view) const {
+  const at::Tensor base = at::TensorBase(view._base());
+  if (!base.requires_grad()) return false;
+  const auto end = formulas_.in_place_of(torch::autograd::impl::gradient_edge(base).function);
+  const runtime::HistoryNodes nodes = nodes_behind({formulas_.in_place_of(view.grad_fn()).get()});
+  return std::find(nodes.begin(), nodes.end(), end.get()) != nodes.end();
+}
+
 std::vector<bool> JointRecording::views_on_the_way(const std::vector<at::Tensor>& outputs,
                                                    const std::vector<bool>& roots,
                                                    const std::vector<bool>& views) const {
@@ -153,7 +162,7 @@ std::vector<bool> JointRecording::views_on_the_way(const std::vector<at::Tensor>
     for (size_t view : behind) met[view] = true;
     leads[i] = views[i] && !behind.empty();
   }
-  for (size_t i = 0; i < outputs.size(); ++i) met[i] = met[i] || leads[i];
+  for (size_t i = 0; i < outputs.size(); ++i) met[i] = met[i] || leads[i] || (views[i] && !leads_to_base(outputs[i]));
   return met;
 }
 

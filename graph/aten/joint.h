@@ -61,7 +61,8 @@ class JointRecording {
   bool is_freed(const at::Tensor& tensor);
   std::string name_of_history(const at::Tensor& tensor);  // what eager calls the node that made it
 
-  // Of `views` those whose gradients eager makes one by one: other outputs are made of them, or they of such views.
+  // Of `views` those whose gradients eager makes one by one: other outputs are made of them, or they of such views, or
+  // their history does not lead to their base.
   // Both say it per output; roots: which other outputs have a history. Call it inside of a RecordScope and a
   // ForwardScope.
   std::vector<bool> views_on_the_way(const std::vector<at::Tensor>& outputs, const std::vector<bool>& roots,
@@ -80,6 +81,7 @@ class JointRecording {
   std::vector<at::Tensor> run_backward(const std::vector<Root>& roots, JointLayout& layout);
   at::Tensor add_tangent(const at::Tensor& output, size_t index);
   void part_roots(std::vector<Root>& roots) const;
+  bool leads_to_base(const at::Tensor& view) const;
   std::vector<at::Tensor> run_engine(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& wanted,
                                      const std::vector<at::Tensor>& given, bool keeps_graph, bool creates_graph);
   std::vector<at::Tensor> leaves_behind(const std::vector<at::Tensor>& outputs) const;

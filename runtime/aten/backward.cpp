@@ -381,7 +381,7 @@ class Recording {
   at::Tensor& settled(size_t root) {
     at::Tensor& output = outputs_[layout_.roots[root]];
     if (layout_.written[root] >= 0) return output;
-    if (output.is_view()) {
+    if (output.is_view() || is_shared(layout_.roots[root])) {
       const c10::VariableVersion base = output.unsafeGetTensorImpl()->version_counter();
       output = own_tensor(output, false);
       if (layout_.versions[root] < 0) output.unsafeGetTensorImpl()->set_version_counter(base);
@@ -393,7 +393,26 @@ class Recording {
     return output;
   }
 
-  bool same_node(size_t r, size_t s) const { return is_watched_ ? r == s : layout_.groups[r] == layout_.groups[s]; }
+  // A view that shows all of an input or of another output may come as that tensor, whose history is another.
+  bool is_shared(size_t output) const {
+    const at::Tensor* const* const inputs_end = inputs_ + layout_.input_names.size();
+    const at::Tensor* const outputs_end = outputs_ + layout_.output_count;
+    const auto is_it = [&](const at::Tensor& other) {
+      return &other != &outputs_[output] && other.is_same(outputs_[output]);
+    };
+    return std::any_of(inputs_, inputs_end, [&](const at::Tensor* input) { return is_it(*input); }) ||
+           std::any_of(static_cast<const at::Tensor*>(outputs_), outputs_end, is_it);
+  }
+
+  // The engine runs all that a node leads to, hooks and all, also where no gradient goes. A leaf without hooks is of no
+  // matter; what has a history of its own is led to by those roots alone that reach it.
+  bool same_node(size_t r, size_t s) const {
+    if (r == s) return true;
+    if (is_watched_ || layout_.groups[r] != layout_.groups[s]) return false;
+    return std::none_of(layout_.partly_reached.begin(), layout_.partly_reached.end(), [&](uint32_t g) {
+      return layout_.reaches[r][g] != layout_.reaches[s][g] && !inputs_[layout_.gradients[g].index]->is_leaf();
+    });
+  }
 
   bool can_be_made(size_t root, const std::vector<bool>& is_made) const {
     for (size_t r = 0; r < layout_.roots.size(); ++r)

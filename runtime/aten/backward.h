@@ -37,6 +37,7 @@ struct BackwardLayout {
   std::vector<uint32_t> groups;      // per root: those of one group belong to one node
   std::vector<Gradient> gradients;   // that the plans give, in the order in which eager's arrive
   std::vector<std::vector<bool>> reaches;  // per root, per gradient
+  std::vector<uint32_t> partly_reached;  // gradients of inputs that some roots of a group reach and others do not
   std::vector<uint32_t> kept_inputs, kept_outputs;  // eager would hold these and check their versions
   std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept one, per root: for which backwards
   // Per pair of roots: a backward from the first frees in eager what one from the second needs.
@@ -46,7 +47,7 @@ struct BackwardLayout {
   std::vector<int64_t> versions;     // per root: what the output's own counter says; -1: it has none
   bool draws = false;                // random numbers, in the forward
   std::vector<std::string> input_names;  // of the forward
-  size_t symbol_count = 0;
+  size_t symbol_count = 0, output_count = 0;
 };
 
 class BackwardPlans {

@@ -197,6 +197,11 @@ def of_an_input(x):
     return v, (v * v).sum()
 
 
+def all_of_an_input(x):
+    v = x[:]
+    return v, v * v, x * 2
+
+
 def of_an_output(x):
     h = x.sigmoid()
     v = h.view(-1)
@@ -236,7 +241,7 @@ def not_dense(x):
     return v, v * v
 
 
-VIEWS = [of_an_input, of_an_output, part_of_what_is_inside, one_of_several, view_of_a_view, only_views, written_before,
+VIEWS = [of_an_input, all_of_an_input, of_an_output, part_of_what_is_inside, one_of_several, view_of_a_view, only_views,
          not_dense]
 
 
@@ -268,6 +273,12 @@ def of_a_written_input(x):
     return v, v * v
 
 
+def all_of_a_written_input(x):
+    v = x[:]
+    v.mul_(2)
+    return v, x * 2, v * 3
+
+
 def of_an_input_written_later(x):
     v = x.t()
     y = v * 3
@@ -287,8 +298,8 @@ def asks_once(run, args, k):
     return asks_of_views(run, args, k, second=False)[:3]
 
 
-@pytest.mark.parametrize("fn", [of_a_written_input, of_an_input_written_later, of_parts_of_a_written_input],
-                         ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fn", [of_a_written_input, all_of_a_written_input, of_an_input_written_later,
+                                of_parts_of_a_written_input], ids=lambda f: f.__name__)
 def test_views_of_a_written_input(fn):
     def make():
         x = leaf(4, 4)

@@ -78,6 +78,16 @@ def detached_in_the_middle(x, y):
     return (z - z.detach()).sum() + (z.max().detach() * x).sum()
 
 
+def detached_beside_a_view(x, y):
+    h = x * y
+    return h.detach(), h[..., ::2], h.detach()[1:]
+
+
+def detached_beside_itself(x, y):
+    h = x * y
+    return h.detach(), h, h.view(-1)
+
+
 def without_gradients_inside(x, y):
     with torch.no_grad():
         scale = x.abs().max()
@@ -226,7 +236,8 @@ def drawn_numbers(x, y):
 
 FUNCTIONS = [two_outputs, nested_outputs, an_output_twice, input_as_output, view_of_an_input, views_of_an_output,
              in_place_on_activations, in_place_on_views, masked_writes, copied_into, detached, detached_in_the_middle,
-             without_gradients_inside, enabled_inside_disabled, set_inside, requires_grad_inside, only_one_input,
+             without_gradients_inside, enabled_inside_disabled, set_inside, detached_beside_a_view,
+             detached_beside_itself, requires_grad_inside, only_one_input,
              integers_beside, used_many_times, broadcast, gathers, scatters, reductions, sorting, joins, products,
              softmaxes, selects, powers, casts, numbers_of_random, linear_algebra, not_contiguous,
              diagonals_and_paddings, no_gradient_at_all, branch_on_mode, inference_inside, complex_inside,
@@ -367,22 +378,25 @@ def test_parameters_that_get_no_gradient():
         check_step(lambda: Program(Branches(), torch.randn(2, 3), which))
 
 
-@pytest.mark.nothing_captured
-@pytest.mark.parametrize("view", [lambda t: t.expand(3, 4), lambda t: t.view(2, 2).t(), lambda t: t[::2]],
-                         ids=["expand", "view", "slice"])
-def test_a_view_of_a_view_without_grad_mode(view):
-    """It has a history, which leads nowhere; the function runs plainly."""
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("view", [lambda t: t.expand(3, 4), lambda t: t.view(2, 2).t(), lambda t: t.chunk(2)[0][::2]],
+                         ids=["expand", "view", "chunk"])
+def test_a_view_of_a_view_without_grad_mode(view, inside):
+    """It has a history, which leads nowhere."""
     def f(x):
         with torch.no_grad():
-            row = x[0]
+            row = (x.sin() if inside else x)[0]
         return row * x, view(row)
 
     def step(run, args, k):
         y, v = run(*args)
         (y.sum() + v.sum()).backward()
-        return y, v, v.grad_fn.name()
-    check_step(lambda: Program(f, make_inputs=lambda k: (leaf(3, 4) * 2,), step=step), breaks=None, backward=None,
-               captured=False)
+        return y, v, v.requires_grad
+
+    def make():
+        x = leaf(3, 4)
+        return Program(f, make_inputs=lambda k: (x * 2,), watch=[x], step=step)
+    check_step(make, graphs=1, backward=None)
 
 
 @pytest.mark.parametrize("taken", [(0,), (1,), (0, 1), (1, 0)])
