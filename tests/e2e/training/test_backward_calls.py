@@ -300,7 +300,15 @@ def changed_after(change, target, *shapes):
     return make
 
 
+def halved(a):
+    with torch.no_grad():
+        a.mul_(0.5)
+    return a ** 2
+
+
 CHANGES = {
+    "an input that the forward wrote": (lambda inputs, y: inputs[0].add_(1), halved, (3,)),
+    "the same, unchanged": (lambda inputs, y: None, halved, (3,)),
     "an input of a product": (lambda inputs, y: inputs[0].add_(1), lambda a, b: a @ b, (3, 3), (3, 3)),
     "an output that is saved": (lambda inputs, y: y.mul_(2), lambda a: (a * 2).exp(), (3,)),
     "an input of a chain": (lambda inputs, y: inputs[0].zero_(), lambda a: a.sin() * 2 + 1, (3,)),
