@@ -171,13 +171,25 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
   return {};
 }
 
+// The order of two stores is that of their places before and after reductions, not that of the body.
+bool stores_again(const Nest& nest, size_t at) {
+  const LoopInst& again = nest.body[at];
+  return again.op == LoopOp::kStore && again.mode == StoreMode::kPlain &&
+         std::any_of(nest.body.begin(), nest.body.begin() + static_cast<std::ptrdiff_t>(at), [&](const LoopInst& inst) {
+           return inst.op == LoopOp::kStore && inst.buffer == again.buffer && inst.index == again.index;
+         });
+}
+
 }  // namespace
 
 Result<void> verify(const LoopProgram& program, const Nest& nest) {
   if (nest.dim_count() > kMaxDims) return Error{Reason::not_verified, "nest " + nest.name + " has too many dimensions"};
   const NestSymbols symbols(program.symbol_count);
   const auto inner = inner_insts(nest, symbols), after = after_reduction(nest, symbols);
-  for (size_t i = 0; i < nest.body.size(); ++i) FJ_TRY_VOID(verify_inst(program, nest, i, inner, after));
+  for (size_t i = 0; i < nest.body.size(); ++i) {
+    FJ_TRY_VOID(verify_inst(program, nest, i, inner, after));
+    if (stores_again(nest, i)) return bad(nest, i, "stores an element that the nest has stored");
+  }
   return {};
 }
 

@@ -43,13 +43,20 @@ ItemAccess access_of(const Item& item) {
 
 namespace {
 
+// What later items do to each buffer.
+struct Later {
+  std::vector<bool> reads;
+  std::vector<bool> overwrites;  // all of it, before anything reads it
+};
+
 // Keeps live instructions only.
-void drop_dead_code(const LoopProgram& program, Nest& nest, const std::vector<bool>& is_read) {
+void drop_dead_code(const LoopProgram& program, Nest& nest, const Later& later) {
   const NestSymbols symbols(program.symbol_count);
   std::vector<bool> live(nest.body.size(), false);
   for (size_t i = nest.body.size(); i-- > 0;) {
     const LoopInst& inst = nest.body[i];
-    if (inst.op == LoopOp::kStore) live[i] = program.buffers[inst.buffer].is_output || is_read[inst.buffer];
+    if (inst.op == LoopOp::kStore)
+      live[i] = (program.buffers[inst.buffer].is_output || later.reads[inst.buffer]) && !later.overwrites[inst.buffer];
     if (inst.op == LoopOp::kCheck) live[i] = true;
     if (!live[i]) continue;
     std::vector<InstId> uses;
@@ -67,6 +74,23 @@ void drop_dead_code(const LoopProgram& program, Nest& nest, const std::vector<bo
   nest = std::move(out);
 }
 
+// Whether the instruction stores each element of its buffer once.
+bool stores_all(const LoopProgram& program, const Nest& nest, const LoopInst& store) {
+  if (store.op != LoopOp::kStore || store.mode != StoreMode::kPlain) return false;
+  const NestSymbols symbols(program.symbol_count);
+  const SymSizes& sizes = program.buffers[store.buffer].sizes;
+  std::vector<bool> used(nest.dim_count(), false);
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    graph::SymbolId id = 0;
+    if (sizes[k] == SymExpr(1) && store.index[k] == SymExpr(0)) continue;
+    if (!store.index[k].is_symbol(&id) || !symbols.is_dim(id) || used[symbols.dim_of(id)] ||
+        !(nest.extent(symbols.dim_of(id)) == sizes[k]))
+      return false;
+    used[symbols.dim_of(id)] = true;
+  }
+  return true;
+}
+
 bool has_effect(const Nest& nest) {
   return std::any_of(nest.body.begin(), nest.body.end(),
                      [](const LoopInst& i) { return i.op == LoopOp::kStore || i.op == LoopOp::kCheck; });
@@ -75,15 +99,18 @@ bool has_effect(const Nest& nest) {
 }  // namespace
 
 LoopProgram prune(LoopProgram program) {
-  std::vector<bool> is_read(program.buffers.size(), false);
+  const size_t count = program.buffers.size();
+  Later later{std::vector<bool>(count, false), std::vector<bool>(count, false)};
   std::vector<Item> kept;
   for (size_t i = program.items.size(); i-- > 0;) {
     Item item = std::move(program.items[i]);
     if (Nest* nest = std::get_if<Nest>(&item)) {
-      drop_dead_code(program, *nest, is_read);
+      drop_dead_code(program, *nest, later);
       if (!has_effect(*nest)) continue;
+      for (const LoopInst& inst : nest->body)
+        if (stores_all(program, *nest, inst)) later.overwrites[inst.buffer] = true;
     }
-    for (LoopBufferId b : access_of(item).reads) is_read[b] = true;
+    for (LoopBufferId b : access_of(item).reads) later.reads[b] = true, later.overwrites[b] = false;
     kept.push_back(std::move(item));
   }
   std::reverse(kept.begin(), kept.end());
@@ -110,6 +137,11 @@ class Merger {
     const bool by_reduction = first_.is_reduction();
     NestBuilder b(program_.symbol_count, second_.name, second_.ranges, by_reduction ? first_.reduced : second_.reduced);
     BodyCopy head(b, first_, dims_);
+    // The second writes the same elements: see writes_elsewhere(). What a nest stores before its reductions would not
+    // come after what it stores after them.
+    head.leave_out = [&](InstId i) {
+      return first_.body[i].op == LoopOp::kStore && stores(second_, first_.body[i].buffer);
+    };
     head.run();
     if (writes_elsewhere(head)) return refuse(Refusal::other_element);
     std::vector<SymExpr> own;
@@ -142,6 +174,10 @@ class Merger {
   static bool places(const Nest& nest) {
     return std::any_of(nest.body.begin(), nest.body.end(),
                        [](const LoopInst& inst) { return inst.mode != StoreMode::kPlain; });
+  }
+  static bool stores(const Nest& nest, LoopBufferId buffer) {
+    return std::any_of(nest.body.begin(), nest.body.end(),
+                       [&](const LoopInst& inst) { return inst.op == LoopOp::kStore && inst.buffer == buffer; });
   }
   static bool carries(const Nest& nest) { return std::any_of(nest.body.begin(), nest.body.end(), is_carried); }
   // Whether one stores, in order, to a buffer that the other touches.

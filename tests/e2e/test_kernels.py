@@ -79,3 +79,34 @@ def test_empty_inputs_without_strides():
     for fn in (torch.clone, lambda x: x * 2 + 1, lambda x: x.sum(0), lambda x: x[None].expand(3,
         0).sum(1), lambda x: x.new_zeros(0).copy_(x)):
         check(fn, empty, strides=False)
+
+
+def all_of_a_sum(x):
+    total = x.sum(0, keepdim=True)
+    total[0] = 2.0
+    return total, total * -0.25
+
+
+def all_of_a_maximum(x):
+    most = x.amax(-1)
+    most[:] = x[:, 0]
+    return most, most + 1
+
+
+def part_of_a_sum(x):
+    total = x.sum(0)
+    total[1:] = 0.5
+    return total, total.exp()
+
+
+def twice(x):
+    y = x * 2
+    y[:] = x.sum(1, keepdim=True)
+    y.copy_(x + 1)
+    return y, y.sum(0)
+
+
+@pytest.mark.parametrize("fn", [all_of_a_sum, all_of_a_maximum, part_of_a_sum, twice], ids=lambda f: f.__name__)
+def test_a_reduction_that_is_overwritten(fn):
+    for rows, columns in ((3, 4), (5, 40), (1, 1)):
+        check(fn, torch.randn(rows, columns))
