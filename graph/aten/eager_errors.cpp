@@ -61,6 +61,7 @@ bool eager_raises(const Graph& graph, const Node& node) {
   if (name == "_softmax" || name == "_log_softmax") return !is_float(self.dtype) && !(self.numel() == SymExpr(0));
   if (name == "native_group_norm") return !self.is_contiguous() && !is_channels_last(self);
   if (name == "sort" || name == "sort.stable") return sorts_along_no_dimension(node, self);
+  if (name == "cumsum_" || name == "cumprod_") return self.dtype == DType::kBool;
   if (name == "convolution") return has_fewer_rows_than_groups(graph, node);
   if (name == "_upsample_bilinear2d_aa" || name == "_upsample_bicubic2d_aa") return has_size_without_elements(node);
   if (name != "max.dim" && name != "min.dim" && name != "mode") return false;
