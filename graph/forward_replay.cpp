@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "graph/node_values.h"
 #include "graph/passes/passes.h"
@@ -122,6 +123,65 @@ OutputAlias shared_memory(const Graph& graph, size_t output) {
   return {};
 }
 
+// Batch norm in training only updates its running statistics, which the forward has written meanwhile.
+bool take_without_statistics(Rebuild& rebuild, const Node& node) {
+  if (node.op->name != "_native_batch_norm_legit_functional") return false;
+  const bool* const training = node.args[5].get<bool>();
+  if (training == nullptr || !*training) return false;
+  rebuild.begin(node);
+  const std::vector<Arg> args = rebuild.map_args(node);
+  const std::vector<ValueId> made = rebuild.out().emit_many("_native_batch_norm_legit.no_stats",
+                                                            {args[0], args[1], args[2], args[5], args[6], args[7]}, {});
+  for (size_t i = 0; i < made.size(); ++i)
+    if (node.results[i] != kNoValue) rebuild.set(node.results[i], made[i]);
+  return true;
+}
+
+// Whether a root needs the value that an input had before the forward wrote to it. now: aliases of what it holds since.
+bool needs_old_value(const Graph& graph, uint32_t input, const std::set<ValueId>& now) {
+  std::set<ValueId> needed(graph.outputs.begin(), graph.outputs.end());
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const auto is_read = [&](ValueId v) { return needed.contains(v) && !now.contains(v); };
+    if (std::none_of(node->results.begin(), node->results.end(), is_read)) continue;
+    if (node->op->name == "relu" && has_argument(*node, graph.inputs[input])) continue;  // the same of its own result
+    for_each_value(*node, [&](ValueId v) { needed.insert(v); });
+  }
+  return needed.contains(graph.inputs[input]);
+}
+
+// The replay comes after the forward, so an input that the forward writes holds the new value. Where that is a constant
+// to every derivative, it is read from there.
+Result<Graph> with_written_inputs(const Graph& from, const std::vector<std::pair<uint32_t, ValueId>>& updates,
+                                  bool has_histories) {
+  std::vector<bool> has_history(from.values.size());
+  for (ValueId input : from.inputs) has_history[index_of(input)] = has_histories && from.meta(input).requires_grad;
+  std::set<ValueId> now;
+  Rebuild rebuild(from, false);
+  for (const Node& node : from.nodes) {
+    if (!take_without_statistics(rebuild, node)) rebuild.copy_node(node);
+    bool depends = false;
+    for_each_value(node, [&](ValueId v) { depends = depends || (v != kNoValue && has_history[index_of(v)]); });
+    for (ValueId v : node.results) {
+      if (v == kNoValue) continue;
+      has_history[index_of(v)] = depends;
+      for (const auto& [input, written] : updates)
+        if (v == written && !depends && same_layout(from.meta(v), from.meta(from.inputs[input]))) {
+          rebuild.set(v, rebuild.out().emit("alias", {rebuild.get(from.inputs[input])}));
+          now.insert(rebuild.get(v));
+          break;
+        }
+    }
+  }
+  std::vector<ValueId> outputs;
+  for (ValueId v : from.outputs) outputs.push_back(rebuild.get(v));
+  Graph made = rebuild.build(std::move(outputs), from.output_aliases, {});
+  for (const auto& [input, written] : updates)
+    if (needs_old_value(made, input, now))
+      return Error{Reason::no_backward, "the input " + from.input_names[input] +
+                                            " is needed as it was before the compiled forward wrote to it"};
+  return made;
+}
+
 // Functional, without its writes to inputs: what an input is afterwards, where that is a root, comes as a value.
 Result<Graph> without_writes(Graph forward, bool keeps_views) {
   FJ_TRY(Graph made, run_pipeline(std::move(forward), false));
@@ -137,22 +197,10 @@ Result<Graph> without_writes(Graph forward, bool keeps_views) {
   }
   for (size_t i = 0; i < made.outputs.size(); ++i)
     made.output_aliases[i] = keeps_views ? shared_memory(made, i) : OutputAlias{};
-  made.updates.clear();
+  if (made.updates.empty()) return dce(std::move(made));
+  FJ_TRY(made, with_written_inputs(made, std::exchange(made.updates, {}), keeps_views));
+  for (size_t i = 0; keeps_views && i < made.outputs.size(); ++i) made.output_aliases[i] = shared_memory(made, i);
   return dce(std::move(made));
-}
-
-// Batch norm in training only updates its running statistics, which the forward has written meanwhile.
-bool take_without_statistics(Rebuild& rebuild, const Node& node) {
-  if (node.op->name != "_native_batch_norm_legit_functional") return false;
-  const bool* const training = node.args[5].get<bool>();
-  if (training == nullptr || !*training) return false;
-  rebuild.begin(node);
-  const std::vector<Arg> args = rebuild.map_args(node);
-  const std::vector<ValueId> made = rebuild.out().emit_many("_native_batch_norm_legit.no_stats",
-                                                            {args[0], args[1], args[2], args[5], args[6], args[7]}, {});
-  for (size_t i = 0; i < made.size(); ++i)
-    if (node.results[i] != kNoValue) rebuild.set(node.results[i], made[i]);
-  return true;
 }
 
 // The ops after a root that has a gradient of its own read an alias, so that this gradient is theirs alone.

@@ -48,11 +48,12 @@ bool is_short(const runtime::CallPlan& plan) {
 class PlannedCall final : public CompiledCall {
  public:
   PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving,
-              const std::vector<int64_t>& output_versions)
+              const OutputSet& outputs)
       : runner_(compiled.executable, values.constants, values.opaques),
         is_short_(is_short(runner_.plan())),
-        backward_(backward_plans(compiled, values, output_versions)),
+        backward_(backward_plans(compiled, values, versions_of(outputs))),
         derived_(is_short_ || backward_ ? nullptr : DerivedWeights::make(compiled, values, deriving)) {
+    if (backward_) written_ = outputs.written;
     output_count = runner_.plan().outputs.size();
     op_count = compiled.functional.nodes.size();
     kernel_count = compiled.executable->executable().kernels.size();
@@ -84,6 +85,7 @@ class PlannedCall final : public CompiledCall {
     runtime::ValuesBetweenPlans between;
     std::vector<runtime::GeneratorState> drawn;
     if (backward_) drawn = runtime::drawn_states(*backward_, runner_);
+    const c10::SmallVector<int64_t, 8> versions = versions_after(written_, inputs);
     if (!replayed(derived, tensors.data(), symbols, results.data())) {
       if (PyErr_Occurred() != nullptr) return false;
       for (uint32_t i : derived.runner != nullptr ? *derived.held_inputs : held_inputs_) held.push_back(*tensors[i]);
@@ -91,6 +93,7 @@ class PlannedCall final : public CompiledCall {
           (PyErr_Occurred() != nullptr || !run_plan(derived, tensors.data(), symbols, results.data(), between)))
         return false;
     }
+    set_versions(written_, inputs, versions);  // what is saved is checked against them
     if (backward_) try {
         runtime::record_backward(backward_, tensors.data(), symbols, results.data(), std::move(between.saved),
                                  std::move(drawn));
@@ -106,6 +109,12 @@ class PlannedCall final : public CompiledCall {
   }
 
  private:
+  // Per output: what its own version counter says; -1: it has none.
+  static std::vector<int64_t> versions_of(const OutputSet& outputs) {
+    std::vector<int64_t> versions;
+    for (const OutputProperties& properties : outputs.properties) versions.push_back(properties.version);
+    return versions;
+  }
   static std::vector<std::string> input_names(const graph::CompiledGraph& compiled) {
     return compiled.functional.input_names;
   }
@@ -162,6 +171,7 @@ class PlannedCall final : public CompiledCall {
   runtime::PlanRunner runner_;
   const bool is_short_;
   const std::shared_ptr<runtime::BackwardPlans> backward_;  // null: no output gets a history
+  std::vector<OutputSet::Written> written_;  // known for a backward
   const std::shared_ptr<DerivedWeights> derived_;  // null: none can be
   std::optional<runtime::GraphReplay> replays_;  // none: not asked for
   std::vector<uint32_t> held_inputs_;  // held by a second handle while the plan runs without the GIL
@@ -206,8 +216,8 @@ at::Tensor input_tensor(PyObject* input) {
 }
 
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
-                                           Deriving deriving, const std::vector<int64_t>& output_versions) {
-  return std::make_unique<PlannedCall>(compiled, values, deriving, output_versions);
+                                           Deriving deriving, const OutputSet& outputs) {
+  return std::make_unique<PlannedCall>(compiled, values, deriving, outputs);
 }
 
 }  // namespace framejit::frame_hook

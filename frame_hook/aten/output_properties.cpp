@@ -187,19 +187,14 @@ class MarkedCall final : public CompiledCall {
                       "or another one is made of it");
       return false;
     }
-    c10::SmallVector<int64_t, 8> versions;
-    for (const OutputSet::Written& w : set_.written) {
-      const c10::VariableVersion& counter = counter_of(THPVariable_Unpack(inputs[w.input]));
-      versions.push_back(counter.enabled() ? counter.current_version() + w.versions : -1);
-    }
+    const c10::SmallVector<int64_t, 8> versions = versions_after(set_.written, inputs);
     c10::SmallVector<PyObject*, 16> made(set_.properties.size());
     if (!call_->run(inputs, symbols, made.data(), owners)) {
       is_wrong = call_->is_wrong;
       raises = call_->raises;
       return false;
     }
-    for (size_t i = 0; i < versions.size(); ++i)
-      if (versions[i] >= 0) set_version(THPVariable_Unpack(inputs[set_.written[i].input]), versions[i]);
+    set_versions(set_.written, inputs, versions);
     for (size_t i = 0; i < made.size(); ++i) settle(inputs, made.data(), i);
     for (size_t i = 0; i < output_count; ++i) outputs[i] = Py_NewRef(made[set_.returned[i]]);
     for (PyObject* object : made) Py_DECREF(object);
@@ -327,6 +322,21 @@ void OutputSet::add_written(const at::Tensor& input) {
     properties.emplace_back().is_input = true;
   }
   properties[place].new_history = true;
+}
+
+c10::SmallVector<int64_t, 8> versions_after(const std::vector<OutputSet::Written>& written, PyObject* const* inputs) {
+  c10::SmallVector<int64_t, 8> versions;
+  for (const OutputSet::Written& w : written) {
+    const c10::VariableVersion& counter = counter_of(THPVariable_Unpack(inputs[w.input]));
+    versions.push_back(counter.enabled() ? counter.current_version() + w.versions : -1);
+  }
+  return versions;
+}
+
+void set_versions(const std::vector<OutputSet::Written>& written, PyObject* const* inputs,
+                  const c10::SmallVector<int64_t, 8>& versions) {
+  for (size_t i = 0; i < versions.size(); ++i)
+    if (versions[i] >= 0) set_version(THPVariable_Unpack(inputs[written[i].input]), versions[i]);
 }
 
 OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
@@ -53,6 +54,12 @@ struct OutputSet {
   // A traced input, whose history becomes that of what was written.
   void add_written(const at::Tensor& input);
 };
+
+// What the counters of written inputs say after the call, as the program advances them (a plan counts its own writes);
+// -1: there is none. Asked for before the call.
+c10::SmallVector<int64_t, 8> versions_after(const std::vector<OutputSet::Written>& written, PyObject* const* inputs);
+void set_versions(const std::vector<OutputSet::Written>& written, PyObject* const* inputs,
+                  const c10::SmallVector<int64_t, 8>& versions);
 
 OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,
                      const std::vector<size_t>& written_inputs);

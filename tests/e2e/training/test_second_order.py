@@ -155,3 +155,57 @@ def test_the_error_of_a_missing_input_names_it():
     y = run(torch.ones(3), w)
     with pytest.raises(RuntimeError, match=r"create_graph=True needs the input L\['x'\]"):
         torch.autograd.grad(y.sum(), w, create_graph=True)
+
+
+def counted(x, seen):
+    seen.mul_(0.5).add_(x.detach())
+    return (x * seen).sin()
+
+
+def filled(x, seen):
+    seen.zero_()
+    seen[1:] = x.detach()[1:] * 2
+    return (x * seen).sin()
+
+
+def rectified(x, seen):
+    return seen.relu_() * x.exp()
+
+
+@pytest.mark.parametrize("fn", [counted, filled, rectified])
+def test_an_input_that_the_forward_writes(fn):
+    """The forward that runs again reads what the first one wrote, and does not write it once more."""
+    def make():
+        seen = torch.arange(16.).view(4, 4) / 4 - 1
+        return Program(lambda x: fn(x, seen), values(), step=second_order, watch=[seen])
+    check_step(make, backward=None, graphs=1)
+
+
+def test_an_activation_that_the_forward_writes():
+    def make():
+        def step(run, args, k):
+            x, = args
+            slope, = torch.autograd.grad(run(x * 2).sum(), x, create_graph=True)
+            slope.pow(2).sum().backward()
+            return slope
+        return Program(lambda y: y.relu_().pow(3), values(), step=step)
+    check_step(make, backward=None, graphs=1)
+
+
+def exponential(x, seen):
+    return x.exp_().sin()
+
+
+def advanced(x, seen):
+    y = (x + seen).sin()
+    seen.add_(1)
+    return y
+
+
+@pytest.mark.parametrize("fn", [exponential, advanced])
+def test_the_old_value_of_an_input_that_the_forward_writes(fn):
+    """A limit: nobody has it any more."""
+    run, x = framejit.compile(fn), values()
+    y = run(x * 1, torch.ones(4, 4))
+    with pytest.raises(RuntimeError, match="is needed as it was before the compiled forward wrote to it"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
