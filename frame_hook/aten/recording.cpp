@@ -20,6 +20,7 @@
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "frame_hook/aten/user_backend.h"
+#include "graph/aten/eager_errors.h"
 #include "graph/aten/torch_texts.h"
 #include "graph/node_values.h"
 #include "graph/passes/pipeline.h"
@@ -328,6 +329,9 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
   const std::vector<size_t> written = written_inputs();
+  for (size_t w : written)
+    if (const graph::Graph& g = recorder_->graph(); graph::shows_element_twice(g.meta(g.inputs[w]), shapes()))
+      return Error{Reason::no_functional_form, "an input that shows an element twice is written"};
   {
     const graph::RecordScope scope(*recorder_);  // to ask a view for its history may replay what made it
     const graph::ForwardScope views_by_op;
