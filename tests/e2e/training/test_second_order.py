@@ -72,6 +72,32 @@ def test_outputs_that_are_made_of_each_other():
     check_step(lambda: Program(chain, values(), step=step), backward=None, graphs=1)
 
 
+RETURNED = {
+    "a copy": lambda x: (lambda y: (y, y.exp()))(x.clone()),
+    "of one value, twice": lambda x: (x.sin(), (lambda y: (y, y.exp()))(x.sin())),
+    "times one": lambda x: (lambda y: (y, -y))(x * 1),
+    "a view of a value": lambda x: (lambda y: (y, y.exp()))((x * 1)[0]),
+    "a view of a copy of another output": lambda x: (lambda y: (y, y[0], y[0].exp()))(x.sin()),
+    "a view of what is written": lambda x: (lambda y: (lambda v: (y.add_(x), v, (v * v).sin()))(y.flatten()))(x.sin()),
+    "written by a copy": lambda x: (lambda y: (y.copy_(x.sum(0, True) * x), y.sigmoid()))(x.sin()),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_outputs_that_others_are_made_of(name):
+    """What reads an output reads it in the forward that runs again, too: not a value that is equal."""
+    def outputs(x):
+        return [t for part in RETURNED[name](x) for t in (part if isinstance(part, tuple) else (part,))]
+
+    def step(run, args, k):
+        x, = args
+        weighted = sum((t * (i + 1)).sin().sum() for i, t in enumerate(run(x)))
+        slope, = torch.autograd.grad(weighted, x, create_graph=True)
+        slope.pow(2).sum().backward()
+        return slope
+    check_step(lambda: Program(outputs, values(), step=step), backward=None, graphs=1)
+
+
 def test_a_gradient_penalty_through_batch_norm():
     """The running statistics, which the forward writes, are not needed."""
     def make():
@@ -84,6 +110,14 @@ def test_a_gradient_penalty_through_batch_norm():
             return slope
         return Program(model, values(), step=step)
     check_step(make, backward=None, graphs=1)
+
+
+def test_a_gradient_penalty_through_spectral_norm():
+    """Its vectors are written without grad mode; what they were made of before is not needed."""
+    def make():
+        layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3))
+        return Program(nn.Sequential(layer, nn.SiLU()), values(), step=second_order)
+    check_step(make, backward=None)
 
 
 def test_a_value_between_two_graphs():
