@@ -17,6 +17,7 @@
 #include "guards/cpython/running_compile.h"
 #include "runtime/arena.h"
 #include "runtime/aten/graph_replay.h"
+#include "runtime/aten/own_tensor.h"
 #include "runtime/aten/plan_runner.h"
 #include "runtime/aten/shape_functions.h"
 
@@ -94,6 +95,7 @@ class PlannedCall final : public CompiledCall {
         return false;
     }
     set_versions(written_, inputs, versions);  // what is saved is checked against them
+    if (backward_) part_roots(results.data());
     if (backward_) try {
         runtime::record_backward(backward_, tensors.data(), symbols, results.data(), std::move(between.saved),
                                  std::move(drawn));
@@ -109,6 +111,17 @@ class PlannedCall final : public CompiledCall {
   }
 
  private:
+  // An output that shows all of an earlier one (y after y.detach()) comes as the same tensor, but its history is its
+  // own.
+  void part_roots(at::Tensor* results) const {
+    const runtime::BackwardLayout& layout = backward_->layout();
+    for (size_t r = 0; r < layout.roots.size(); ++r) {
+      at::Tensor& root = results[layout.roots[r]];
+      const auto is_root = [&](const at::Tensor& earlier) { return earlier.is_same(root); };
+      if (layout.written[r] < 0 && root.defined() && std::any_of(results, &root, is_root))
+        root = runtime::own_tensor(root, false);
+    }
+  }
   // Per output: what its own version counter says; -1: it has none.
   static std::vector<int64_t> versions_of(const OutputSet& outputs) {
     std::vector<int64_t> versions;
