@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "graph/node_values.h"
 #include "graph/passes/passes.h"
-#include "graph/passes/pipeline.h"
 #include "graph/passes/rebuild.h"
 
 namespace framejit::graph {
@@ -18,7 +18,8 @@ bool gives_to_root(const TrainingGraphs& graphs, uint32_t root) {
   return std::find(graphs.gradients.begin(), graphs.gradients.end(), own) != graphs.gradients.end();
 }
 
-// The part of a joint graph that was recorded before its backward. Outputs: the roots.
+// The part of a joint graph that was recorded before its backward. Outputs: a clone of each root, which reads what the
+// ops after the root read. (The root itself, if it is a view, would be made once more from what its base has become.)
 Graph forward_of(const TrainingGraphs& graphs) {
   Graph made = *graphs.recorded;
   std::vector<ValueId> roots;
@@ -26,10 +27,30 @@ Graph forward_of(const TrainingGraphs& graphs) {
   made.inputs.resize(made.inputs.size() - graphs.roots.size());
   made.input_names.resize(made.inputs.size());
   made.nodes.resize(graphs.forward_nodes);
-  made.outputs = std::move(roots);
+  uint32_t storage = 0;
+  for (ValueInfo& value : made.values) {
+    storage = std::max(storage, value.storage + 1);
+    if (value.node >= static_cast<int32_t>(graphs.forward_nodes)) value.node = -1;
+  }
+  made.outputs.clear();
+  for (ValueId root : roots) {
+    const ValueId clone{static_cast<uint32_t>(made.values.size())};
+    TensorMeta meta = made.meta(root);
+    meta.strides = contiguous_strides(meta.sizes);
+    meta.offset = 0;
+    made.values.push_back({std::move(meta), static_cast<int32_t>(made.nodes.size()), storage++});
+    made.nodes.push_back({find_op("clone"), {root, Arg{}}, {clone}, {}, 0});
+    made.outputs.push_back(clone);
+  }
   made.output_aliases.assign(made.outputs.size(), OutputAlias{});
   made.updates.clear();
   return made;
+}
+
+std::set<ValueId> values_read(const Graph& graph) {
+  std::set<ValueId> read(graph.outputs.begin(), graph.outputs.end());
+  for (const Node& node : graph.nodes) for_each_value(node, [&](ValueId v) { read.insert(v); });
+  return read;
 }
 
 bool draws_from_own_generator(const Node& node) {
@@ -56,6 +77,17 @@ class Cutter {
     return {};
   }
   bool has_cut() const { return !cut_.empty(); }
+
+  // Constants that the rest does not read, from here on: what they were made of may be gone.
+  void drop_unread(Graph& rest) {
+    const std::set<ValueId> read = values_read(rest);
+    for (size_t i = cut_.size(), first = forward_.inputs.size(); i-- > 0;) {
+      if (read.contains(rest.inputs[first + i])) continue;
+      cut_.erase(cut_.begin() + static_cast<ptrdiff_t>(i));
+      rest.inputs.erase(rest.inputs.begin() + static_cast<ptrdiff_t>(first + i));
+      rest.input_names.erase(rest.input_names.begin() + static_cast<ptrdiff_t>(first + i));
+    }
+  }
 
   Graph constants() const {
     Graph made = forward_;
@@ -122,27 +154,6 @@ OutputAlias shared_memory(const Graph& graph, size_t output) {
   return {};
 }
 
-// Functional, without its writes to inputs: what an input is afterwards, where that is a root, comes as a value.
-// `written` gets the inputs.
-Result<Graph> without_writes(Graph forward, bool keeps_views, std::set<uint32_t>& written) {
-  FJ_TRY(Graph made, run_pipeline(std::move(forward), false));
-  for (size_t i = 0; i < made.outputs.size(); ++i) {
-    const OutputAlias alias = made.output_aliases[i];
-    if (alias.kind != OutputKind::kInput && alias.kind != OutputKind::kViewOfInput) continue;
-    const auto update =
-        std::find_if(made.updates.begin(), made.updates.end(), [&](const auto& u) { return u.first == alias.of; });
-    if (update == made.updates.end()) continue;
-    if (alias.kind == OutputKind::kViewOfInput)
-      return Error{Reason::no_backward, "an output is a view of an input that is written"};
-    made.outputs[i] = update->second;
-  }
-  for (size_t i = 0; i < made.outputs.size(); ++i)
-    made.output_aliases[i] = keeps_views ? shared_memory(made, i) : OutputAlias{};
-  for (const auto& [input, value] : made.updates) written.insert(input);
-  made.updates.clear();
-  return dce(std::move(made));
-}
-
 // Batch norm in training only updates its running statistics, which the forward has written meanwhile.
 bool take_without_statistics(Rebuild& rebuild, const Node& node) {
   if (node.op->name != "_native_batch_norm_legit_functional") return false;
@@ -155,6 +166,81 @@ bool take_without_statistics(Rebuild& rebuild, const Node& node) {
   for (size_t i = 0; i < made.size(); ++i)
     if (node.results[i] != kNoValue) rebuild.set(node.results[i], made[i]);
   return true;
+}
+
+// Whether a root needs the value that an input had before the forward wrote to it. now: aliases of what it holds since.
+bool needs_old_value(const Graph& graph, uint32_t input, const std::set<ValueId>& now) {
+  std::set<ValueId> needed(graph.outputs.begin(), graph.outputs.end());
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const auto is_read = [&](ValueId v) { return needed.contains(v) && !now.contains(v); };
+    if (std::none_of(node->results.begin(), node->results.end(), is_read)) continue;
+    if (node->op->name == "relu" && has_argument(*node, graph.inputs[input])) continue;  // the same of its own result
+    for_each_value(*node, [&](ValueId v) { needed.insert(v); });
+  }
+  return needed.contains(graph.inputs[input]);
+}
+
+// The replay comes after the forward, so an input that the forward writes holds the new value. Where that is a constant
+// to every derivative, it is read from there.
+Result<Graph> with_written_inputs(const Graph& from, const std::vector<std::pair<uint32_t, ValueId>>& updates,
+                                  bool has_histories) {
+  std::vector<bool> has_history(from.values.size());
+  for (ValueId input : from.inputs) has_history[index_of(input)] = has_histories && from.meta(input).requires_grad;
+  std::set<ValueId> now;
+  Rebuild rebuild(from, false);
+  for (const Node& node : from.nodes) {
+    if (!take_without_statistics(rebuild, node)) rebuild.copy_node(node);
+    bool depends = false;
+    for_each_value(node, [&](ValueId v) { depends = depends || (v != kNoValue && has_history[index_of(v)]); });
+    for (ValueId v : node.results) {
+      if (v == kNoValue) continue;
+      has_history[index_of(v)] = depends;
+      for (const auto& [input, written] : updates)
+        if (v == written && !depends && same_layout(from.meta(v), from.meta(from.inputs[input]))) {
+          rebuild.set(v, rebuild.out().emit("alias", {rebuild.get(from.inputs[input])}));
+          now.insert(rebuild.get(v));
+          break;
+        }
+    }
+  }
+  std::vector<ValueId> outputs;
+  for (ValueId v : from.outputs) outputs.push_back(rebuild.get(v));
+  Graph made = rebuild.build(std::move(outputs), from.output_aliases, {});
+  for (const auto& [input, written] : updates)
+    if (needs_old_value(made, input, now))
+      return Error{Reason::no_backward, "the input " + from.input_names[input] +
+                                            " is needed as it was before the compiled forward wrote to it"};
+  return made;
+}
+
+// Functional, without its writes to inputs. Equal values stay apart: a root that is merged with another would become a
+// copy, and who reads the root would read neither.
+Result<Graph> without_writes(Graph forward, bool of_roots) {
+  FJ_TRY(Graph made, fix_sizes(std::move(forward)));
+  FJ_TRY(made, functionalize(std::move(made)));
+  for (ValueId& output : made.outputs) {
+    if (!of_roots) continue;
+    const Node& clone = made.nodes[static_cast<size_t>(made.values[index_of(output)].node)];
+    FJ_ASSERT(clone.op->name == "clone", "the outputs of a replay are clones of the roots");
+    output = *clone.args[0].get<ValueId>();
+  }
+  for (size_t i = 0; i < made.outputs.size(); ++i)
+    made.output_aliases[i] = of_roots ? shared_memory(made, i) : OutputAlias{};
+  if (made.updates.empty()) return dce(std::move(made));
+  FJ_TRY(made, with_written_inputs(made, std::exchange(made.updates, {}), of_roots));
+  for (size_t i = 0; of_roots && i < made.outputs.size(); ++i) made.output_aliases[i] = shared_memory(made, i);
+  return dce(std::move(made));
+}
+
+// A root with a gradient of its own that is the same value as another root, or as an input: by copy_() of it.
+bool has_shared_root(const Graph& graph, const TrainingGraphs& graphs) {
+  for (uint32_t r = 0; r < graphs.roots.size(); ++r) {
+    const ValueId root = graph.outputs[r];
+    if (gives_to_root(graphs, r) && (std::count(graph.outputs.begin(), graph.outputs.end(), root) > 1 ||
+                                     std::find(graph.inputs.begin(), graph.inputs.end(), root) != graph.inputs.end()))
+      return true;
+  }
+  return false;
 }
 
 // The ops after a root that has a gradient of its own read an alias, so that this gradient is theirs alone.
@@ -186,8 +272,7 @@ Graph with_aliases(const Graph& from, const TrainingGraphs& graphs) {
 }
 
 void mark_reads(const Graph& graph, std::vector<bool>& reads) {
-  std::set<ValueId> read(graph.outputs.begin(), graph.outputs.end());
-  for (const Node& node : graph.nodes) for_each_value(node, [&](ValueId v) { read.insert(v); });
+  const std::set<ValueId> read = values_read(graph);
   for (size_t i = 0; i < reads.size(); ++i) reads[i] = reads[i] || read.contains(graph.inputs[i]);
 }
 
@@ -201,18 +286,15 @@ Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs) {
   FJ_TRY_VOID(cutter.run());
   ForwardReplay made;
   made.reads.resize(forward.inputs.size());
-  std::set<uint32_t> written;
+  FJ_TRY(made.roots, without_writes(cutter.has_cut() ? cutter.rest() : forward, true));
+  if (has_shared_root(made.roots, graphs)) return Error{Reason::no_backward, "an output is a copy of another value"};
+  FJ_TRY(made.roots, dce(with_aliases(made.roots, graphs)));
+  cutter.drop_unread(made.roots);
   if (cutter.has_cut()) {
-    FJ_TRY(made.constants, without_writes(cutter.constants(), false, written));
+    FJ_TRY(made.constants, without_writes(cutter.constants(), false));
     mark_reads(*made.constants, made.reads);
   }
-  FJ_TRY(made.roots, without_writes(cutter.has_cut() ? cutter.rest() : forward, true, written));
-  FJ_TRY(made.roots, dce(with_aliases(made.roots, graphs)));
   mark_reads(made.roots, made.reads);
-  for (uint32_t input : written)
-    if (made.reads[input])
-      return Error{Reason::no_backward,
-                   "it needs the input " + forward.input_names[input] + " as it was, and the forward writes it"};
   return made;
 }
 

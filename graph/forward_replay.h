@@ -21,8 +21,8 @@ struct ForwardReplay {
   std::vector<bool> reads;  // per input of the forward: whether one of the two needs it
 };
 
-// Both are functional and write nothing. An error: memory of a value without a history is written, or a root is a view
-// of an input that the forward writes.
+// Both are functional and write nothing. An error: memory of a value without a history is written, the old value of an
+// input is needed that the forward writes, or a root is the same value as another.
 Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs);
 
 }  // namespace framejit::graph

@@ -10,6 +10,8 @@
 #include <torch/csrc/utils/python_symnode.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <optional>
 #include <set>
 
@@ -18,6 +20,7 @@
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "frame_hook/aten/user_backend.h"
+#include "graph/aten/eager_errors.h"
 #include "graph/aten/torch_texts.h"
 #include "graph/node_values.h"
 #include "graph/passes/pipeline.h"
@@ -31,6 +34,8 @@
 namespace framejit::frame_hook {
 namespace {
 
+bool is_of_word(char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
 std::string class_of_error(PyObject* type, PyObject* value) {
   PyRef text = PyRef::steal(value != nullptr ? PyObject_Str(value) : nullptr);
   const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
@@ -38,6 +43,22 @@ std::string class_of_error(PyObject* type, PyObject* value) {
   if (words != nullptr) result += std::string(": ") + words;
   drop_error();
   return result.substr(0, 200);
+}
+
+// Of an error. A size that is a symbol stands there under its name, "s0"; eager prints the number.
+bool names_symbol(PyObject* value, size_t symbol_count) {
+  const PyRef text = PyRef::steal(value != nullptr && symbol_count != 0 ? PyObject_Str(value) : nullptr);
+  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  drop_error();
+  bool in_word = false;
+  for (const char* at = words; at != nullptr && *at != '\0'; ++at) {
+    if (!in_word && *at == 's' && std::isdigit(static_cast<unsigned char>(at[1])) != 0) {
+      char* end = nullptr;
+      if (std::strtoul(at + 1, &end, 10) < symbol_count && !is_of_word(*end)) return true;
+    }
+    in_word = is_of_word(*at);
+  }
+  return false;
 }
 
 // "torch.foo", "Tensor.foo": of a callable, or the name of an attribute.
@@ -185,11 +206,13 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     const std::string text = class_of_error(type, value);
+    const bool is_unlike_eagers = names_symbol(value, shapes().symbol_count());
     PyErr_Restore(type, value, trace);
     if (graph::has_torch_text(graph::TorchText::reads_memory, text))
       return refuse(Reason::data_dependent_value, "a function that reads a tensor's memory");
     // An error that comes from the traced tensor's nature, and not from the program.
-    return graph::has_torch_text(graph::TorchText::traced_limit, text) ? refuse_limit(called, text) : nullptr;
+    if (graph::has_torch_text(graph::TorchText::traced_limit, text)) return refuse_limit(called, text);
+    return is_unlike_eagers ? refuse(Reason::exception_raised, "an error of " + name_of(called)) : nullptr;
   }
   if (!accept_result(result.get(), args, count, 0)) {
     scope.drop();
@@ -306,6 +329,9 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
   const std::vector<size_t> written = written_inputs();
+  for (size_t w : written)
+    if (const graph::Graph& g = recorder_->graph(); graph::shows_element_twice(g.meta(g.inputs[w]), shapes()))
+      return Error{Reason::no_functional_form, "an input that shows an element twice is written"};
   {
     const graph::RecordScope scope(*recorder_);  // to ask a view for its history may replay what made it
     const graph::ForwardScope views_by_op;

@@ -14,6 +14,22 @@ bool overlaps_itself(const TensorMeta& meta) {
   return false;
 }
 
+bool shows_element_twice(const TensorMeta& meta, ShapeEnv& env) {
+  if (meta.is_contiguous()) return false;
+  std::vector<size_t> order;
+  for (size_t d = 0; d < meta.ndim(); ++d) {
+    if (meta.sizes[d] == SymExpr(0)) return false;
+    if (!(meta.sizes[d] == SymExpr(1))) order.push_back(d);
+  }
+  std::ranges::stable_sort(order, {}, [&](size_t d) { return env.hint(meta.strides[d]); });
+  SymExpr reach = 1;  // of the faster dimensions
+  for (size_t d : order) {
+    if (!env.decide(reach, Relation::kLe, meta.strides[d], "elements of a written input are distinct")) return true;
+    reach = reach + (meta.sizes[d] - 1) * meta.strides[d];
+  }
+  return false;
+}
+
 namespace {
 
 // x + alpha * y of integers and bools does not allow a fractional alpha.
@@ -61,6 +77,7 @@ bool eager_raises(const Graph& graph, const Node& node) {
   if (name == "_softmax" || name == "_log_softmax") return !is_float(self.dtype) && !(self.numel() == SymExpr(0));
   if (name == "native_group_norm") return !self.is_contiguous() && !is_channels_last(self);
   if (name == "sort" || name == "sort.stable") return sorts_along_no_dimension(node, self);
+  if (name == "cumsum_" || name == "cumprod_") return self.dtype == DType::kBool;
   if (name == "convolution") return has_fewer_rows_than_groups(graph, node);
   if (name == "_upsample_bilinear2d_aa" || name == "_upsample_bicubic2d_aa") return has_size_without_elements(node);
   if (name != "max.dim" && name != "min.dim" && name != "mode") return false;

@@ -13,5 +13,7 @@ bool eager_raises(const Graph& graph, const Node& node);
 bool eager_warns(const Graph& graph, const Node& node);
 // Writing to such a tensor is an error; torch has the text.
 bool overlaps_itself(const TensorMeta& meta);
+// Whether two indices name the same element. What is asked about symbols becomes a fact.
+bool shows_element_twice(const TensorMeta& meta, ShapeEnv& env);
 
 }  // namespace framejit::graph

@@ -86,7 +86,7 @@ class Partition {
     made.conflicts = layout_.conflicts;
     made.root_names = layout_.root_names;
     for (uint32_t i = 0; i < layout_.keeps_input.size(); ++i)
-      if (is_kept_input(i) || is_kept_after_write(i)) {
+      if (is_checked_input(i)) {
         made.kept_inputs.push_back(i);
         made.input_keepers.push_back(keepers(layout_.input_keepers, i));
       }
@@ -203,14 +203,15 @@ class Partition {
   bool is_kept_input(uint32_t input) const {
     return input < layout_.keeps_input.size() && layout_.keeps_input[input] && !is_updated(input);
   }
-  // The forward writes it and gives it no history: who writes to it later is told. With one, it is a kept output.
-  bool is_kept_after_write(uint32_t input) const {
-    const auto is_it = [&](uint32_t root) {
-      const OutputAlias alias = joint_.output_aliases[root];
-      return alias.kind == OutputKind::kInput && alias.of == input;
-    };
-    return layout_.keeps_input[input] && is_updated(input) &&
-           std::none_of(layout_.roots.begin(), layout_.roots.end(), is_it);
+  // Eager looks at its version. One whose new value has a history is checked as that output.
+  bool is_checked_input(uint32_t input) const {
+    return input < layout_.keeps_input.size() && layout_.keeps_input[input] &&
+           std::none_of(
+               layout_.roots.begin(), layout_.roots.end(),
+               [&](uint32_t root) {
+                 const OutputAlias& alias = joint_.output_aliases[root];
+                 return alias.kind == OutputKind::kInput && alias.of == input && is_updated(input);
+               });
   }
   // Per root; all, if the layout does not say.
   std::vector<bool> keepers(const std::vector<std::vector<bool>>& of, uint32_t i) const {

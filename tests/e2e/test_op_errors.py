@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import check, fresh, threads  # noqa: F401
+from check import check, fresh, raised, threads  # noqa: F401
 
 CASES = {
     "convolution without channels": lambda: F.conv1d(torch.ones(2, 3, 4), torch.ones(0, 3, 3)),
@@ -123,6 +123,60 @@ def test_errors_that_the_program_catches_and_reads(case):
         for _ in range(2):
             got = compiled(torch.ones(3))
             assert got[:2] == want[:2] and torch.equal(got[2], want[2])
+
+
+NAMED_SIZES = {
+    "an index": lambda x, n: x[n],
+    "parts of a dimension": lambda x, n: x.unflatten(0, (n, 3)),
+    "two batches": lambda x, n: F.cross_entropy(x[None], torch.zeros(n, dtype=torch.long)),
+    "a product": lambda x, n: x @ torch.ones(n + 20),
+}
+
+
+@pytest.mark.parametrize("case", NAMED_SIZES.values(), ids=NAMED_SIZES)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_errors_that_tell_of_sizes(case, dynamic):
+    """Sizes that vary are symbols; the text has their numbers."""
+    def program(x, n):
+        y = x * 2
+        try:
+            case(x, n)
+        except Exception as error:
+            return type(error), str(error), y
+        return y + 1
+    framejit.reset()
+    compiled = framejit.compile(program, dynamic=dynamic)
+    for size, n in ((4, 9), (6, 11), (7, 13)):
+        want, got = program(torch.ones(size), n), compiled(torch.ones(size), n)
+        assert got[:2] == want[:2] and torch.equal(got[2], want[2])
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("scan", [torch.Tensor.cumsum_, torch.Tensor.cumprod_])
+def test_scans_of_bools_in_place(scan):
+    framejit.reset()
+    x = torch.tensor([True, False])
+    with pytest.raises(NotImplementedError):
+        framejit.compile(lambda x: scan(x, 0))(x)
+    assert x.tolist() == [True, False]
+
+
+REDUCTIONS = (torch.sum, torch.mean, torch.prod, torch.cumsum, torch.cumprod, torch.nansum, torch.logsumexp)
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("reduce", REDUCTIONS, ids=lambda f: f.__name__)
+def test_out_of_another_dtype(reduce):
+    """A reduction computes in the dtype of what it is given to write, or refuses it."""
+    x = torch.tensor([[1.1, 2.7], [0.9, -5.6]])
+    shape = reduce(x, 0).shape
+    compiled = framejit.compile(lambda x, out: reduce(x, 0, out=out))
+    for dtype in (torch.float64, torch.int64, torch.bool):
+        written, ours = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
+        want = raised(lambda: reduce(x, 0, out=written))
+        got = raised(compiled, x, ours)
+        assert torch.equal(written, ours)
+        assert got is ours if want is written else got == want
 
 
 def test_statistics_whose_elements_share_memory():

@@ -185,6 +185,7 @@ PLANTS = {
     "Plain Python runs because a compile failed": a_compile_that_fails,
     "A change of a saved tensor is not seen": training_fuzz_finds("no version is checked"),
     "A gradient that eager leaves at None becomes zeros": training_fuzz_finds("None becomes zeros"),
+    "A gradient with a history is that of another forward": training_fuzz_finds("a gradient has another history"),
     "The backward draws a mask again": training_fuzz_finds("a mask is drawn twice"),
     "A gradient mode inside of a function is ignored": training_fuzz_finds("detach is ignored", "no_grad is ignored"),
 }

@@ -108,6 +108,22 @@ def a_hook_is_lost(f):
         t.detach().requires_grad_(t.requires_grad) if t.is_leaf and t.is_floating_point() else t for t in inputs]))
 
 
+class OfAnotherForward(torch.autograd.Function):
+    """The first gradient is right; what it is made of is another value."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.detach() + (g * 2 - (g * 2).detach()) if torch.is_grad_enabled() else g
+
+
+def a_gradient_has_another_history(f):
+    return lambda *inputs: f(*[OfAnotherForward.apply(t) if t.requires_grad else t for t in inputs])
+
+
 def a_write_is_lost(f):
     return lambda *inputs: f(*[t.clone() for t in inputs])
 
@@ -154,6 +170,7 @@ PLANTS = {"no version is checked": (no_version_is_checked, r"instead of \('(back
           "a hook is lost": (a_hook_is_lost, "hook"), "a write is lost": (a_write_is_lost, "written"),
           "detach is ignored": (mutated(IgnoresDetach), "off by"),
           "no_grad is ignored": (mutated(IgnoresNoGrad), "gradient of|True"),
+          "a gradient has another history": (a_gradient_has_another_history, "^taken: off by"),
           "a write has no derivative": (mutated(WritesWithoutAutograd), "off by")}
 
 

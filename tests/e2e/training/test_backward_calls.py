@@ -328,6 +328,32 @@ def test_a_saved_tensor_that_is_changed(name):
     check_step(changed_after(change, target, *shapes), backward=None)
 
 
+def stepped(w, seen):
+    seen.mul_(2).add_(1)
+    return w * seen
+
+
+def stepped_in_part(w, seen):
+    part = seen[1:]
+    seen.copy_(w.detach())
+    return w[1:] * part
+
+
+@pytest.mark.parametrize("fn", [stepped, stepped_in_part, lambda w, seen: w + seen.mul_(2)])
+@pytest.mark.parametrize("later", [False, True])
+def test_an_input_that_the_forward_writes_is_changed_again(fn, later):
+    def make():
+        w, seen = leaf(3), torch.ones(3)
+
+        def step(run, args, k):
+            y = run(w, seen)
+            if later:
+                seen[0] = 5
+            y.sum().backward()
+        return Program(fn, step=step, watch=[w, seen])
+    check_step(make, backward=None)
+
+
 def test_a_parameter_that_is_changed_between_forward_and_backward():
     def make():
         model, x = mlp(), leaf(5, 3)

@@ -422,6 +422,31 @@ def test_other_outputs_go_backward_in_other_steps():
     check_step(make, steps=6, graphs=1, backward_graphs=2)
 
 
+DETACHED_FIRST = {
+    "all of it": lambda y: (y.detach(), y),
+    "and a view": lambda y: (y.detach(), y[0]),
+    "and both": lambda y: (y.detach(), y, y[0]),
+    "a view of it": lambda y: (y.detach()[0], y),
+    "twice": lambda y: (y.detach(), y.detach(), y.view(-1)),
+    "and what is made of it": lambda y: (y.detach(), y.sin(), y),
+    "its data": lambda y: (y.data, y.flatten()),
+    "and parts": lambda y: (y.detach(), *y.chunk(2)),
+}
+
+
+@pytest.mark.parametrize("name", DETACHED_FIRST)
+def test_a_detached_output_comes_first(name):
+    """It shows the same memory as one with a history; the history is not its own."""
+    def f(x):
+        return DETACHED_FIRST[name](x.exp() * 2)
+
+    def step(run, args, k):
+        outputs = run(*args)
+        sum((i + 1) * t.sum() for i, t in enumerate(outputs)).backward()
+        return (*outputs, [(t.requires_grad, t.is_leaf, t._base is not None) for t in outputs])
+    check_step(lambda: Program(f, leaf(4, 4), step=step), graphs=1)
+
+
 def test_nothing_goes_backward():
     check_step(lambda: Program(nn.Linear(3, 3), torch.randn(2, 3), step=lambda run, args, k: run(*args)),
                backward=False)
