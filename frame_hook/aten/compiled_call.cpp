@@ -52,7 +52,7 @@ class PlannedCall final : public CompiledCall {
               const OutputSet& outputs)
       : runner_(compiled.executable, values.constants, values.opaques),
         is_short_(is_short(runner_.plan())),
-        backward_(backward_plans(compiled, values, versions_of(outputs))),
+        backward_(backward_plans(compiled, values, outputs)),
         derived_(is_short_ || backward_ ? nullptr : DerivedWeights::make(compiled, values, deriving)) {
     if (backward_) written_ = outputs.written;
     output_count = runner_.plan().outputs.size();
@@ -104,8 +104,8 @@ class PlannedCall final : public CompiledCall {
         throw;
       }
     for (size_t i = 0; i < output_count; ++i)
-      outputs[i] = plan.outputs[i].kind == runtime::Output::kInput ? Py_NewRef(inputs[plan.outputs[i].index])
-                                                                   : THPVariable_Wrap(results[i]);
+      outputs[i] = is_input(i, tensors.data(), results[i]) ? Py_NewRef(inputs[plan.outputs[i].index])
+                                                           : THPVariable_Wrap(results[i]);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }
@@ -118,15 +118,14 @@ class PlannedCall final : public CompiledCall {
     for (size_t r = 0; r < layout.roots.size(); ++r) {
       at::Tensor& root = results[layout.roots[r]];
       const auto is_root = [&](const at::Tensor& earlier) { return earlier.is_same(root); };
-      if (layout.written[r] < 0 && root.defined() && std::any_of(results, &root, is_root))
+      const bool is_input = runner_.plan().outputs[layout.roots[r]].kind == runtime::Output::kInput;
+      if (layout.written[r] < 0 && root.defined() && (is_input || std::any_of(results, &root, is_root)))
         root = runtime::own_tensor(root, false);
     }
   }
-  // Per output: what its own version counter says; -1: it has none.
-  static std::vector<int64_t> versions_of(const OutputSet& outputs) {
-    std::vector<int64_t> versions;
-    for (const OutputProperties& properties : outputs.properties) versions.push_back(properties.version);
-    return versions;
+  bool is_input(size_t output, const at::Tensor* const* inputs, const at::Tensor& result) const {
+    const runtime::Output& made = runner_.plan().outputs[output];
+    return made.kind == runtime::Output::kInput && (!backward_ || result.is_same(*inputs[made.index]));
   }
   static std::vector<std::string> input_names(const graph::CompiledGraph& compiled) {
     return compiled.functional.input_names;
