@@ -48,11 +48,11 @@ bool is_short(const runtime::CallPlan& plan) {
 class PlannedCall final : public CompiledCall {
  public:
   PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving,
-              const std::vector<int64_t>& output_versions, const std::vector<WrittenInput>& written)
+              const OutputSet& outputs)
       : runner_(compiled.executable, values.constants, values.opaques),
         is_short_(is_short(runner_.plan())),
-        backward_(backward_plans(compiled, values, output_versions)),
-        written_(backward_ ? written : std::vector<WrittenInput>()),
+        backward_(backward_plans(compiled, values, outputs)),
+        written_(backward_ ? outputs.written : std::vector<WrittenInput>()),
         derived_(is_short_ || backward_ ? nullptr : DerivedWeights::make(compiled, values, deriving)) {
     output_count = runner_.plan().outputs.size();
     op_count = compiled.functional.nodes.size();
@@ -218,9 +218,8 @@ at::Tensor input_tensor(PyObject* input) {
 }
 
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
-                                           Deriving deriving, const std::vector<int64_t>& output_versions,
-                                           const std::vector<WrittenInput>& written) {
-  return std::make_unique<PlannedCall>(compiled, values, deriving, output_versions, written);
+                                           Deriving deriving, const OutputSet& outputs) {
+  return std::make_unique<PlannedCall>(compiled, values, deriving, outputs);
 }
 
 }  // namespace framejit::frame_hook

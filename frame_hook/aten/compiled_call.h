@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "frame_hook/aten/input_versions.h"
+#include "frame_hook/aten/output_properties.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
 
 namespace framejit::frame_hook {
@@ -29,10 +29,7 @@ std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan);
 // What an allocator throws, the system's or torch's.
 bool is_out_of_memory(const std::exception& e);
 
-// output_versions: per output of the program, what its own version counter says; -1: it has none. written: for a graph
-// with a backward, which keeps inputs and outputs at the versions that they have after the program.
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
-                                           Deriving deriving, const std::vector<int64_t>& output_versions,
-                                           const std::vector<WrittenInput>& written);
+                                           Deriving deriving, const OutputSet& outputs);
 
 }  // namespace framejit::frame_hook

@@ -401,9 +401,7 @@ std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled
   add_hidden_writes(compiled.functional);
   outputs_.unhooked = unhooked_;
   outputs_.apart = apart_;
-  std::vector<int64_t> versions;
-  for (const OutputProperties& properties : outputs_.properties) versions.push_back(properties.version);
-  std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, versions, outputs_.written);
+  std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, outputs_);
   if (user_backend != nullptr)
     call = make_user_call(user_backend, std::move(compiled.functional), std::move(call), inputs_);
   return call ? with_output_properties(std::move(call), std::move(outputs_), inputs_.size()) : nullptr;

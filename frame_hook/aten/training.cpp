@@ -18,16 +18,16 @@ using Pattern = std::pair<std::vector<bool>, std::vector<bool>>;  // gradients t
 
 class LazyBackward final : public runtime::BackwardPlans {
  public:
-  LazyBackward(const graph::CompiledGraph& compiled, const RecordedValues& values,
-               const std::vector<int64_t>& output_versions)
+  LazyBackward(const graph::CompiledGraph& compiled, const RecordedValues& values, const OutputSet& outputs)
       : graphs_(compiled.training), backend_(compiled.backend), constants_(values.constants), opaques_(values.opaques) {
     for (const graph::Saved& saved : graphs_->saved)
       layout_.saved.push_back({static_cast<runtime::BackwardLayout::Saved::Of>(saved.of), saved.index});
     layout_.roots = graphs_->roots;
-    for (uint32_t root : layout_.roots) layout_.versions.push_back(output_versions[root]);
-    for (uint32_t root : layout_.roots) {
+    for (uint32_t root : layout_.roots) layout_.versions.push_back(outputs.properties[root].version);
+    for (uint32_t root : layout_.roots) {  // what was detached from an input is another tensor, with its own history
       const graph::OutputAlias& alias = graphs_->forward.output_aliases[root];
-      layout_.written.push_back(alias.kind == graph::OutputKind::kInput ? static_cast<int64_t>(alias.of) : -1);
+      const bool is_written = alias.kind == graph::OutputKind::kInput && outputs.properties[root].is_input;
+      layout_.written.push_back(is_written ? static_cast<int64_t>(alias.of) : -1);
     }
     for (const graph::GradientOf& gradient : graphs_->gradients)
       layout_.gradients.push_back({gradient.of == graph::GradientOf::kRoot, gradient.index});
@@ -45,7 +45,7 @@ class LazyBackward final : public runtime::BackwardPlans {
     layout_.draws = graphs_->draws;
     layout_.input_names = graphs_->forward.input_names;
     layout_.symbol_count = graphs_->forward.shapes.symbol_count();
-    layout_.output_count = output_versions.size();
+    layout_.output_count = outputs.properties.size();
   }
 
   const runtime::BackwardLayout& layout() const override { return layout_; }
@@ -119,10 +119,9 @@ class LazyBackward final : public runtime::BackwardPlans {
 }  // namespace
 
 std::shared_ptr<runtime::BackwardPlans> backward_plans(const graph::CompiledGraph& compiled,
-                                                       const RecordedValues& values,
-                                                       const std::vector<int64_t>& output_versions) {
+                                                       const RecordedValues& values, const OutputSet& outputs) {
   if (!compiled.training) return nullptr;
-  return std::make_shared<LazyBackward>(compiled, values, output_versions);
+  return std::make_shared<LazyBackward>(compiled, values, outputs);
 }
 
 }  // namespace framejit::frame_hook

@@ -10,7 +10,6 @@ namespace framejit::frame_hook {
 
 // Null where the recording has no backward.
 std::shared_ptr<runtime::BackwardPlans> backward_plans(const graph::CompiledGraph& compiled,
-                                                       const RecordedValues& values,
-                                                       const std::vector<int64_t>& output_versions);
+                                                       const RecordedValues& values, const OutputSet& outputs);
 
 }  // namespace framejit::frame_hook

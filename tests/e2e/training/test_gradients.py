@@ -447,6 +447,31 @@ def test_a_detached_output_comes_first(name):
     check_step(lambda: Program(f, leaf(4, 4), step=step), graphs=1)
 
 
+WRITTEN_DETACHED = {
+    "added to": lambda s, y: s.detach().add_(y),
+    "copied": lambda s, y: (lambda d: (d.copy_(y), d.sum()))(s.detach()),
+    "its data": lambda s, y: s.data.mul_(0.5).add_(y),
+    "in part": lambda s, y: s.detach()[:1].add_(y[:1]),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_DETACHED)
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_detached_input_is_written(name, asks):
+    """The state of a recurrent cell: the result has a history, the input that it was detached from has its own."""
+    def make():
+        state, w = leaf(4, 4).requires_grad_(asks), leaf(4, 4)
+
+        def step(run, args, k):
+            given = state * 1 if asks else state
+            outputs = run(given, w)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            sum(t.sum() for t in outputs).backward()
+            return [(t.detach(), t.requires_grad, t.is_leaf, t._base is not None) for t in (given, *outputs)]
+        return Program(lambda s, w: WRITTEN_DETACHED[name](s, w.sin()), step=step, watch=[w])
+    check_step(make, graphs=1)
+
+
 def test_nothing_goes_backward():
     check_step(lambda: Program(nn.Linear(3, 3), torch.randn(2, 3), step=lambda run, args, k: run(*args)),
                backward=False)
