@@ -1,4 +1,4 @@
-"""A backward from some outputs of compiled code, and from others later."""
+"""Outputs of compiled code that go backward at other times, or show the same memory."""
 import pytest
 import torch
 from torch import nn
@@ -104,3 +104,77 @@ def test_each_set_of_outputs(fn):
         return found
     # A gradient by itself may be an expanded view in eager; here each has the layout of the sum of all.
     check_step(lambda: Program(fn, leaf(4, 4), leaf(4, 4), step=step), graphs=1, backward=None, steps=1, strides=False)
+
+
+# ---- one memory, several histories
+
+
+DETACHED_FIRST = {
+    "all of it": lambda y: (y.detach(), y),
+    "and a view": lambda y: (y.detach(), y[0]),
+    "and both": lambda y: (y.detach(), y, y[0]),
+    "a view of it": lambda y: (y.detach()[0], y),
+    "twice": lambda y: (y.detach(), y.detach(), y.view(-1)),
+    "and what is made of it": lambda y: (y.detach(), y.sin(), y),
+    "its data": lambda y: (y.data, y.flatten()),
+    "and parts": lambda y: (y.detach(), *y.chunk(2)),
+}
+
+
+@pytest.mark.parametrize("name", DETACHED_FIRST)
+def test_a_detached_output_comes_first(name):
+    """It shows the same memory as one with a history; the history is not its own."""
+    def f(x):
+        return DETACHED_FIRST[name](x.exp() * 2)
+
+    def step(run, args, k):
+        outputs = run(*args)
+        sum((i + 1) * t.sum() for i, t in enumerate(outputs)).backward()
+        return (*outputs, [(t.requires_grad, t.is_leaf, t._base is not None) for t in outputs])
+    check_step(lambda: Program(f, leaf(4, 4), step=step), graphs=1)
+
+
+WRITTEN_DETACHED = {
+    "added to": lambda s, y: s.detach().add_(y),
+    "copied": lambda s, y: (lambda d: (d.copy_(y), d.sum()))(s.detach()),
+    "its data": lambda s, y: s.data.mul_(0.5).add_(y),
+    "in part": lambda s, y: s.detach()[:1].add_(y[:1]),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_DETACHED)
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_detached_input_is_written(name, asks):
+    """The state of a recurrent cell: the result has a history, the input that it was detached from has its own."""
+    def make():
+        state, w = leaf(4, 4).requires_grad_(asks), leaf(4, 4)
+
+        def step(run, args, k):
+            given = state * 1 if asks else state
+            outputs = run(given, w)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            sum(t.sum() for t in outputs).backward()
+            return [(t.detach(), t.requires_grad, t.is_leaf, t._base is not None) for t in (given, *outputs)]
+        return Program(lambda s, w: WRITTEN_DETACHED[name](s, w.sin()), step=step, watch=[w])
+    check_step(make, graphs=1)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("view", [lambda t: t.expand(3, 4), lambda t: t.view(2, 2).t(), lambda t: t.chunk(2)[0][::2]],
+                         ids=["expand", "view", "chunk"])
+def test_a_view_of_a_view_without_grad_mode(view, inside):
+    """It has a history, which leads nowhere."""
+    def f(x):
+        with torch.no_grad():
+            row = (x.sin() if inside else x)[0]
+        return row * x, view(row)
+
+    def step(run, args, k):
+        y, v = run(*args)
+        (y.sum() + v.sum()).backward()
+        return y, v, v.requires_grad
+
+    def make():
+        x = leaf(3, 4)
+        return Program(f, make_inputs=lambda k: (x * 2,), watch=[x], step=step)
+    check_step(make, graphs=1, backward=None)
