@@ -256,7 +256,8 @@ class TestNumbers:
             return x * i + 1, i * 2
         assert runs(f, [(torch.randn(3), i) for i in range(10)], backend) == 2
 
-    def test_int_attribute(self, backend):
+    @pytest.mark.parametrize("dynamic", (None, True))
+    def test_int_attribute(self, backend, dynamic):
         class Counter(torch.nn.Module):
             def __init__(self):
                 super().__init__()
@@ -266,7 +267,7 @@ class TestNumbers:
                 self.step += 1
                 return x * self.step
         ours, plain, x = Counter(), Counter(), torch.randn(3)
-        compiled = framejit.compile(ours, backend=backend)
+        compiled = framejit.compile(ours, backend=backend, dynamic=dynamic)
         for _ in range(10):
             same(compiled(x), plain(x))
         assert (ours.step, framejit.stats()["graphs"]) == (plain.step, 2)

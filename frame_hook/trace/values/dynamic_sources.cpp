@@ -45,19 +45,21 @@ bool DynamicSources::holds_symbol(PyObject* object, SourceId source) const {
   return false;
 }
 
+bool DynamicSources::is_of_argument(SourceId source) const {
+  while (source != kNoSource &&
+         (sources_[source].kind == SourceKind::tuple_item || sources_[source].kind == SourceKind::list_item ||
+          sources_[source].kind == SourceKind::dict_item))
+    source = sources_[source].base;
+  return source != kNoSource && sources_[source].kind == SourceKind::local;
+}
+
 // Sources are compared as texts, so texts are made only if there is something to compare with.
 bool DynamicSources::is_dynamic(SourceId source) const {
   if (source != kNoSource &&
       (sources_[source].kind == SourceKind::computed || sources_[source].kind == SourceKind::tensor_number))
     return true;
   if (hints_.dynamic_never) return false;
-  if (hints_.dynamic_all) {
-    SourceId s = source;
-    while (s != kNoSource && (sources_[s].kind == SourceKind::tuple_item || sources_[s].kind == SourceKind::list_item ||
-                              sources_[s].kind == SourceKind::dict_item))
-      s = sources_[s].base;
-    return s != kNoSource && sources_[s].kind == SourceKind::local;
-  }
+  if (hints_.dynamic_all && is_of_argument(source)) return true;
   if (hints_.dynamic_sources.empty()) return false;
   return is_listed(hints_, this->text(source));
 }
