@@ -86,9 +86,10 @@ bool Recorder::keep_shape_of_outs(OpCall& call) {
         at >= 0 && call.info.returns_argument[r] ? call.node.args[static_cast<size_t>(at)].get<ValueId>() : nullptr;
     if (out == nullptr || *out == kNoValue) return false;
     const TensorMeta& meta = graph().meta(*out);
-    if (meta.dtype != metas[r].dtype)  // a reduction computes in it, and some kernels refuse it
+    const bool has_other_dtype = meta.dtype != metas[r].dtype;
+    if (has_other_dtype && !functional->has(kPointwise))  // a reduction computes in it, and some kernels refuse it
       fail({Reason::unsupported_op, call.def().name + " with an out= of another dtype than its result's,"});
-    if (!(meta.device == device_of(call.device)) || overlaps_itself(meta) ||
+    if (has_other_dtype || !(meta.device == device_of(call.device)) || overlaps_itself(meta) ||
         !equal_sizes(shapes(), metas[r].sizes, meta.sizes))
       return false;
     outs.push_back(*out);

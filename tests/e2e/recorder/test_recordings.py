@@ -79,7 +79,7 @@ def own_results_beside_writes(x):
 
 
 def reduced_into_out(x):
-    y = torch.empty(3)
+    y = torch.empty(3, dtype=torch.long)
     torch.sum(x > 0.5, -1, out=y)
     return y
 
