@@ -19,6 +19,15 @@ bool is_listed(const TraceHints& hints, const std::string& text) {
   return std::find(hints.dynamic_sources.begin(), hints.dynamic_sources.end(), text) != hints.dynamic_sources.end();
 }
 
+// The argument itself, or an item of it.
+bool is_of_argument(const guards::SourceTable& sources, SourceId source) {
+  while (source != kNoSource &&
+         (sources[source].kind == SourceKind::tuple_item || sources[source].kind == SourceKind::list_item ||
+          sources[source].kind == SourceKind::dict_item))
+    source = sources[source].base;
+  return source != kNoSource && sources[source].kind == SourceKind::local;
+}
+
 void add_dim(std::vector<bool>& dims, size_t dim) {
   if (dim >= dims.size()) dims.resize(dim + 1, false);
   dims[dim] = true;
@@ -45,21 +54,13 @@ bool DynamicSources::holds_symbol(PyObject* object, SourceId source) const {
   return false;
 }
 
-bool DynamicSources::is_of_argument(SourceId source) const {
-  while (source != kNoSource &&
-         (sources_[source].kind == SourceKind::tuple_item || sources_[source].kind == SourceKind::list_item ||
-          sources_[source].kind == SourceKind::dict_item))
-    source = sources_[source].base;
-  return source != kNoSource && sources_[source].kind == SourceKind::local;
-}
-
 // Sources are compared as texts, so texts are made only if there is something to compare with.
 bool DynamicSources::is_dynamic(SourceId source) const {
   if (source != kNoSource &&
       (sources_[source].kind == SourceKind::computed || sources_[source].kind == SourceKind::tensor_number))
     return true;
   if (hints_.dynamic_never) return false;
-  if (hints_.dynamic_all && is_of_argument(source)) return true;
+  if (hints_.dynamic_all && is_of_argument(sources_, source)) return true;
   if (hints_.dynamic_sources.empty()) return false;
   return is_listed(hints_, this->text(source));
 }

@@ -21,7 +21,6 @@ class DynamicSources {
   graph::DynamicExtents extents(guards::SourceId source, PyObject* tensor) const;
 
  private:
-  bool is_of_argument(guards::SourceId source) const;  // the argument itself, or an item of it
   const TraceHints& hints_;
   guards::SourceTable& sources_;
   PyCodeObject* code_ = nullptr;
