@@ -36,22 +36,23 @@ namespace {
 
 bool is_of_word(char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-std::string class_of_error(PyObject* type, PyObject* value) {
-  PyRef text = PyRef::steal(value != nullptr ? PyObject_Str(value) : nullptr);
-  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  std::string result = reinterpret_cast<PyTypeObject*>(type)->tp_name;
-  if (words != nullptr) result += std::string(": ") + words;
+std::string text_of_error(PyObject* value) {  // "": it has none
+  const PyRef text = PyRef::steal(value != nullptr ? PyObject_Str(value) : nullptr);
+  const char* const words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   drop_error();
+  return words != nullptr ? words : "";
+}
+
+std::string class_of_error(PyObject* type, const std::string& words) {
+  std::string result = reinterpret_cast<PyTypeObject*>(type)->tp_name;
+  if (!words.empty()) result += ": " + words;
   return result.substr(0, 200);
 }
 
-// Of an error. A size that is a symbol stands there under its name, "s0"; eager prints the number.
-bool names_symbol(PyObject* value, size_t symbol_count) {
-  const PyRef text = PyRef::steal(value != nullptr && symbol_count != 0 ? PyObject_Str(value) : nullptr);
-  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  drop_error();
+// A size that is a symbol stands in the text of an error under its name, "s0"; eager prints the number.
+bool names_symbol(const std::string& text, size_t symbol_count) {
   bool in_word = false;
-  for (const char* at = words; at != nullptr && *at != '\0'; ++at) {
+  for (const char* at = text.c_str(); *at != '\0'; ++at) {
     if (!in_word && *at == 's' && std::isdigit(static_cast<unsigned char>(at[1])) != 0) {
       char* end = nullptr;
       if (std::strtoul(at + 1, &end, 10) < symbol_count && !is_of_word(*end)) return true;
@@ -205,14 +206,16 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
-    const std::string text = class_of_error(type, value);
-    const bool is_unlike_eagers = names_symbol(value, shapes().symbol_count());
+    const std::string words = text_of_error(value);
+    const std::string text = class_of_error(type, words);
     PyErr_Restore(type, value, trace);
     if (graph::has_torch_text(graph::TorchText::reads_memory, text))
       return refuse(Reason::data_dependent_value, "a function that reads a tensor's memory");
     // An error that comes from the traced tensor's nature, and not from the program.
     if (graph::has_torch_text(graph::TorchText::traced_limit, text)) return refuse_limit(called, text);
-    return is_unlike_eagers ? refuse(Reason::exception_raised, "an error of " + name_of(called)) : nullptr;
+    return names_symbol(words, shapes().symbol_count())
+               ? refuse(Reason::exception_raised, "an error of " + name_of(called))
+               : nullptr;
   }
   if (!accept_result(result.get(), args, count, 0)) {
     scope.drop();

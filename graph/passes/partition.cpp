@@ -205,13 +205,12 @@ class Partition {
   }
   // Eager looks at its version. One whose new value has a history is checked as that output.
   bool is_checked_input(uint32_t input) const {
-    return input < layout_.keeps_input.size() && layout_.keeps_input[input] &&
-           std::none_of(
-               layout_.roots.begin(), layout_.roots.end(),
-               [&](uint32_t root) {
-                 const OutputAlias& alias = joint_.output_aliases[root];
-                 return alias.kind == OutputKind::kInput && alias.of == input && is_updated(input);
-               });
+    const auto is_new_value = [&](uint32_t root) {
+      const OutputAlias& alias = joint_.output_aliases[root];
+      return alias.kind == OutputKind::kInput && alias.of == input;
+    };
+    return layout_.keeps_input[input] &&
+           (!is_updated(input) || std::none_of(layout_.roots.begin(), layout_.roots.end(), is_new_value));
   }
   // Per root; all, if the layout does not say.
   std::vector<bool> keepers(const std::vector<std::vector<bool>>& of, uint32_t i) const {

