@@ -3,6 +3,9 @@ NumPy or the standard library uses."""
 import binascii
 import collections
 import functools
+import pathlib
+import re
+import subprocess
 import sys
 import types
 import zlib
@@ -166,3 +169,27 @@ def test_torchs_own_disable_is_unwrapped():
     inner = torch._compile._disable_dynamo(lambda x: x * 2)
     assert framejit.compile(lambda x: inner(x) + 1, fullgraph=True)(torch.ones(2)).tolist() == [3.0, 3.0]
     assert sys.modules["torch._compile"].__dict__ is inner.__globals__
+
+
+NAMES = """
+import sys
+import {package}
+for line in sys.argv[1:]:
+    module, path = line.split()
+    found = sys.modules.get(module)
+    for name in path.split("."):
+        found = vars(found).get(name) if type(found) is type(sys) else getattr(found, name, None)
+    if found is None:
+        print(line)
+"""
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("package, table", [("torch", "torch/special.def"), ("numpy", "types/numpy_rows.def")])
+def test_each_row_names_what_the_package_has_loaded(package, table):
+    """framejit imports no module of theirs to find a row; a row whose name is wrong would do nothing."""
+    text = (pathlib.Path(__file__).parents[2] / "frame_hook/trace" / table).read_text()
+    rows = [f"{module} {path}" for module, path in re.findall(r"^(?:ROW|CONCRETE)\(([\w.]+), ([\w.]+)", text, re.M)]
+    assert len(rows) > 100
+    done = subprocess.run([sys.executable, "-c", NAMES.format(package=package), *rows], capture_output=True, text=True)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)

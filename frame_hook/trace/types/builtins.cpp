@@ -7,6 +7,7 @@
 #include "guards/cpython/interrupts.h"
 
 #include <cstring>
+#include <span>
 
 namespace framejit::frame_hook {
 
@@ -41,9 +42,11 @@ constexpr RowName kNumpyRows[] = {
 
 using Table = std::unordered_map<PyObject*, CFunction>;
 
-// The object that a row names, a new reference kept for ever; null if this CPython or torch lacks it.
-PyObject* resolve(const RowName& row) {
-  PyRef at = PyRef::steal(PyImport_ImportModule(row.module));
+// The object that a row names, a new reference kept for ever; null if this CPython or torch lacks it. A module of torch
+// or NumPy is never imported: each has loaded all that the rows name when they are asked for (test_recognition.py).
+PyObject* resolve(const RowName& row, bool of_python) {
+  PyRef at = of_python ? PyRef::steal(PyImport_ImportModule(row.module))
+                       : PyRef::borrow(PyDict_GetItemString(PyImport_GetModuleDict(), row.module));
   std::string path = row.path;
   while (at && !path.empty()) {
     const size_t dot = path.find('.');
@@ -61,10 +64,9 @@ PyObject* resolve(const RowName& row) {
   return at.release();
 }
 
-template <size_t n>
-void add_rows(Table& table, const RowName (&list)[n]) {
+void add_rows(Table& table, std::span<const RowName> list, bool of_python = false) {
   for (const RowName& row : list)
-    if (PyObject* found = resolve(row)) table.emplace(found, row.handler);
+    if (PyObject* found = resolve(row, of_python)) table.emplace(found, row.handler);
 }
 
 PyObject* known_str(Tracer& t, Value* v) {
@@ -94,7 +96,7 @@ namespace {
 const CFunction* find_row(PyObject* callable) {
   static Table* const table = [] {
     auto* made = new Table;
-    add_rows(*made, kPythonRows);
+    add_rows(*made, kPythonRows, /*of_python=*/true);
     return made;
   }();
   static bool torch_added = false;
