@@ -34,13 +34,39 @@ BODY = """#include "graph/aten/typed_meta.h"
 
 namespace framejit::graph {
 namespace {
-template <class F, F* f> c10::KernelFunction boxed() {
-  return c10::KernelFunction::makeFromUnboxedFunction(c10::CompileTimeFunctionPointer<F, f>{});
+
+struct Row {
+  const char* name;
+  c10::KernelFunction (*box)(void (*)());
+  void (*function)();
+};
+
+// For each type of function, not for each function: the code that boxes takes the compiler long.
+template <class F>
+c10::KernelFunction box(void (*function)()) {
+  return c10::KernelFunction::makeFromUnboxedRuntimeFunction(reinterpret_cast<F*>(function));
 }
+
+template <class F>
+Row row(const char* name, F* function) {
+  return {name, &box<F>, reinterpret_cast<void (*)()>(function)};
+}
+
+const Row kRows[] = {
+"""
+
+TAIL = """};
+
 }  // namespace
 
 std::vector<TypedMetaRow> typed_meta_rows() {
   std::vector<TypedMetaRow> rows;
+  rows.reserve(std::size(kRows));
+  for (const Row& row : kRows) rows.push_back({row.name, row.box(row.function)});
+  return rows;
+}
+
+}  // namespace framejit::graph
 """
 
 
@@ -101,11 +127,8 @@ def main(output):
         rows += found
         if found:
             includes += [f"#include <ATen/ops/{base}_meta_dispatch.h>", f"#include <ATen/ops/{base}_ops.h>"]
-    lines = [f'  rows.push_back({{"{name}", boxed<at::_ops::{struct}::schema, '
-             f'static_cast<at::_ops::{struct}::ptr_schema>(&at::meta::{function})>()}});'
-             for name, struct, function in rows]
-    text = HEAD + "\n".join(includes) + "\n" + BODY + "\n".join(
-        lines) + "\n  return rows;\n}\n\n}  // namespace framejit::graph\n"
+    lines = [f'    row<at::_ops::{struct}::schema>("{name}", &at::meta::{function}),' for name, struct, function in rows]
+    text = HEAD + "\n".join(includes) + "\n" + BODY + "\n".join(lines) + "\n" + TAIL
     if os.path.exists(output) and read(output) == text:
         return
     with open(output, "w") as f:
