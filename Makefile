@@ -2,6 +2,7 @@
 #
 #   PYTHON=python3.11   the interpreter to build for; a version (3.12) also finds pyenv's
 #   JOBS=2              compile jobs
+#   ALL=1               'make test' runs slow tests too, and all cases of each test; CI=1 means it
 #   JOIN=ON             files are compiled several at a time; OFF in a new build folder: one by one, for work on the code
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -18,6 +19,8 @@ RUN := $(VENV)/bin/python
 BUILD := build/$(VERSION)
 STAMP := $(BUILD)/.setup
 SEED ?= 0
+ALL ?= $(CI)
+export QUICK := $(if $(ALL),,--quick)
 # Without a home to write to, ccache keeps its files in the build folder.
 ifeq ($(shell mkdir -p "$${CCACHE_DIR:-$${XDG_CACHE_HOME:-$$HOME/.cache}}/ccache" 2>/dev/null && echo yes),)
 export CCACHE_DIR := $(CURDIR)/build/ccache
@@ -71,8 +74,9 @@ demo-train: build  ## trains the model of the demo on pairs of sentences, plain 
 SIDE_BY_SIDE = $(MAKE) -j $(JOBS) --output-sync=target
 begin = { echo "$@ ..." >&9; } 2>/dev/null || true
 
-test: lint build-tests  ## everything: lint, C++ unit and golden tests, pytest, and parts on the other CPythons
+test: lint build-tests  ## lint, C++ unit and golden tests, pytest, and parts on the other CPythons: all in CI and with ALL=1, otherwise no slow test and three cases of each other one
 	@+$(SIDE_BY_SIDE) $(OTHER_PYTHONS) test-cpp $(PYTHON_PARTS) 9>&2
+	@$(if $(QUICK),echo "framejit: slow tests and most cases of the others were left out: make test ALL=1 runs them" >&2)
 
 test-cpp: build-tests
 	@$(begin)
@@ -85,7 +89,7 @@ test-python: build-tests
 
 # One process for each part: the hook's tests install their own handlers in theirs. The other files are distributed.
 # Waiting threads release their cores, which other parts need.
-PYTEST = OMP_WAIT_POLICY=passive FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q
+PYTEST = OMP_WAIT_POLICY=passive FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q $(QUICK)
 $(OWN_PARTS): build-tests
 	@$(begin)
 	@$(PYTEST) $@

@@ -1,6 +1,8 @@
 """What a run leaves out is said in one line each, even in quiet runs (tools/not_tested does it for programs). If CI is
 set, nothing may be left out, but for what no package provides: a GPU, a CPU, a kernel of the system. A skip of those
 begins with "not tested: ".
+
+--quick, which `make test` gives, leaves out slow tests, and all but three cases of the others.
 """
 import collections
 import os
@@ -8,6 +10,31 @@ import os
 import pytest
 
 BEGINS = "not tested: "
+QUICK_CASES = 3
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help=f"no slow test, and {QUICK_CASES} cases of each other one")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: takes more than five seconds; --quick leaves it out")
+
+
+def of_a_quick_run(items):
+    """The cases of a test that stay are spread over all that it has."""
+    cases = collections.defaultdict(list)
+    for item in items:
+        if not item.get_closest_marker("slow"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    return {same[round(i * (len(same) - 1) / (QUICK_CASES - 1))] for same in cases.values() for i in range(QUICK_CASES)}
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--quick"):
+        kept = of_a_quick_run(items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 def skips(terminalreporter):

@@ -127,7 +127,8 @@ def main(output):
         rows += found
         if found:
             includes += [f"#include <ATen/ops/{base}_meta_dispatch.h>", f"#include <ATen/ops/{base}_ops.h>"]
-    lines = [f'    row<at::_ops::{struct}::schema>("{name}", &at::meta::{function}),' for name, struct, function in rows]
+    lines = [f'    row<at::_ops::{struct}::schema>("{name}", &at::meta::{function}),'
+             for name, struct, function in rows]
     text = HEAD + "\n".join(includes) + "\n" + BODY + "\n".join(lines) + "\n" + TAIL
     if os.path.exists(output) and read(output) == text:
         return

@@ -4,7 +4,6 @@ import functools
 import gc
 import inspect
 import pickle
-import subprocess
 import sys
 import weakref
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 import framejit
+import programs
 
 
 @framejit.compile
@@ -427,10 +427,10 @@ def test_a_python_that_no_build_is_for_is_told_which_there_are(monkeypatch):
     assert f"accepted='CPython {', '.join(names[:-1])} or {names[-1]}'" in setup
 
 
-def run(code, **environment):
+def run(code, forked=True, **environment):
     import os
     env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | environment
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    return programs.run(code, env=env, forked=forked)
 
 
 @pytest.mark.parametrize("environment, message", [
@@ -448,7 +448,8 @@ def test_bad_environment_is_an_error_at_import(environment, message):
 
 
 def test_start_up_file_does_nothing_unless_asked():
-    unasked = run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules")
+    unasked = run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules",
+                  forked=False)
     assert unasked.returncode == 0
     assert run("import sys; assert 'torch' not in sys.modules", FRAMEJIT="1").returncode == 0
     for off in ("0", ""):

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import framejit
+import programs
 from check import check, fresh, same, wait_for_a_signal  # noqa: F401
 
 LOG = []
@@ -554,5 +555,5 @@ with torch.no_grad():
         assert torch.equal(framejit.compile(f, backend="eager")(torch.ones(2)), f(torch.ones(2)))
 assert framejit.stats()["break_reasons"]["trace_too_long"] and not framejit.stats()["fallbacks"], framejit.stats()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    done = programs.run(program)
     assert done.returncode == 0, done.stderr

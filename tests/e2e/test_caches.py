@@ -1,7 +1,6 @@
 """functools caches and id() keys: cached results are used, and what is not cached never runs while tracing."""
 import enum
 import functools
-import subprocess
 import sys
 import threading
 
@@ -9,6 +8,7 @@ import pytest
 import torch
 
 import framejit
+import programs
 from check import BACKENDS, check
 
 x = torch.randn(3)
@@ -200,7 +200,7 @@ assert framejit.stats()["graph_breaks"] == 0, framejit.stats()["break_reasons"]
 
 @pytest.mark.nothing_captured
 def test_modules_made_in_the_trace_once_torch_compile_was_used():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    done = programs.run(PROGRAM)
     assert done.returncode == 0, done.stderr[-2000:]
 
 

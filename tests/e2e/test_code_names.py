@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import programs
+
 PROGRAM = """
 import ctypes, os, sys, torch, framejit
 
@@ -25,8 +27,7 @@ def run(tmp_path, program=PROGRAM, **environment):
     folder = tmp_path / "here"
     folder.mkdir()
     (tmp_path / "program.py").write_text(program)
-    out = subprocess.run([sys.executable, str(tmp_path / "program.py")], capture_output=True, text=True, cwd=folder,
-                         env=dict(os.environ, **environment))
+    out = programs.run(file=tmp_path / "program.py", cwd=folder, env=dict(os.environ, **environment))
     assert out.returncode == 0, out.stderr
     return out, sorted(folder.iterdir())
 

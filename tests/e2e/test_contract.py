@@ -21,6 +21,7 @@ class Block(torch.nn.Module):
 
 
 class TestInstances:
+    @pytest.mark.slow
     def test_one_compile_serves_every_instance(self):
         x = torch.randn(2, 8)
         for _ in range(32):

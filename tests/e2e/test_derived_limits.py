@@ -1,8 +1,6 @@
 """How much memory derived values may take, what is said if nothing can be derived, and that pages tell the truth."""
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ import torch
 
 import framejit
 import levels
+import programs
 from framejit import _framejit
 from check import fresh  # noqa: F401
 from test_derived_weights import CALLS, check, derived, skip_without_packed_bfloat16, warm, watch_is_refused
@@ -42,8 +41,7 @@ SCALED = """
 
 def run(program, **environment):
     from textwrap import dedent
-    return subprocess.run([sys.executable, "-c", dedent(SCALED) + dedent(program)], capture_output=True, text=True,
-                          timeout=300, env={**os.environ, "FRAMEJIT_LOGS": "", **environment})
+    return programs.run(dedent(SCALED) + dedent(program), env={**os.environ, "FRAMEJIT_LOGS": "", **environment})
 
 
 @pytest.mark.nothing_captured
@@ -134,6 +132,7 @@ SHARED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.nothing_captured
 def test_no_watch_is_said_once_without_a_log():
     done = run(SHARED)
@@ -147,6 +146,7 @@ def test_no_watch_is_said_once_without_a_log():
                "print(*totals())").stdout == "1 1 1 0\n"
 
 
+@pytest.mark.slow
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("level", levels.FLAGS)
 def test_the_example_of_the_page_derives_something_on_every_class_of_machines(level):
@@ -154,8 +154,7 @@ def test_the_example_of_the_page_derives_something_on_every_class_of_machines(le
     page = (ROOT / "docs/derived_weights.md").read_text()
     example = re.search(r"```python\n(.*?)```", page, re.S)[1]
     for costs in ("", "packed_rows=0", "packed_rows=4"):  # of Intel, and of others
-        done = subprocess.run([sys.executable, "-c", f"from framejit import _framejit\n"
-                               f"_framejit.replace_costs({costs!r})\n{example}"], capture_output=True, text=True,
-                              timeout=300, env={**os.environ, "FRAMEJIT_CPU_FEATURES": level})
+        done = programs.run(f"from framejit import _framejit\n_framejit.replace_costs({costs!r})\n{example}",
+                            env={**os.environ, "FRAMEJIT_CPU_FEATURES": level})
         assert done.returncode == 0, done.stderr
         assert int(re.fullmatch(r"(\d+) derived values\n", done.stdout)[1]) > 0, (level, costs, done.stdout)

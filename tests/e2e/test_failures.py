@@ -3,8 +3,6 @@ kept."""
 import itertools
 import json
 import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -12,6 +10,7 @@ import torch
 
 import framejit
 import levels
+import programs
 from check import assert_flat, fresh, same  # noqa: F401
 
 NUMBERS = itertools.count(5000)  # kernels that no cache holds
@@ -26,8 +25,7 @@ def no_grad():
 def run(program, **environment):
     """The last line that a separate process prints, and its log. JIT: the settings; results are compared with plain
     PyTorch."""
-    out = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300,
-                         env={**os.environ, "FRAMEJIT_LOGS": "graph_breaks", **environment})
+    out = programs.run(textwrap.dedent(program), env={**os.environ, "FRAMEJIT_LOGS": "graph_breaks", **environment})
     assert out.returncode == 0, out.stderr[-3000:]
     return json.loads(out.stdout.splitlines()[-1]), out.stderr
 
@@ -112,6 +110,7 @@ NO_MEMORY_IN_A_CALL = LIMITS + """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mib", [8, 48, 112, 220])
 @pytest.mark.nothing_captured
 def test_no_memory_in_a_call(mib):

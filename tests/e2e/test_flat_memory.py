@@ -47,6 +47,7 @@ def reset_when_full(backend):
 MOST = 2500  # KiB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [new_functions, entries_of_dead_classes, reset_when_full])
 def test_a_thousand_recompiles_keep_memory_flat(make, backend, monkeypatch):
     made, reset = 0, framejit.reset

@@ -20,6 +20,7 @@ def test_the_seed_decides():
     assert not {"BertModel", "LlamaModel", "T5Model", "WhisperModel"} & set(names) and "HeliumModel" in names
 
 
+@pytest.mark.slow
 @pytest.mark.nothing_captured  # in this process
 def test_rows_are_counted(monkeypatch, capsys):
     monkeypatch.setattr(hf_classes, "picked", lambda seed: ["GlmImageVisionModel", "HeliumModel", "XGLMModel"])

@@ -1,13 +1,12 @@
 """The kernel cache: a second process compiles nothing, damaged kernels are compiled again, and nothing is written
 unless asked for."""
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import framejit
+import programs
 
 PROGRAM = """
 import torch, framejit
@@ -30,12 +29,12 @@ def run(folder=None, before="", **more):
     environment.pop("FRAMEJIT_CACHE_DIR", None)
     if folder is not None:
         environment["FRAMEJIT_CACHE_DIR"] = str(folder)
-    command = [sys.executable, "-c", before + PROGRAM]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = programs.run(before + PROGRAM, env=environment)
     assert done.returncode == 0, done.stderr
     return [int(n) for n in done.stdout.split()], done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.nothing_captured
 def test_a_second_process_finds_every_kernel(tmp_path):
     folder = tmp_path / "cache"
@@ -47,6 +46,7 @@ def test_a_second_process_finds_every_kernel(tmp_path):
                                                                kernels], "kernels of another target"
 
 
+@pytest.mark.slow
 @pytest.mark.nothing_captured
 def test_what_is_damaged_is_compiled_again(tmp_path):
     folder = tmp_path / "cache"
@@ -73,6 +73,7 @@ def test_a_folder_of_others_is_refused_and_the_program_runs(tmp_path):
         framejit.cache(tmp_path, max_mb=0)
 
 
+@pytest.mark.slow
 @pytest.mark.nothing_captured
 def test_a_full_disk_is_one_line_and_the_program_runs(tmp_path):
     folder = tmp_path / "kernels"

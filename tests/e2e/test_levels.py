@@ -20,6 +20,7 @@ SOME = {"test_models": ("test_whole_model and framejit and sdpa", 20),
         "test_sum_accuracy": ("fixed_lengths or infinities", 15)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", SOME)
 @pytest.mark.parametrize("level", [level for level in levels.FLAGS if level != levels.own()])
 def test_level(level, file):

@@ -3,14 +3,13 @@ may hold."""
 import os
 import re
 import resource
-import subprocess
-import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 import framejit
+import programs
 from check import check, fresh  # noqa: F401
 
 SIZE = 256  # a matrix of it is large enough for the arena
@@ -94,8 +93,7 @@ assert framejit.stats()["fallbacks"] == 0
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_kernels_write_over_what_a_library_call_has_made(name):
     body, over = CONVOLUTIONS[name]
-    done = subprocess.run([sys.executable, "-c", OVER_RESULTS.format(body=body)], capture_output=True, text=True,
-                          env={**os.environ, "FRAMEJIT_LOGS": "steps"})
+    done = programs.run(OVER_RESULTS.format(body=body), env={**os.environ, "FRAMEJIT_LOGS": "steps"})
     assert done.returncode == 0, done.stderr
     made = set(re.findall(r"(b\d+) = convolution", done.stderr))
     kernels = re.findall(r"kernel k\d+\(([^)]*)\)", done.stderr)
@@ -139,8 +137,7 @@ assert stats["fallbacks"] == 0 and stats["derived_values"] > 0, stats
 @pytest.mark.parametrize("name", SUMS)
 def test_the_library_adds_to_what_ends(name):
     body, over = SUMS[name]
-    done = subprocess.run([sys.executable, "-c", OVER_ADDED.format(body=body)], capture_output=True, text=True,
-                          env={**os.environ, "FRAMEJIT_LOGS": "steps"})
+    done = programs.run(OVER_ADDED.format(body=body), env={**os.environ, "FRAMEJIT_LOGS": "steps"})
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("call mkldnn::_convolution_pointwise_.binary") == over, done.stderr
 

@@ -5,13 +5,12 @@ import logging
 import os
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import framejit
+import programs
 
 PROGRAM = """
 import torch, framejit
@@ -32,12 +31,11 @@ with torch.no_grad():
 
 def run(program=PROGRAM, tmp_path=None, **environment):
     env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | {"FRAMEJIT_STRICT": "1"} | environment
-    command = [sys.executable, "-c", program]
-    if tmp_path is not None:
-        path = tmp_path / "program.py"
-        path.write_text(program)
-        command = [sys.executable, str(path)]
-    return subprocess.run(command, env=env, capture_output=True, text=True)
+    if tmp_path is None:
+        return programs.run(program, env=env)
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    return programs.run(file=path, env=env)
 
 
 def captured(fn, *args):
@@ -252,6 +250,7 @@ def test_dump_folder_gets_numbered_files(tmp_path):
     assert any("aten:" in open(f).read() for f in files) and any("graph @" in open(f).read() for f in files)
 
 
+@pytest.mark.slow
 def test_dumps_go_through_no_link_and_over_ones_own_files_alone(tmp_path):
     folder, other = tmp_path / "1.1", tmp_path / "other.txt"
     folder.mkdir()
@@ -541,7 +540,7 @@ with torch.no_grad():
 
     def lines(**environment):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")}
-        done = subprocess.run([sys.executable, str(program)], env=clean | environment, capture_output=True, text=True)
+        done = programs.run(file=program, env=clean | environment)
         assert done.returncode == 0, done.stderr
         return done.stderr.splitlines()
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 import torch
 
 import op_sweep
@@ -20,16 +21,19 @@ def sweep(*options):
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
+@pytest.mark.slow
 def test_first_samples():
     done = sweep("--backend", "eager", "--dtype", "float32", "--at-least", "90", "--floors", "first, eager")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_first_samples_of_other_dtypes():
     done = sweep("--dtype", "bfloat16", "float64", "int64", "bool", "--at-least", "90", "--floors", "first")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_kernels_of_inputs_in_other_forms():
     """Ops of the class kernels, with inputs that are transposed, broadcast, stepped through memory, empty, of one
     element or without dimensions."""
@@ -41,6 +45,7 @@ def test_kernels_of_inputs_in_other_forms():
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_no_op_falls_back_a_class():
     """The first float32 samples on the default backend: op_classes.txt has the class of each op, and ops may only
     rise."""

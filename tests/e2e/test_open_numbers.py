@@ -216,6 +216,7 @@ def looped(x, number, n, step):
     return x * number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 60, 600])
 @pytest.mark.parametrize("name", LOOPS)
 def test_what_a_loop_computes_with_itself(name, n, backend):

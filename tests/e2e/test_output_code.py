@@ -1,13 +1,12 @@
 """FRAMEJIT_LOGS=output_code and schedule: what is printed about kernels; the backend that interprets them."""
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import framejit
+import programs
 
 PROGRAM = """
 import torch
@@ -30,8 +29,7 @@ BODY = """y = torch.nn.functional.layer_norm(x, (96,), w, b)
 def log_of(tmp_path, channels, options="", body=BODY, **environment):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM.format(options=options, body=body))
-    out = subprocess.run([sys.executable, str(path)], capture_output=True, text=True,
-                         env=dict(os.environ, FRAMEJIT_LOGS=channels, **environment))
+    out = programs.run(file=path, env=dict(os.environ, FRAMEJIT_LOGS=channels, **environment))
     assert out.returncode == 0, out.stderr
     return out.stderr
 
@@ -74,8 +72,7 @@ for n in (2400, 240):
 
 
 def test_what_is_beyond_caches_has_slabs_and_prefetches():
-    out = subprocess.run([sys.executable, "-c", ROWS], capture_output=True, text=True,
-                         env=dict(os.environ, FRAMEJIT_LOGS="output_code"))
+    out = programs.run(ROWS, env=dict(os.environ, FRAMEJIT_LOGS="output_code"))
     assert out.returncode == 0, out.stderr
     columns, joined, large, small, large_tiles, small_tiles = (body for line, body in sections(out.stderr)
                                                                if "as llvm" in line)
@@ -91,6 +88,7 @@ def test_assembly_on_request(tmp_path):
     assert len(assembly) == 2 and all(re.search(r"\bret", body) and "| # program.py:" in body for body in assembly)
 
 
+@pytest.mark.slow
 def test_refused_pairs_are_named_with_a_reason(tmp_path):
     log = log_of(tmp_path, "schedule")
     assert re.search(r"schedule \S+: 0 pairs of nests with common data not fused", log)
@@ -125,13 +123,13 @@ def test_interp_prints_no_machine_code(tmp_path, backend):
     assert "as kernel_ir" in log and "as llvm" not in log
 
 
+@pytest.mark.slow
 def test_the_setting_of_vector_registers_is_followed():
     program = ("import torch, framejit\nwith torch.no_grad():\n"
                "    print(framejit.compile(lambda x: x * 2 + 1)(torch.arange(8.)).tolist(), "
                "framejit.stats()['kernels'])\n")
     for level, registers in (("generic", {"xmm"}), ("avx2", {"xmm", "ymm"})):
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                              env={**os.environ, "FRAMEJIT_CPU_FEATURES": level, "FRAMEJIT_LOGS": "output_code",
+        done = programs.run(program, env={**os.environ, "FRAMEJIT_CPU_FEATURES": level, "FRAMEJIT_LOGS": "output_code",
                                    "FRAMEJIT_ASSEMBLY": "1"})
         assert done.stdout.split() == [*str((torch.arange(8.) * 2 + 1).tolist()).split(), "1"], done.stderr
         used = set(re.findall(r"\b([xyz]mm)\d+", done.stderr))

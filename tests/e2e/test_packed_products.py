@@ -1,12 +1,11 @@
 """Products with weights that are packed before the call: which are left alone, and what the log says."""
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import framejit
+import programs
 from check import fresh  # noqa: F401
 from test_derived_weights import CALLS, check, derived, skip_without_packed_bfloat16, watch_is_refused
 
@@ -42,8 +41,7 @@ print(framejit.stats()["derived_values"], framejit.stats()["recompiles"])
     ('self.register_buffer("weight", torch.randn(width, 64))', "1 1"),
 ], ids=["parameter", "buffer"])
 def test_parameters_of_another_size_are_compiled_for_and_buffers_are_symbols(weight, derived_and_recompiled):
-    done = subprocess.run([sys.executable, "-c", WIDTHS.replace("{weight}", weight)], capture_output=True, text=True,
-                          timeout=120, env={**os.environ, "FRAMEJIT_LOGS": "derived"})
+    done = programs.run(WIDTHS.replace("{weight}", weight), timeout=120, env={**os.environ, "FRAMEJIT_LOGS": "derived"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == derived_and_recompiled.split(), done.stdout + done.stderr
     says = "sizes of its weights vary between calls" in done.stderr
@@ -69,7 +67,7 @@ print(stats["derived_values"], stats["derived_bytes"] / sum(layer.weight.nbytes 
 
 @pytest.mark.nothing_captured("a process of its own captures")
 def test_bytes_of_packed_weights_are_those_that_the_system_has_given():
-    done = subprocess.run([sys.executable, "-c", SQUARES], capture_output=True, text=True, timeout=120)
+    done = programs.run(SQUARES, timeout=120)
     assert done.returncode == 0, done.stderr
     values, taken = done.stdout.split()
     assert int(values) == 4 and 0.95 <= float(taken) <= 1.25, done.stdout

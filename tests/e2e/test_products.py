@@ -2,7 +2,6 @@
 every CPU."""
 import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
+import programs
 from check import check, fresh, threads  # noqa: F401
 
 ROWS, TERMS, COLUMNS = 37, 300, 100
@@ -105,7 +105,7 @@ def test_the_setting(how, features, tmp_path):
     path.write_text(PROGRAM.format(tests=os.path.dirname(__file__)))
     env = dict(os.environ, FRAMEJIT_PRODUCTS=how, FRAMEJIT_CPU_FEATURES=features, FRAMEJIT_LOGS="schedule",
                PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=env)
+    done = programs.run(file=path, env=env)
     assert done.returncode == 0, done.stderr[-3000:]
     for part in done.stderr.split("rows_that_change")[0], *re.split("rows_that_change|bits_do_not_depend_on_threads",
                                                                     done.stderr)[1:]:

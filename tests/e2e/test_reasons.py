@@ -5,7 +5,6 @@ import copy
 import datetime
 import os
 import re
-import subprocess
 import sys
 import types
 import zlib
@@ -18,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 import framejit
 import pages
+import programs
 from check import fresh, same  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
@@ -313,7 +313,7 @@ def test_explicit_break():
                "with torch.no_grad():\n    assert torch.equal(framejit.compile(f)(torch.ones(2)), torch.full((2,), "
                "4.0))\n"
                "print(framejit.stats()['break_reasons'], framejit.stats()['graphs'])\n")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = programs.run(program)
     assert done.returncode == 0 and done.stdout == "{'explicit_break': 1} 2\n", (done.stdout, done.stderr[-2000:])
 
 

@@ -38,6 +38,7 @@ def test_gradients_in_a_loop_compile_once():
                          [(lambda x, scaled: x * scaled.by, 33),
                           pytest.param(lambda x, scaled: scaled.by, 9, marks=pytest.mark.nothing_captured)],
                          ids=["tensor work", "none"])
+@pytest.mark.slow
 def test_classes_that_each_call_makes_anew(said, work, most):
     """Code that does no tensor work is left alone sooner."""
     compiled, x = framejit.compile(work), torch.ones(3)

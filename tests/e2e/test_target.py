@@ -1,13 +1,12 @@
 """What the log says about the machine that kernels are for."""
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import framejit
+import programs
 
 from levels import FLAGS, need
 
@@ -24,8 +23,7 @@ f(torch.ones(3, 4), torch.ones(3, 4))
 
 
 def said(program=PROGRAM, **environment):
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                          env={**os.environ, "FRAMEJIT_LOGS": "target", **environment})
+    done = programs.run(program, env={**os.environ, "FRAMEJIT_LOGS": "target", **environment})
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -41,6 +39,7 @@ def test_one_line_for_each_target(level):
     assert re.search(text, lines[0]), lines[0]
 
 
+@pytest.mark.slow
 def test_only_cores_that_the_process_may_use_count():
     allowed = os.sched_getaffinity(0)
     assert f", cores: {len(allowed)}; " in said()

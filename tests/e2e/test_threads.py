@@ -219,6 +219,7 @@ print("fine")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.nothing_captured
 def test_daemon_threads_when_the_process_ends():
     """They run segments, kernels, breaks and __del__. No tensor is made or freed, and nothing is compiled: torch's own

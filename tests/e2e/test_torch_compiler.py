@@ -8,7 +8,6 @@ import copy
 import inspect
 import operator
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 import torch
 
 import framejit
+import programs
 from check import check, fresh, same  # noqa: F401
 from framejit import options, torch_settings
 
@@ -37,6 +37,7 @@ def said():
 class TestSubstituteInGraph:
     """A replacement that torch's compiler would use: one line if a call of the function breaks."""
 
+    @pytest.mark.slow
     @pytest.mark.nothing_captured
     def test_is_said_where_the_function_is_met(self):
         code = """
@@ -49,7 +50,7 @@ for _ in range(3):
     assert compiled(torch.ones(2)).tolist() == [2 + readline.get_history_length()] * 2
 framejit.compile(lambda x: [x + 1, readline.get_completer()])(torch.ones(2))
 """
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+        ran = programs.run(code)
         lines = [line for line in ran.stderr.splitlines() if "substitute_in_graph" in line]
         assert ran.returncode == 0 and len(lines) == 1 and "get_history_length" in lines[0], ran.stderr
 
@@ -84,6 +85,7 @@ class TestFunctionsInTracedCode:
             return y * 2
         check(lambda x: layer(x) - 1, torch.randn(3), breaks=1, compiles=3)
 
+    @pytest.mark.slow
     @pytest.mark.nothing_captured
     def test_a_step_of_graphs_that_nobody_has_is_marked_for_nobody(self):
         program = ("import sys, torch, framejit\n"
@@ -96,7 +98,7 @@ class TestFunctionsInTracedCode:
                    "def g(x):\n    torch.compiler.cudagraph_mark_step_begin()\n    return x + 1\n"
                    "from framejit import api\nwith torch.no_grad():\n    api.compile(g)(torch.zeros(2))\n"
                    "assert cudagraph_trees.MarkStepBox.mark_step_counter != before\n")
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        done = programs.run(program)
         assert done.returncode == 0, done.stderr
 
 

@@ -1,14 +1,13 @@
 """What fails, or runs plainly for a reason that the user can change, is counted as such and is one line on stderr for
 each cause, even if no log was asked for. Under FRAMEJIT_STRICT it is an error if it is a failure of ours."""
 import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
 import torch
 
 import framejit
+import programs
 
 # What the backend does, and the reason that is counted: what a backend refuses is a refused kernel.
 FAILURES = {
@@ -36,8 +35,8 @@ def nothing_else():
 def plain(program, **environment):
     """What a process without FRAMEJIT_STRICT prints, and what it writes to stderr."""
     start = "import torch, framejit\nfrom framejit import _framejit_planted as planted\n"
-    done = subprocess.run([sys.executable, "-c", start + textwrap.dedent(program)], capture_output=True, text=True,
-                          timeout=300, env={**os.environ, "FRAMEJIT_STRICT": "0", "FRAMEJIT_LOGS": "", **environment})
+    done = programs.run(start + textwrap.dedent(program),
+                        env={**os.environ, "FRAMEJIT_STRICT": "0", "FRAMEJIT_LOGS": "", **environment})
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout, done.stderr.splitlines()
 
@@ -105,6 +104,7 @@ def test_two_causes_are_two_lines_and_many_are_few():
     assert causes == [f"cause {i}" for i in range(8)] + ["cause 24"], lines  # the last after reset()
 
 
+@pytest.mark.slow
 def test_a_derive_plan_that_fails_is_counted_and_the_call_goes_on():
     program = """
         planted.plant("derive", {planted!r}, "no room for panels")

@@ -1,9 +1,10 @@
 """Products of bfloat16, computed in float32 and by the library's own: equal to eager, and what the plan calls."""
 import os
-import subprocess
 import sys
 
 import pytest
+
+import programs
 
 PROGRAM = """
 import torch
@@ -75,13 +76,13 @@ assert framejit.stats()["graphs"] == len(CASES) + 1, framejit.stats()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["wide", "native", "auto"])
 @pytest.mark.nothing_captured  # in this process
 def test_products_equal_eager(tmp_path, how):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True,
-                          env=dict(os.environ, FRAMEJIT_BF16_PRODUCTS=how,
+    done = programs.run(file=path, env=dict(os.environ, FRAMEJIT_BF16_PRODUCTS=how,
                                    PYTHONPATH=os.pathsep.join(filter(None, sys.path))))
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -93,8 +94,7 @@ def test_what_the_kernels_round(tmp_path, how, wide):
                "64).bfloat16())\n")
     path = tmp_path / "program.py"
     path.write_text(program)
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True,
-                          env=dict(os.environ, FRAMEJIT_BF16_PRODUCTS=how, FRAMEJIT_LOGS="schedule"))
+    done = programs.run(file=path, env=dict(os.environ, FRAMEJIT_BF16_PRODUCTS=how, FRAMEJIT_LOGS="schedule"))
     assert done.returncode == 0, done.stderr
     assert "extern 0 mm" in done.stderr if not wide else "extern 2 mm" in done.stderr, done.stderr
     assert ("kernel k0" in done.stderr) == wide, done.stderr

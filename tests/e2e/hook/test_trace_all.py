@@ -57,6 +57,7 @@ def test_effects_are_replayed_and_guards_checked():
 
 @pytest.mark.skipif(importlib.util.find_spec("test.test_dict") is None and not os.environ.get("CI"),
                     reason="not tested: this Python comes without its test suite")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_cpython_tests_with_every_frame_traced(name):
     floors, exceptions = trace_all.read_table()

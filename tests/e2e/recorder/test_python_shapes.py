@@ -68,6 +68,7 @@ def test_the_list_of_ops_without_a_rule():
 FLOORS = {"ops": 1500, "gradients": 500, "modules": 100}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", FLOORS)
 def test_samples_without_python_shape_functions(part):
     """In a process in which each of torch's shape functions in Python raises, samples of op_db, their gradients and

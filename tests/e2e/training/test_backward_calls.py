@@ -4,8 +4,6 @@ import copy
 import gc
 import json
 import re
-import subprocess
-import sys
 import threading
 import warnings
 import weakref
@@ -15,6 +13,7 @@ import torch
 from torch import nn
 
 import framejit
+import programs
 from steps import Program, check_step, cotangent, leaf, mlp, with_step
 
 
@@ -148,7 +147,7 @@ def test_a_loss_and_then_what_it_was_made_from():
     code = ("import torch, framejit; f = lambda c: (lambda t: (t, t.sin()))(c * 2); "
             "c = torch.ones(3, requires_grad=True); a, b = framejit.compile(f)(c); "
             "b.sum().backward(); print(c.grad.tolist(), flush=True); a.sum().backward()")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = programs.run(code)
     assert done.returncode == 1 and "backward through the graph a second time" in done.stderr, done.stderr[-500:]
     got = torch.tensor(json.loads(done.stdout.splitlines()[-1]))
     torch.testing.assert_close(got, torch.full((3,), 2 * torch.tensor(2.0).cos().item()))

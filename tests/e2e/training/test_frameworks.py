@@ -126,6 +126,7 @@ def run(name, way, tmp_path):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_loop_of_another_package(name, tmp_path):
     pytest.importorskip(name.lower() if name != "Trainer" else "accelerate")

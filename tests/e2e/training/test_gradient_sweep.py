@@ -14,6 +14,7 @@ import op_sweep_worker
 LEAST = "90"  # percent of the ops whose samples are all whole, forward and backward
 
 
+@pytest.mark.slow
 @pytest.mark.nothing_captured  # here: the workers compile
 def test_first_samples():
     """In float32; make sweep takes every sample, and bfloat16."""

@@ -61,6 +61,7 @@ def curve_of(make, compile_=lambda target: target):
     return losses, random_state()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_loss_curves(name):
     make = training(name, 0.1, learning_rate=0.003)

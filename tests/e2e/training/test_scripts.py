@@ -53,6 +53,7 @@ def losses_of(path, **settings):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_script_under_framejit_1(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
@@ -121,6 +122,7 @@ def worker(rank, folder, way, unused):
         dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="not tested: gloo")
 @pytest.mark.parametrize("unused", [False, True], ids=["", "unused parameters"])
 @pytest.mark.parametrize("way", ["inside", "around"])
