@@ -103,8 +103,8 @@ def copier():
             storage = t.untyped_storage()
             if storage.data_ptr() not in storages:
                 storages[storage.data_ptr()] = storage.clone()
-            tensors[id(t)] = torch.empty(0, dtype=t.dtype).set_(storages[storage.data_ptr()], t.storage_offset(),
-                                                                t.size(), t.stride())
+            tensors[id(t)] = t.new_empty(0).set_(storages[storage.data_ptr()], t.storage_offset(), t.size(),
+                                                 t.stride())
         return tensors[id(t)]
     return copy
 

@@ -2,10 +2,11 @@
 broadcasting, indexing and dtypes; compiled and eager must agree in results, written arguments, strides and which
 results share memory.
 
-    python tests/fuzz/graphs_fuzz.py [--seed N] [--count N] [--backend NAME]
+    python tests/fuzz/graphs_fuzz.py [--seed N] [--count N] [--backend NAME] [--device cuda]
 
 A line is kept if eager accepts it. Discrete operations are applied only to values that are small multiples of 1/16,
 which every order of evaluation computes exactly. A failure prints the seed and the program, shrunk by dropping lines.
+Programs are made on the CPU, where an index that is out of range is an error of its line. They run on the device.
 """
 import argparse
 import functools
@@ -46,8 +47,9 @@ VIEWS = ["{t}.transpose({d}, {d2})", "{t}.unsqueeze({d})", "{t}.squeeze()", "{t}
 MOVES = ["torch.cat([{t}, {u}], {d})", "torch.stack([{t}, {u}], {d})", "{t}.flip({d})", "{t}.roll(1, {d})",
          "{t}.repeat(2, *[1] * ({t}.dim() - 1))", "torch.nn.functional.pad({t}, (1, 2))", "{t}.tril()", "{t}.triu(1)",
          "{t}[{x}]", "{t}.index_select({d}, {x})", "torch.gather({t}, 0, torch.zeros_like({t}, dtype=torch.int64))",
-         "{t} @ {u}", "torch.matmul({t}, {u}.mT)", "torch.zeros_like({t})", "torch.ones({t}.shape)",
-         "torch.full_like({t}, {i})", "torch.arange({t}.shape[0])", "torch.arange({t}.shape[-1]) * {t}",
+         "{t} @ {u}", "torch.matmul({t}, {u}.mT)", "torch.zeros_like({t})", "torch.ones({t}.shape, device={t}.device)",
+         "torch.full_like({t}, {i})", "torch.arange({t}.shape[0], device={t}.device)",
+         "torch.arange({t}.shape[-1], device={t}.device) * {t}",
          "torch.nn.functional.embedding({x}, {u})", "{t}.repeat_interleave(2, {d})",
          "torch.nn.functional.one_hot({x}, 4)", "{t}.index_add(0, {x}, {t}[{x}])",
          "torch.einsum('...i,...j->...ij', {t}, {u})", "{e}.view(torch.int32)", "torch.atleast_2d({t})"]
@@ -158,6 +160,15 @@ class Program:
             self.names.append(name)
         self.lines.append(line)
 
+    def move(self, device):
+        """Inputs that raise on the CPU stay behind: on a GPU, an index that is out of range ends the process."""
+        import torch
+        scope = {"torch": torch}
+        exec(self.source(), scope)
+        self.inputs = [moved(t, device) for t in self.inputs]
+        self.more = [[moved(t, device) for t in inputs] for inputs in self.more
+                     if isinstance(call(scope["f"], copies(inputs)), list)]
+
     def source(self):
         return f"def f({', '.join(INPUTS)}):\n" + "".join(f"    {line}\n"
                                                           for line in self.lines) + f"    return {self.result}\n"
@@ -176,6 +187,12 @@ def copies(values):
     import torch
     copy = copier()
     return [copy(v) if isinstance(v, torch.Tensor) else v for v in values]
+
+
+def moved(tensor, device):
+    """The tensor on that device, with its strides and offset."""
+    memory = tensor.untyped_storage().to(device=device)
+    return tensor.new_empty(0, device=device).set_(memory, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def sharing(tensors):
@@ -320,13 +337,15 @@ def call_plain(program):
     return call(scope["f"], copies(program.inputs))
 
 
-def fuzz(first, count, backend):
+def fuzz(first, count, backend, device="cpu"):
     """Runs `count` programs; returns the failures as text, and how many programs were captured whole (apart from
     eager's errors)."""
     failures, whole = [], 0
     for seed in range(first, first + count):
         import framejit
         program = Program(seed)
+        if device != "cpu":
+            program.move(device)
         why = run(program, seed, backend)
         stats = framejit.stats()
         whole += stats["graphs"] > 0 and set(stats["break_reasons"]) <= {"exception_raised"}
@@ -345,8 +364,9 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--backend", default="framejit")
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
-    return 1 if fuzz(options.seed, options.count, options.backend)[0] else 0
+    return 1 if fuzz(options.seed, options.count, options.backend, options.device)[0] else 0
 
 
 if __name__ == "__main__":
