@@ -242,6 +242,9 @@ BOTH_2(floor_div, float_floor_div(a, b), float_floor_div(a, b))
 template <class To, class From> DEV To fj_cast(From v) { return (To)v; }
 template <> __device__ __forceinline__ bool fj_cast<bool, float>(float v) { return v != 0; }
 template <> __device__ __forceinline__ bool fj_cast<bool, double>(double v) { return v != 0; }
+// Below zero too, as torch's: the integer's low bits.
+template <> __device__ __forceinline__ u8 fj_cast<u8, float>(float v) { return (u8)(i64)v; }
+template <> __device__ __forceinline__ u8 fj_cast<u8, double>(double v) { return (u8)(i64)v; }
 
 // Reductions: every thread brings its part, every thread gets the whole. The order never depends on the run.
 struct Sum { template <class T> DEV T of(T a, T b) { return fj_add(a, b); } };

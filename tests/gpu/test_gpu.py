@@ -103,6 +103,8 @@ def test_layouts():
 def test_integers():
     x = torch.randint(-1000, 1000, (999,), device="cuda")
     check(lambda x: (x * x % 7, x // 3, x > 5, x.to(torch.uint8), (x * 2 ** 40).abs()), x)
+    for dtype in (*DTYPES, torch.float64):
+        check(lambda x: (x.to(torch.uint8), x.to(torch.int16), x.long()), x.to(dtype) / 4)
 
 
 def test_new_sizes_make_symbols():
