@@ -17,9 +17,11 @@ namespace framejit::inductor {
 namespace {
 
 // For a nest that stores exactly one element of one buffer per point: the position of each dimension in the index of
-// the store.
-bool find_identity_store(const Nest& nest, const NestSymbols& symbols, InstId& store,
+// the store; none for a dimension of one element that the index leaves out.
+constexpr size_t kNoPosition = SIZE_MAX;
+bool find_identity_store(const LoopProgram& program, const Nest& nest, InstId& store,
                          std::vector<size_t>& position_of_dim) {
+  const NestSymbols symbols(program.symbol_count);
   if (nest.is_reduction()) return false;
   store = kNoInst;
   for (size_t i = 0; i < nest.body.size(); ++i) {
@@ -29,14 +31,18 @@ bool find_identity_store(const Nest& nest, const NestSymbols& symbols, InstId& s
   }
   if (store == kNoInst) return false;
   const auto& index = nest.body[store].index;
-  position_of_dim.assign(nest.ranges.size(), SIZE_MAX);
+  const SymSizes& sizes = program.buffers[nest.body[store].buffer].sizes;
+  position_of_dim.assign(nest.ranges.size(), kNoPosition);
   for (size_t k = 0; k < index.size(); ++k) {
     graph::SymbolId id = 0;
-    if (!index[k].is_symbol(&id) || !symbols.is_dim(id) || position_of_dim[symbols.dim_of(id)] != SIZE_MAX)
+    if (index[k] == SymExpr(0) && sizes[k] == SymExpr(1)) continue;
+    if (!index[k].is_symbol(&id) || !symbols.is_dim(id) || position_of_dim[symbols.dim_of(id)] != kNoPosition)
       return false;
     position_of_dim[symbols.dim_of(id)] = k;
   }
-  return std::find(position_of_dim.begin(), position_of_dim.end(), SIZE_MAX) == position_of_dim.end();
+  for (size_t d = 0; d < nest.ranges.size(); ++d)
+    if (position_of_dim[d] == kNoPosition && !(nest.ranges[d] == SymExpr(1))) return false;
+  return true;
 }
 
 struct BufferUse {
@@ -79,7 +85,7 @@ Nest substitute_producer(const LoopProgram& program, const Nest& producer, InstI
   return with_loads_replaced(program, consumer, [&](NestBuilder& b, const LoopInst& load) -> std::optional<InstId> {
     if (load.buffer != producer.body[store].buffer) return std::nullopt;
     std::vector<SymExpr> at;
-    for (size_t position : positions) at.push_back(load.index[position]);
+    for (size_t position : positions) at.push_back(position == kNoPosition ? SymExpr(0) : load.index[position]);
     BodyCopy inner(b, producer, std::move(at));
     inner.with_stores = false;
     if (load.is_masked()) inner.condition = load.operands[0];
@@ -142,7 +148,7 @@ bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, Lo
     std::vector<bool> is_taken(consumer.dim_count(), false);
     for (size_t d = 0; d < positions.size(); ++d) {
       graph::SymbolId id = 0;
-      if (!is_used[d] || producer.ranges[d] == SymExpr(1)) continue;
+      if (!is_used[d] || producer.ranges[d] == SymExpr(1)) continue;  // it may have no position
       if (!load.index[positions[d]].is_symbol(&id) || !symbols.is_dim(id) || is_taken[symbols.dim_of(id)]) return false;
       if (!(consumer.extent(symbols.dim_of(id)) == producer.ranges[d])) return false;
       is_taken[symbols.dim_of(id)] = true;
@@ -165,7 +171,7 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
   if (producer == nullptr) return false;
   InstId store = kNoInst;
   std::vector<size_t> positions;
-  const bool stores_points = find_identity_store(*producer, NestSymbols(program.symbol_count), store, positions);
+  const bool stores_points = find_identity_store(program, *producer, store, positions);
   if (!stores_points && notes == nullptr) return false;
   for (LoopBufferId buffer : access_of(program.items[i]).writes)
     if (const auto refusal = storing_refusal(program, *producer, buffer, uses[buffer])) {

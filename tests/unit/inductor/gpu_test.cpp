@@ -217,6 +217,27 @@ const HostCase kCases[] = {
       return %0, %2
     })",
      1e-5},
+    {"pairs_in_turns", R"(graph @f(%q : bf16[1, 1, 8, 64], %t : f32[1, 32, 2]) {
+  %7 = _to_copy %q, @f32, none, none, none, false, none : f32[1, 1, 8, 64]
+  %8 = view %7, [1, 1, 8, 32, 2] : f32[1, 1, 8, 32, 2]
+  %9 = select.int %t, 2, 0 : f32[1, 32; 64, 2]
+  %10 = unsqueeze %9, 1 : f32[1, 1, 32; 64, 64, 2]
+  %11 = select.int %t, 2, 1 : f32[1, 32; 64, 2; 1]
+  %12 = unsqueeze %11, 1 : f32[1, 1, 32; 64, 64, 2; 1]
+  %13 = select.int %8, 4, 0 : f32[1, 1, 8, 32; 512, 512, 64, 2]
+  %14 = select.int %8, 4, 1 : f32[1, 1, 8, 32; 512, 512, 64, 2; 1]
+  %15 = mul.Tensor %13, %10 : f32[1, 1, 8, 32]
+  %16 = mul.Tensor %14, %12 : f32[1, 1, 8, 32]
+  %17 = sub.Tensor %15, %16, 1 : f32[1, 1, 8, 32]
+  %18 = mul.Tensor %14, %10 : f32[1, 1, 8, 32]
+  %19 = mul.Tensor %13, %12 : f32[1, 1, 8, 32]
+  %20 = add.Tensor %18, %19, 1 : f32[1, 1, 8, 32]
+  %21 = stack [%17, %20], -1 : f32[1, 1, 8, 32, 2]
+  %22 = view %21, [1, 1, 8, 64] : f32[1, 1, 8, 64]
+  %23 = _to_copy %22, @bf16, none, none, none, false, none : bf16[1, 1, 8, 64]
+  return %23
+})",
+     1e-2},
     {"tiles", R"(graph @f(%x : f32[3, 70, 45], %y : f32[3, 45, 70]) {
       %0 = permute %x, [0, 2, 1] : f32[3, 45, 70]
       %1 = add.Tensor %0, %y, 1 : f32[3, 45, 70]
