@@ -69,6 +69,7 @@ Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_pt
   graphs.recorded = std::move(recorded);
   graphs.forward_nodes = layout.forward_nodes;
   graphs.without_history = layout.without_history;
+  graphs.has_functions = layout.has_functions;
   made.functional = graphs.forward;
   made.training = std::make_shared<const TrainingGraphs>(std::move(graphs));
   return {};

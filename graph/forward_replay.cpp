@@ -279,6 +279,8 @@ void mark_reads(const Graph& graph, std::vector<bool>& reads) {
 }  // namespace
 
 Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs) {
+  if (graphs.has_functions)
+    return Error{Reason::no_backward, "the backward of a torch.autograd.Function is traced without its own derivative"};
   const Graph forward = forward_of(graphs);
   if (std::any_of(forward.nodes.begin(), forward.nodes.end(), draws_from_own_generator))
     return Error{Reason::no_backward, "the forward draws from a torch.Generator, whose state is not kept"};

@@ -39,6 +39,7 @@ struct JointLayout {
   // Per root, per gradient: whether eager makes the gradient where the root's is given. Zeros count: their value does
   // not depend on the root's gradient, but eager has them.
   std::vector<std::vector<bool>> reaches;
+  bool has_functions = false;  // formulas of the program: torch has no derivative of them
 };
 
 // A value that the backward reads: an input or output of the forward, or one that the forward makes for it.
@@ -64,6 +65,7 @@ struct TrainingGraphs {
   std::vector<uint32_t> groups;
   std::vector<std::vector<bool>> reaches;  // as in JointLayout
   bool draws = false;  // random numbers
+  bool has_functions = false;  // as in JointLayout
   std::shared_ptr<const Graph> recorded;  // the joint graph before any pass
   size_t forward_nodes = 0;  // the first of its nodes, as in JointLayout
   std::vector<uint32_t> without_history;  // of its nodes, as in JointLayout

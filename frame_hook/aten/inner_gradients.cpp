@@ -94,6 +94,8 @@ bool TorchRecording::keep_apart(const GradientCall& call) {
 
 bool TorchRecording::gradients(const GradientCall& call, std::vector<TracedGradient>& found) {
   if (const auto mode = unsupported_mode()) return refuse(Reason::modes_unsupported, *mode), false;
+  if (!open_functions_.empty())
+    return refuse(Reason::gradient_call, "a backward inside of the backward() of an autograd.Function"), false;
   if (!keep_apart(call))
     return refuse(Reason::gradient_call, "a gradient through a history that began before the traced code"), false;
   graph::InnerGradients inner;

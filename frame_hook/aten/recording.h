@@ -33,6 +33,8 @@ class TorchRecording final : public Recording {
   std::optional<CaptureBreak> take_break() override;
   void set_line(const graph::Line& line) override;
   bool gradients(const GradientCall& call, std::vector<TracedGradient>& found) override;
+  bool begin_function(const FunctionCall& call, TracedFunction& traced) override;
+  bool end_function(const std::vector<PyObject*>& gradients) override;
   bool make_leaf(PyObject* traced) override;
   bool take_new_leaf() override { return std::exchange(made_leaf_, false); }
   void begin_checkpoint() override;
@@ -50,6 +52,7 @@ class TorchRecording final : public Recording {
   std::vector<PyObject*> take_fixed_floats() override;
   std::string text() const override { return graph::print(recorder_->graph()); }
   size_t op_count() const override { return recorder_->graph().nodes.size(); }
+  size_t value_count() const override { return recorder_->graph().values.size(); }
   Result<graph::CapturedGraph> finish(const std::vector<PyObject*>& outputs) override;
   graph::MakeTimer make_timer() override;
   std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend,
@@ -84,6 +87,12 @@ class TorchRecording final : public Recording {
   std::vector<size_t> unhooked_;  // inputs whose gradients the recording itself finds: hooks on them would run in eager
   std::vector<std::pair<size_t, size_t>> apart_;  // inputs of which the first must not be made of the second
   bool made_leaf_ = false;  // by the last recorded call
+  struct OpenFunction {
+    decltype(torch::autograd::Edge::function) node;
+    graph::FunctionForward forward;
+    size_t tensor_inputs;  // when its backward began
+  };
+  std::vector<OpenFunction> open_functions_;  // whose backward is being traced
   graph::Line line_;
   uint32_t checkpoints_ = 0;  // so far
   std::vector<std::pair<size_t, size_t>> open_checkpoints_;  // how many nodes and values there were

@@ -65,6 +65,8 @@ void note_kept_numbers(const std::vector<std::set<const torch::autograd::Node*>>
     }
 }
 
+bool is_function(const torch::autograd::Node* node) { return dynamic_cast<const UserFunction*>(node) != nullptr; }
+
 // Whether autograd runs on this thread alone is of no matter to eager, but the recorder is used by one thread at a
 // time.
 class OnThisThread {
@@ -127,13 +129,20 @@ void JointRecording::part_roots(std::vector<Root>& roots) const {
   });
 }
 
-// Views that were made without grad mode, and views of those, do not.
+// Views that were made without grad mode, and views of those, do not; nor do those that an autograd.Function has made,
+// because it says what their gradient is.
 bool JointRecording::leads_to_base(const at::Tensor& view) const {
   const at::Tensor base = at::TensorBase(view._base());
   if (!base.requires_grad()) return false;
   const auto end = formulas_.in_place_of(torch::autograd::impl::gradient_edge(base).function);
-  const runtime::HistoryNodes nodes = nodes_behind({formulas_.in_place_of(view.grad_fn()).get()});
-  return std::find(nodes.begin(), nodes.end(), end.get()) != nodes.end();
+  const auto begin = formulas_.in_place_of(view.grad_fn());
+  bool is_met = begin == end;
+  const runtime::HistoryNodes between =
+      runtime::walk_own_history({begin.get()}, [&](const torch::autograd::Edge& edge) {
+        is_met = is_met || edge.function == end;
+        return edge.function != end;
+      });
+  return is_met && std::none_of(between.begin(), between.end(), is_function);
 }
 
 std::vector<bool> JointRecording::views_on_the_way(const std::vector<at::Tensor>& outputs,
@@ -184,6 +193,7 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   std::vector<std::set<const torch::autograd::Node*>> behind;
   for (const at::Tensor& output : outputs) {
     const runtime::HistoryNodes nodes = nodes_behind({formulas_.in_place_of(output.grad_fn()).get()});
+    for (const torch::autograd::Node* node : nodes) functions_.note(static_cast<uint32_t>(behind.size()), *node);
     behind.emplace_back(nodes.begin(), nodes.end());
   }
   note_kept_numbers(behind, layout);
@@ -343,6 +353,8 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
   FJ_TRY_VOID(recorder_->finish(results));
   joint.graph = recorder_->graph();
   describe_joint(joint.graph, layout);
+  layout.has_functions = functions_.any();
+  FJ_TRY_VOID(functions_.check(layout));
   return joint;
 }
 

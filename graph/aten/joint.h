@@ -16,6 +16,7 @@
 
 #include "graph/aten/formulas.h"
 #include "graph/aten/recorder.h"
+#include "graph/aten/user_function.h"
 #include "graph/joint.h"
 
 namespace framejit::graph {
@@ -92,6 +93,7 @@ class JointRecording {
   std::vector<at::Tensor> added_leaves_;
   bool has_freed_ = false;
   Formulas formulas_;
+  FunctionsBehind functions_;  // of the finished recording
 };
 
 // Open while the forward runs: autograd remembers views by the op that made them, not as as_strided, and hooks of the

@@ -14,6 +14,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -98,6 +99,11 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   at::Tensor known_contents(const at::Tensor& tensor);
   // How the number in a traced 0-dim tensor comes about; empty: not known.
   NumberSteps number_of(const at::Tensor& traced);
+  // Records nodes once more. In the copies the second tensor of a pair stands for the first. Returns what stands for
+  // the results, which are undefined, or tensors of this recording. The nodes write to nothing that was there before.
+  using StandIns = std::vector<std::pair<at::Tensor, at::Tensor>>;
+  std::vector<at::Tensor> repeat(size_t first, size_t end, const StandIns& stand_ins,
+                                 const std::vector<at::Tensor>& results);
   void keep_unwritten(const at::Tensor& traced) { kept_storages_.insert(storage_number(traced_storage_of(traced))); }
   bool live() const { return !finished_; }
 
@@ -131,6 +137,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void add_rule_results(OpCall& call, const std::vector<TensorMeta>& metas);
   at::Tensor result_of_rule(OpCall& call, size_t result, TensorMeta meta);
   void note_writes(const OpCall& call);
+  void add_copy(Node node);
+  at::Tensor tensor_of(ValueId copy, const at::Tensor& like, const std::map<uint32_t, c10::Storage>& objects);
 
   friend class MetaCall;
   void log_python_shapes() const;

@@ -1,5 +1,4 @@
 """torch.autograd.Function and torch.utils.checkpoint when no gradient is recorded; torch.compiler.disable inside."""
-import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils.checkpoint
@@ -127,13 +126,15 @@ def test_exception_in_forward_leaves_grad_mode():
     check(f, x, grad=True)
 
 
-@pytest.mark.nothing_captured
-def test_gradients_are_left_to_autograd():
+@torch.enable_grad()
+def test_with_a_gradient():
+    """training/test_function_gradients.py has more of these."""
     def f(x):
         return Scale.apply(x, 3).sum()
     a = x.clone().requires_grad_()
     framejit.compile(f)(a).backward()
     assert torch.equal(a.grad, torch.full_like(x, 3))
+    assert framejit.stats()["backward_runs"] == 1
 
 
 def test_checkpoint_without_grad():

@@ -480,9 +480,9 @@ void Tracer::guard_effects_apart() {
   for (size_t k = 0; k < trace_.effects.size(); ++k) {
     Value* written = trace_.effects[k];
     if (written->source == guards::kNoSource || is_namespace(written)) continue;
-    for (const auto& [object, other] : heap.real_objects()) {
-      if (!other || other == written || other->type != written->type || other->source == guards::kNoSource ||
-          is_namespace(other) || !was_read(other))
+    for (const Value* other : heap.all()) {
+      if (!other->object || heap.find(other->object.get()) != other || other == written ||
+          other->type != written->type || other->source == guards::kNoSource || is_namespace(other) || !was_read(other))
         continue;
       if (other->mutated && other < written) continue;  // once per pair
       guards::Guard guard;

@@ -1,5 +1,4 @@
-// frame_hook/trace/torch/inlined.cpp — torch's functions whose work is traced in another way: one_hot,
-// autograd.Function.apply, masks.
+// frame_hook/trace/torch/inlined.cpp — torch's functions whose work is traced in another way: one_hot, masks.
 #include <algorithm>
 
 #include "frame_hook/trace/torch/called_by_rows.h"
@@ -7,79 +6,6 @@
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook::rows {
-
-namespace {
-
-[[noreturn]] void refuse_function(const char* why) {
-  graph_break(Reason::custom_dispatch, std::string("an autograd.Function ") + why);
-}
-
-// The result of forward(), which autograd's bookkeeping wraps. If it returns an input, the result is a view of that
-// input.
-Value* output_or_refuse(Tracer& t, Value* v, const std::vector<Value*>& inputs) {
-  if (v->kind != ValueKind::tensor) return v;
-  if (std::find(inputs.begin(), inputs.end(), v) != inputs.end()) return method(t, v, "view_as", {v});
-  if (t.truth(method(t, v, "_is_view", {}))) refuse_function("that returns a view");
-  return v;
-}
-
-Value* outputs_or_refuse(Tracer& t, Value* output, const std::vector<Value*>& inputs) {
-  if (output->kind != ValueKind::tuple) return output_or_refuse(t, output, inputs);
-  std::vector<Value*> outputs = t.unpack(output);
-  for (Value*& v : outputs) v = output_or_refuse(t, v, inputs);
-  return t.heap.tuple(std::move(outputs));
-}
-
-InstanceValue* make_context(Tracer& t, Value* cls, const std::vector<Value*>& inputs) {
-  Value* type = t.get_attribute(cls, interned("_backward_cls"));
-  InstanceValue* context = make_instance(t.heap, t.facts.known_type(type));
-  std::vector<Value*> needed;
-  for (Value* v : inputs)
-    needed.push_back(v->kind == ValueKind::tensor ? t.get_attribute(v, interned("requires_grad"))
-                                                  : t.heap.boolean(false));
-  context->attrs.emplace_back(PyRef::borrow(interned("needs_input_grad")), t.heap.tuple(std::move(needed)));
-  return context;
-}
-
-bool has_context_setup(Facts& facts, Value* cls) {
-  PyTypeObject* type = facts.known_type(cls);
-  auto* base = reinterpret_cast<PyTypeObject*>(torch_member("torch.autograd.function", "_SingleLevelFunction"));
-  return _PyType_Lookup(type, interned("setup_context")) != _PyType_Lookup(base, interned("setup_context"));
-}
-
-}  // namespace
-
-// A call that records a gradient runs plainly. The context never leaves the trace, because no recipe can make one.
-Value* function_apply(Tracer& t, const Arguments& args) {
-  if (!args.keywords.empty() || args.positional.empty()) refuse_function("called with keywords");
-  Value* cls = args.positional[0];
-  const std::vector<Value*> inputs(args.positional.begin() + 1, args.positional.end());
-  InstanceValue* context = make_context(t, cls, inputs);
-  for (Value* v : inputs)
-    if (v->kind == ValueKind::tensor) t.traced_tensor(as<TensorValue>(v));
-  const auto needs_gradient = [&](Value* v) {
-    return v->kind == ValueKind::tensor && t.truth(t.get_attribute(v, interned("requires_grad")));
-  };
-  if (grad_mode() && std::any_of(inputs.begin(), inputs.end(), needs_gradient))
-    refuse_function("whose backward() is the program's");
-  const bool separate = has_context_setup(t.facts, cls);
-  Value* forward = t.get_attribute(cls, interned("forward"));
-  const NoGrad no_grad;
-  Value* output = nullptr;
-  if (separate) {
-    output = t.call(forward, Arguments{inputs, {}});
-    t.call(t.get_attribute(cls, interned("setup_context")), {context, t.heap.tuple(inputs), output});
-  } else {
-    std::vector<Value*> with_context = inputs;
-    with_context.insert(with_context.begin(), context);
-    output = t.call(forward, Arguments{std::move(with_context), {}});
-  }
-  if (grad_mode()) refuse_function("whose forward() turns grad mode on");
-  bool dirty = false;
-  context->find_attr(interned("dirty_tensors"), &dirty);
-  if (dirty) refuse_function("that marks inputs as dirty");
-  return outputs_or_refuse(t, output, inputs);
-}
 
 namespace {
 

@@ -89,6 +89,18 @@ struct TracedGradient {
   PyRef of, gradient;  // gradient: null where the outputs do not depend on the tensor
 };
 
+// A torch.autograd.Function that records a gradient, after its forward(). The tensors are traced, and borrowed.
+struct FunctionCall {
+  std::string name;  // of the node
+  std::vector<PyObject*> inputs, saved, dirty, not_differentiable;
+  std::vector<PyObject*> outputs;  // null: no tensor
+  bool makes_zeros = true, saves_after = false;  // saves_after: setup_context() has saved them
+  size_t first_op = 0, first_value = 0;  // of the forward
+};
+struct TracedFunction {  // per output; null: no tensor, None
+  std::vector<PyRef> outputs, gradients;  // with the history of the call; what stands for the gradient
+};
+
 // One capture. It lives until the compiled result is bound.
 class Recording {
  public:
@@ -137,6 +149,10 @@ class Recording {
 
   // What the engine finds. False: take_break() says why, and plain Python has to make the call.
   virtual bool gradients(const GradientCall&, std::vector<TracedGradient>&) { return false; }
+  // Gives the outputs their history, and turns autocast off. What is recorded from here to end_function is the
+  // backward; `gradients`, one per input, are what it returns (null: None). False: take_break() says why.
+  virtual bool begin_function(const FunctionCall&, TracedFunction&) { return false; }
+  virtual bool end_function(const std::vector<PyObject*>&) { return false; }
   // Makes a traced tensor that the trace has made, and that has no history, a leaf that needs a gradient. False: it is
   // no such tensor.
   virtual bool make_leaf(PyObject*) { return false; }
@@ -150,6 +166,7 @@ class Recording {
   // Identity of torch tensors that a graph captured as constants; printable form of what was captured so far.
   virtual std::string text() const = 0;
   virtual size_t op_count() const = 0;  // ops recorded so far
+  virtual size_t value_count() const { return 0; }
   virtual std::vector<size_t> written_inputs() const { return {}; }  // inputs whose memory a recorded op writes
 
   // Ends the recording: outputs are traced tensors (borrowed) in order.

@@ -47,7 +47,7 @@ class Heap {
     return known ? *known : nullptr;
   }
   Value* find(guards::SourceId source) const { return source < by_source_.size() ? by_source_[source] : nullptr; }
-  const PointerMap<PyObject, Value*>& real_objects() const { return by_object_; }
+  const std::vector<Value*>& all() const { return trace_.values.values(); }  // in the order in which they were made
   bool has_half_way() const { return has_half_way_; }  // the trace has met a real generator, or an iterator that may
                                                        // hold one
 
