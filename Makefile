@@ -182,6 +182,7 @@ fuzz: build-tests  ## the fuzzers, long: SEED=0 COUNT=20000; the standard librar
 	@$(RUN) tests/fuzz/graphs_fuzz.py --seed $(SEED) --count $(COUNT)
 	@$(RUN) tests/fuzz/numbers_fuzz.py --seed $(SEED) --count $(COUNT)
 	@$(RUN) tests/fuzz/training_fuzz.py --seed $(SEED) --count $(COUNT)
+	@$(RUN) tests/fuzz/values_fuzz.py --seed $(SEED) --count $(COUNT)
 	@$(RUN) tests/fuzz/weights_fuzz.py --seed $(SEED) --count $(COUNT)
 	@FUZZ_SEED=$(SEED) FUZZ_ROUNDS=$(COUNT) $(BUILD)/tests/inductor_test --gtest_filter='Fuzz.*'
 	@$(TRACE_ALL) --table trace_stdlib.txt

@@ -5,10 +5,14 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/broadcast_to.h>
+#include <ATen/ops/diagonal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/remainder.h>
 #include <ATen/ops/reshape.h>
+#include <ATen/ops/take_along_dim.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
@@ -112,6 +116,19 @@ bool pad_sequence(const c10::OperatorHandle&,
   return true;
 }
 
+// Newer versions of torch count negative indices from the end, and wrap others.
+bool wraps_indices() {
+  static const bool wraps = [] {
+    const c10::impl::ExcludeDispatchKeyGuard no_recording(
+        c10::DispatchKeySet({kCompositesKey, c10::DispatchKey::Fake}));
+    try {
+      at::take_along_dim(at::zeros({1}), at::full({1}, -1, at::kLong), 0);
+    } catch (const c10::Error&) { return false; }
+    return true;
+  }();
+  return wraps;
+}
+
 bool take_along_dim(const c10::OperatorHandle&, torch::jit::Stack& args) {  // self, indices, dim?
   const at::Tensor self = args[0].toTensor(), indices = args[1].toTensor();
   if ((!is_symbolic(self) && !is_symbolic(indices)) || args[2].isNone() || self.dim() != indices.dim() ||
@@ -123,7 +140,17 @@ bool take_along_dim(const c10::OperatorHandle&, torch::jit::Stack& args) {  // s
   of_indices[static_cast<size_t>(dim)] = self.sym_size(dim);
   const at::Tensor wide_indices = at::broadcast_to_symint(indices, at::infer_size_symint(of_self, indices.sym_sizes()));
   const at::Tensor wide_self = at::broadcast_to_symint(self, at::infer_size_symint(of_indices, self.sym_sizes()));
-  args = {IValue(at::gather(wide_self, dim, wide_indices))};
+  const SymInt size = wide_self.sym_size(dim);
+  args = {IValue(
+      at::gather(wide_self, dim, wraps_indices() ? at::remainder(wide_indices, c10::Scalar(size)) : wide_indices))};
+  return true;
+}
+
+bool fill_diagonal(const c10::OperatorHandle&, torch::jit::Stack& args) {  // self, value, wrap
+  const at::Tensor self = args[0].toTensor();
+  if (!is_symbolic(self) || self.dim() != 2 || args[2].toBool()) return false;
+  at::diagonal(self).fill_(args[1].toScalar());
+  args = {IValue(self)};
   return true;
 }
 
@@ -178,6 +205,7 @@ void register_composites() {
                   torch::CppFunction::makeFromBoxedFunction<&whole<recurrent_layer>>());
   library->impl("kron", torch::CppFunction::makeFromBoxedFunction<&whole<kron>>());
   library->impl("pad_sequence", torch::CppFunction::makeFromBoxedFunction<&whole<pad_sequence>>());
+  library->impl("fill_diagonal_", torch::CppFunction::makeFromBoxedFunction<&whole<fill_diagonal>>());
   library->impl("take_along_dim", torch::CppFunction::makeFromBoxedFunction<&whole<take_along_dim>>());
 }
 

@@ -343,10 +343,10 @@ bool block_diag(const RuleArgs& args, ShapeEnv&,
   TensorMeta meta = dense_like(*list[0], {0, 0});
   for (const TensorMeta* t : list) {
     if (t == nullptr || t->ndim() > 2 || t->device != meta.device) return false;
-    meta.dtype = promote(meta.dtype, t->dtype);
     meta.sizes[0] = meta.sizes[0] + (t->ndim() == 2 ? t->sizes[0] : SymExpr(1));
     meta.sizes[1] = meta.sizes[1] + (t->ndim() == 0 ? SymExpr(1) : t->sizes.back());
   }
+  meta.dtype = result_type(list, {}, args.default_dtype);
   meta.strides = contiguous_strides(meta.sizes);
   results.push_back(std::move(meta));
   return true;

@@ -164,7 +164,8 @@ bool complex_of_parts(const RuleArgs& args, ShapeEnv& env, Results& results) {
 bool ldexp(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *self = args.tensor(0), *other = args.tensor(1);
   if (self == nullptr || other == nullptr || is_complex(other->dtype)) return false;
-  const TensorMeta power = dense(to_float(other->dtype, args.default_dtype), other->device, other->sizes);
+  const DType of_integers = is_float(self->dtype) ? self->dtype : args.default_dtype;
+  const TensorMeta power = dense(is_float(other->dtype) ? other->dtype : of_integers, other->device, other->sizes);
   auto sizes = broadcast(env, {self, &power});
   if (!sizes) return false;
   results.push_back(dense(result_type({self, &power}, {}, args.default_dtype), common_device({self, other}), *sizes));

@@ -292,8 +292,9 @@ class Functionalizer {
     for (size_t i = 0; i < made.size(); ++i) {
       if (like.results[i] == kNoValue) continue;
       const ValueId resized = i < fresh ? like.results[i] : resized_result(node, like.results[i]);
-      if (resized != kNoValue) new_root(resized, made[i]);
-      else FJ_TRY_VOID(write(like.results[i], converted(out_, made[i], g_.meta(like.results[i]).dtype)));
+      const ValueId content = converted(out_, made[i], g_.meta(like.results[i]).dtype);
+      if (resized != kNoValue) new_root(resized, content);
+      else FJ_TRY_VOID(write(like.results[i], content));
     }
     return {};
   }

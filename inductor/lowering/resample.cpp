@@ -102,6 +102,7 @@ struct Neighbours {
 
 Neighbours neighbours(NestBuilder& b, const Axis& axis, const SymExpr& at, bool align_corners, DType compute) {
   const auto number = [&](double n) { return b.constant(n, compute); };
+  if (axis.input == axis.output) return {at, at, number(0)};  // which eager multiplies, too: infinity gives NaN
   const double scale = !align_corners    ? axis.scale
                        : axis.output > 1 ? static_cast<double>(axis.input - 1) / static_cast<double>(axis.output - 1)
                                          : 0.0;

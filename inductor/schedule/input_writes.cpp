@@ -31,6 +31,7 @@ class InputWrites {
     std::vector<Candidate> found;
     for (size_t u = 0; u < graph_.updates.size(); ++u)
       if (auto candidate = find(u)) found.push_back(std::move(*candidate));
+    if (checks_stop_) drop_dependent_checks(found);
     for (const Candidate& c : found) first_write_ = std::min(first_write_, c.writes[0]);
     for (const Candidate& c : found) {
       taken[c.update] = true;
@@ -80,6 +81,19 @@ class InputWrites {
     return !reads_input && std::none_of(nest->body.begin(), nest->body.end(), [&](const LoopInst& inst) {
       return inst.buffer == c.value &&
              (inst.op == LoopOp::kLoad || (inst.op == LoopOp::kStore && inst.mode == StoreMode::kJoin));
+    });
+  }
+
+  // Gates come before the first write, so what they check must not be the result of another write.
+  void drop_dependent_checks(std::vector<Candidate>& found) const {
+    std::vector<LoopBufferId> values;
+    for (const Candidate& c : found) values.push_back(c.value);
+    std::erase_if(found, [&](const Candidate& c) {
+      return std::any_of(c.writes.begin(), c.writes.end(), [&](size_t w) {
+        return has_checks(std::get<Nest>(program_.items[w])) &&
+               std::any_of(values.begin(), values.end(),
+                           [&](LoopBufferId v) { return v != c.value && touches(access_[w].reads, v); });
+      });
     });
   }
 

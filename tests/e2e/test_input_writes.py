@@ -246,3 +246,14 @@ def test_an_input_whose_rows_share_memory(write):
         assert torch.equal(x, y)
         torch.testing.assert_close(got, want)
     assert framejit.stats()["graphs"] > 0
+
+
+@pytest.mark.parametrize("positions", [[0], [-1, -1], [2, 0, 1]])
+def test_indices_that_the_call_has_written(positions):
+    """What is checked before the first write must not be what another write makes."""
+    def f(a, first, n):
+        n[:1] = first
+        a[n] = -3
+        return a
+    check(f, torch.arange(15).view(5, 3), torch.tensor([True]), torch.tensor(positions), breaks=0)
+    check(f, torch.arange(15).view(5, 3), torch.tensor([7]), torch.tensor(positions))

@@ -188,6 +188,7 @@ PLANTS = {
     "A gradient with a history is that of another forward": training_fuzz_finds("a gradient has another history"),
     "The backward draws a mask again": training_fuzz_finds("a mask is drawn twice"),
     "A gradient mode inside of a function is ignored": training_fuzz_finds("detach is ignored", "no_grad is ignored"),
+    "A result of odd dtypes, layouts or numbers is another": lambda monkeypatch: set(planted.ODD),
 }
 
 

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import framejit
 import frames_fuzz
 import graphs_fuzz
+import values_fuzz
 
 aten = torch.ops.aten
 
@@ -70,6 +71,19 @@ def test_graphs_fuzz_finds_wrong_ops(name):
                          ["an add that subtracts", "a sum that misses an element", "a relu that keeps negatives"])
 def test_frames_fuzz_finds_wrong_ops(name):
     assert seeds_until_found(frames_fuzz, 40, backend_with(*OPS[name]))
+
+
+# What is wrong for odd dtypes, layouts and numbers only.
+ODD = {
+    "a remainder with the sign of the first number": ("remainder", lambda op, a, k: torch.fmod(*a)),
+    "a zero that loses its sign": ("neg", lambda op, a, k: 0 - a[0]),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ODD)
+def test_values_fuzz_finds_wrong_ops(name):
+    assert seeds_until_found(values_fuzz, 100, backend_with(*ODD[name]))
 
 
 # What a tracer may get wrong: the compiled side runs a slightly different program.

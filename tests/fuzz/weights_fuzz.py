@@ -214,6 +214,12 @@ def alike(got, want, dtype):
         (got - want).norm() <= most * want.norm() + 1e-4)
 
 
+def as_exact(got, want, model, x):
+    """Whether roundings explain the difference: with an old weight, only the result that uses it is off."""
+    exact = copy.deepcopy(model).double()(x.double())
+    return bool((got - exact).norm() <= 1.5 * (want - exact).norm())
+
+
 def check(seed, trusted, rounds=12):
     """(what is wrong with the program of this seed, or None; how many values were derived)."""
     framejit.reset()
@@ -228,7 +234,8 @@ def check(seed, trusted, rounds=12):
             for _ in range(rng.randint(1, CALLS)):
                 which = rng.randrange(len(calls))
                 got, want = call(calls[which]), call(program.models[which])
-                if not alike(got, want, program.dtype):
+                model = program.models[which]
+                if not alike(got, want, program.dtype) and not as_exact(got, want, model, program.x):
                     return (f"{program.text()}\nafter {written}: off by "
                             f"{float((got - want).norm() / want.norm()):.3g}"), 0
             name, m = rng.choice(list(WRITES)), rng.choice(program.models)

@@ -19,7 +19,9 @@ struct FloatOperand {
 constexpr FloatOperand kFloatOperands[] = {
 #define FLOAT(name, beside, position, promotes) {#name, beside, position, promotes},
 #define NUMBER(name, position, keyword)
+#define EITHER(name, position, keyword)
 #include "frame_hook/trace/torch/float_operands.def"
+#undef EITHER
 #undef NUMBER
 #undef FLOAT
 };
@@ -28,11 +30,14 @@ struct NumberOperand {
   std::string_view name;
   size_t position;
   std::string_view keyword;
+  bool takes_tensors;
 };
 constexpr NumberOperand kNumberOperands[] = {
 #define FLOAT(name, beside, position, promotes)
-#define NUMBER(name, position, keyword) {#name, position, #keyword},
+#define NUMBER(name, position, keyword) {#name, position, #keyword, false},
+#define EITHER(name, position, keyword) {#name, position, #keyword, true},
 #include "frame_hook/trace/torch/float_operands.def"
+#undef EITHER
 #undef NUMBER
 #undef FLOAT
 };
@@ -68,7 +73,7 @@ void read_tensors(Tracer& t, std::string_view name, Arguments& args) {
   for (auto& [keyword, v] : args.keywords) {
     if (v->kind != ValueKind::tensor) continue;
     const bool is_number = std::any_of(std::begin(kNumberOperands), std::end(kNumberOperands), [&](const auto& row) {
-      return row.name == name && row.keyword == text_of(keyword);
+      return !row.takes_tensors && row.name == name && row.keyword == text_of(keyword);
     });
     if (Value* number = is_number ? t.number_of_tensor(v) : nullptr) v = number;
   }
