@@ -260,6 +260,15 @@ void MetaCall::correct_by_execution(torch::jit::Stack& metas) const {
     if (metas[i].isTensor() || metas[i].isTensorList()) metas[i] = std::move((*stack)[i]);
 }
 
+namespace {
+
+bool shares_memory(const Graph& g, ValueId v) {
+  const auto storage = g.values[index_of(v)].storage;
+  return std::ranges::count_if(g.values, [&](const auto& other) { return other.storage == storage; }) > 1;
+}
+
+}  // namespace
+
 void MetaCall::apply_shape_changes() {
   for (const Twin& twin : twins_) {
     TracedTensorImpl* traced = as_traced(twin.argument);
@@ -273,6 +282,8 @@ void MetaCall::apply_shape_changes() {
       continue;
     if (traced->input >= 0)
       recorder_.fail({Reason::unsupported_op, call_.def().name + " that changes the shape of an input"});
+    if (call_.def().drops_out_args && shares_memory(recorder_.graph(), traced->value))  // the kernel writes there
+      recorder_.fail({Reason::unsupported_op, call_.def().name + " that changes the size of a view or of its base"});
     meta.sizes = after.sizes;
     meta.strides = after.strides;
     meta.offset = after.offset;

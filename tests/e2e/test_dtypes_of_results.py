@@ -55,3 +55,20 @@ def test_infinities_that_are_resampled_to_the_same_size():
     x = torch.tensor([float("inf"), -2.0, 1.0, -float("inf")])
     check(lambda x: torch.nn.functional.interpolate(x[None, None], size=4, mode="linear"), x, breaks=0)
     check(lambda x: torch.nn.functional.interpolate(x.view(1, 1, 2, 2), size=(2, 3), mode="bilinear"), x, breaks=0)
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_an_out_that_is_resized_keeps_its_memory():
+    """What shares it sees what is written."""
+    def of_an_argument(n, m):
+        t = n.T
+        torch.mul(m, -100, out=t)
+        return t
+
+    def with_a_view(n, m):
+        t = n + 1
+        first = t[:1]
+        torch.mul(m, 3, out=t)
+        return t, first * 2
+    for f, graphs in ((of_an_argument, 1), (with_a_view, 2)):
+        check(f, torch.tensor([0, 1, 1]), torch.arange(9).view(1, 9), breaks=1, compiles=graphs)

@@ -401,7 +401,7 @@ BREAKS = {arguments_that_constructors_refuse: 2, what_an_os_error_is: 3, made_sl
           function_that_leaves: 1, traceback_of_a_caught_exception: 3, text_of_a_deep_container: 1, long_repetitions: 2,
           types_of_iterators: 3, reversed_deque_that_leaves: 2, ended_iterators: 2, wrong_counts: 2,
           copies_of_objects_with_slots: 1, descriptors_without_get: 1, pretended_classes: 1,
-          initialisers_of_c_classes: 1, module_of_another_class: 3, views_of_a_subclass_made_here: 5,
+          module_of_another_class: 3, views_of_a_subclass_made_here: 5,
           comparisons_of_subclasses_of_complex: 6, containers_that_hold_themselves_compared: 1, reversed_objects: 1,
           notes_that_are_no_list: 1, called_for_ever: 1, modules_without_a_name: 1}
 GRAPHS = {module_of_another_class: 3, modules_without_a_name: 3}  # a module made in each call

@@ -233,6 +233,8 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
   if (v->object && PyWeakref_CheckRef(v->object.get())) return call_weak_reference(t, v, args);
   if (is_known(builtin_base(type), KnownType::partial)) return call_partial(t, as<InstanceValue>(v), args);
   if (is_known(type, KnownType::lru_cache) && v->object) return call_lru_cache(t, v, args);
+  const bool is_getter = is_known(type, KnownType::item_getter) || is_known(type, KnownType::attribute_getter);
+  if (is_getter && v->object) return call_getter(t, v, args);
   if (is_known(type, KnownType::armed_call))
     return t.call(t.get_attribute(v, interned("function")), args);  // compiled by itself, inlined here
   guard_keyword_order(t.facts, args);

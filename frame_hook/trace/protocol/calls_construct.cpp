@@ -56,12 +56,6 @@ InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args)
   return v;
 }
 
-Value* new_namespace(Heap& heap, PyTypeObject* type, const Arguments& args) {
-  InstanceValue* v = make_instance(heap, type);
-  for (const auto& [name, value] : args.keywords) v->attrs.emplace_back(PyRef::borrow(interned(text_of(name))), value);
-  return v;
-}
-
 // Calls __init__. The frame of the caller then drops its None and pushes the object.
 void run_init(Tracer& t, Value* object, const Found& init, PyTypeObject* type, const Arguments& args) {
   Value* method = bind(t, init, object, type, nullptr);
@@ -137,7 +131,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
     return v;
   }
   if (is_known(base, KnownType::partial)) return new_partial(t, type, args);
-  if (is_known(base, KnownType::name_space)) return new_namespace(t.heap, type, args);
+  if (is_known(base, KnownType::name_space)) return make_instance(t.heap, type);
   Value* payload = nullptr;
   if (PyType_IsSubtype(base, &PyDict_Type)) payload = t.heap.dict();
   else if (base == &PyList_Type) payload = t.heap.list({});

@@ -200,6 +200,7 @@ std::vector<Value*> parse(Errors& errors, const Arguments& args, const char* fun
 void only_positional(Errors& errors, const Arguments& args, const char* function, size_t least, size_t most);
 Value* call_lru_cache(Tracer& t, Value* wrapper, const Arguments& args);       // a real one
 Value* call_weak_reference(Tracer& t, Value* reference, const Arguments& args);
+Value* call_getter(Tracer& t, Value* getter, const Arguments& args);  // operator.itemgetter, attrgetter
 void refuse_foreign_codecs(Tracer& t, const Arguments& args);  // of self, encoding, errors
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args);       // concretely on plain arguments, or break
 

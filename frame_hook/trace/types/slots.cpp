@@ -70,6 +70,14 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
     return init_exception(t, owner, self, rest), t.heap.none();
   if (owner == &PyBaseObject_Type) return init_object(t.errors, t.facts.type_of(self), rest), t.heap.none();
+  const auto is_of_class = [&](const auto& keyword) {  // a descriptor would hide the entry of the dict
+    return _PyType_Lookup(t.facts.type_of(self), interned(text_of(keyword.first))) != nullptr;
+  };
+  if (is_known(owner, KnownType::name_space) && rest.positional.empty() &&
+      std::none_of(rest.keywords.begin(), rest.keywords.end(), is_of_class)) {
+    for (const auto& [name, v] : rest.keywords) generic_set_attribute(t, self, interned(text_of(name)), v);
+    return t.heap.none();
+  }
   if (is_known(owner, KnownType::default_dict)) {
     if (!rest.positional.empty()) {
       if (!is_none(t, rest.positional[0]) && !t.facts.type_of(rest.positional[0])->tp_call)

@@ -1,0 +1,109 @@
+// frame_hook/trace/types/operator_functions.cpp — the functions of module operator, and its getters: each does what the
+// operator, the item or the attribute that it names does in traced code.
+#include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/known_types.h"
+
+namespace framejit::frame_hook {
+
+namespace rows {
+
+#define FJ_ROW(handler, name, count, result)                    \
+  Value* operator_##handler(Tracer& t, const Arguments& args) { \
+    only_positional(t.errors, args, name, count, count);        \
+    const std::vector<Value*>& a = args.positional;             \
+    return result;                                              \
+  }
+#define FJ_BINARY(handler, name, op) FJ_ROW(handler, name, 2, t.binary_operator(op, a[0], a[1]))  // NB_* of opcode.h
+#define FJ_COMPARED(handler, op) FJ_ROW(handler, #handler, 2, t.compare(op, a[0], a[1]))
+#define FJ_UNARY(handler, special) FJ_ROW(handler, #handler, 1, t.unary_operator(special, a[0]))
+FJ_BINARY(add, "add", 0)
+FJ_BINARY(iadd, "iadd", 13)
+FJ_BINARY(and, "and_", 1)
+FJ_BINARY(iand, "iand", 14)
+FJ_BINARY(floordiv, "floordiv", 2)
+FJ_BINARY(ifloordiv, "ifloordiv", 15)
+FJ_BINARY(lshift, "lshift", 3)
+FJ_BINARY(ilshift, "ilshift", 16)
+FJ_BINARY(matmul, "matmul", 4)
+FJ_BINARY(imatmul, "imatmul", 17)
+FJ_BINARY(mul, "mul", 5)
+FJ_BINARY(imul, "imul", 18)
+FJ_BINARY(mod, "mod", 6)
+FJ_BINARY(imod, "imod", 19)
+FJ_BINARY(or, "or_", 7)
+FJ_BINARY(ior, "ior", 20)
+FJ_BINARY(pow, "pow", 8)
+FJ_BINARY(ipow, "ipow", 21)
+FJ_BINARY(rshift, "rshift", 9)
+FJ_BINARY(irshift, "irshift", 22)
+FJ_BINARY(sub, "sub", 10)
+FJ_BINARY(isub, "isub", 23)
+FJ_BINARY(truediv, "truediv", 11)
+FJ_BINARY(itruediv, "itruediv", 24)
+FJ_BINARY(xor, "xor", 12)
+FJ_BINARY(ixor, "ixor", 25)
+FJ_COMPARED(lt, Py_LT)
+FJ_COMPARED(le, Py_LE)
+FJ_COMPARED(eq, Py_EQ)
+FJ_COMPARED(ne, Py_NE)
+FJ_COMPARED(gt, Py_GT)
+FJ_COMPARED(ge, Py_GE)
+FJ_UNARY(neg, "__neg__")
+FJ_UNARY(pos, "__pos__")
+FJ_UNARY(invert, "__invert__")
+FJ_ROW(not, "not_", 1, t.heap.boolean(!t.truth(a[0])))
+FJ_ROW(truth, "truth", 1, t.heap.boolean(t.truth(a[0])))
+FJ_ROW(contains, "contains", 2, t.heap.boolean(t.contains(a[0], a[1])))
+FJ_ROW(getitem, "getitem", 2, t.get_item(a[0], a[1]))
+FJ_ROW(setitem, "setitem", 3, (t.set_item(a[0], a[1], a[2]), t.heap.none()))
+FJ_ROW(delitem, "delitem", 2, (t.delete_item(a[0], a[1]), t.heap.none()))
+#undef FJ_UNARY
+#undef FJ_COMPARED
+#undef FJ_BINARY
+#undef FJ_ROW
+
+// The getters hold what they were given for good, so one made of constants is a constant.
+#define FJ_GETTER(handler, type)                                                         \
+  Value* handler(Tracer& t, const Arguments& args) {                                     \
+    return run_plain(t, reinterpret_cast<PyObject*>(known_type(KnownType::type)), args); \
+  }
+FJ_GETTER(operator_itemgetter, item_getter)
+FJ_GETTER(operator_attrgetter, attribute_getter)
+#undef FJ_GETTER
+
+}  // namespace rows
+
+// What it gets is only kept in C; it says so when it is pickled.
+Value* call_getter(Tracer& t, Value* getter, const Arguments& args) {
+  PyObject* const real = getter->object.get();
+  t.facts.guard_identity(getter);
+  if (args.positional.size() != 1 || !args.keywords.empty())
+    graph_break(Reason::exception_raised, std::string("an error of ") + Py_TYPE(real)->tp_name);
+  const PyRef reduced = PyRef::steal(PyObject_CallMethod(real, "__reduce__", nullptr));
+  PyObject* const wanted = reduced && PyTuple_Check(reduced.get()) && PyTuple_GET_SIZE(reduced.get()) == 2
+                               ? PyTuple_GET_ITEM(reduced.get(), 1)
+                               : nullptr;
+  if (!wanted || !PyTuple_CheckExact(wanted)) graph_break(Reason::unknown_callable, Py_TYPE(real)->tp_name);
+  const bool is_item = is_known(Py_TYPE(real), KnownType::item_getter);
+  std::vector<Value*> got;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(wanted); ++k) {
+    PyObject* const key = PyTuple_GET_ITEM(wanted, k);
+    if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key))
+      graph_break(Reason::unknown_callable, std::string(Py_TYPE(real)->tp_name) + " of an item that is no int or str");
+    Value* v = args.positional[0];
+    if (is_item) {
+      v = t.get_item(v, t.heap.constant_value(key));
+    } else {
+      std::string_view path = text_of(key);
+      for (size_t dot = 0; dot != std::string_view::npos;) {
+        dot = path.find('.');
+        v = t.get_attribute(v, interned(path.substr(0, dot)));
+        if (dot != std::string_view::npos) path.remove_prefix(dot + 1);
+      }
+    }
+    got.push_back(v);
+  }
+  return got.size() == 1 ? got[0] : t.heap.tuple(std::move(got));
+}
+
+}  // namespace framejit::frame_hook
