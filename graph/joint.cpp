@@ -99,8 +99,10 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
         keeps = true;
         read.push_back(recorded.values[index_of(v)].storage);
       }
-      if (const auto at = made_of.find(v); at != made_of.end())
+      if (const auto at = made_of.find(v); at != made_of.end()) {
+        keeps = true;
         read.insert(read.end(), at->second.begin(), at->second.end());
+      }
       add(on, tangents_of(v));
     });
     const bool is_for_any = std::find(on.begin(), on.end(), true) != on.end();

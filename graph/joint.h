@@ -57,7 +57,7 @@ struct TrainingGraphs {
   std::vector<uint32_t> roots;  // as in JointLayout
   std::vector<GradientOf> gradients;
   std::vector<uint32_t> kept_inputs, kept_outputs;  // whose versions eager checks in the backward
-  std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept one, per root: it keeps or reads it
+  std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept one, per root: it keeps it
   std::vector<bool> conflicts;  // as in JointLayout
   std::vector<std::vector<bool>>
       readers;  // per value in `saved`, per tangent: whether what it leads to reads the value

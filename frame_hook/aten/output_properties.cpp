@@ -239,7 +239,11 @@ class MarkedCall final : public CompiledCall {
     } else {
       settle_own(properties, of, taken, tensor);
     }
-    if (!properties.freed.empty()) runtime::give_freed_history(tensor, properties.freed);
+    if (!properties.freed.empty()) {
+      std::vector<at::Tensor> behind;
+      for (size_t input : properties.freed_inputs) behind.push_back(THPVariable_Unpack(inputs[input]));
+      runtime::give_freed_history(tensor, properties.freed, behind);
+    }
     if (!tensor.is_same(THPVariable_Unpack(made[i]))) Py_SETREF(made[i], THPVariable_Wrap(std::move(tensor)));
   }
 
@@ -333,6 +337,13 @@ OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vecto
     if (counter_of(traced_inputs[input]).enabled())
       set.written.push_back({input, counter_of(traced_inputs[input]).current_version()});
   return set;
+}
+
+bool is_unusable_view(const at::Tensor& tensor) {
+  const DifferentiableViewMeta* meta = view_meta(tensor);
+  return meta != nullptr && meta->get_creation_meta() != CreationMeta::DEFAULT &&
+         meta->get_creation_meta() != CreationMeta::NO_GRAD_MODE && counter_of(tensor).enabled() &&
+         counter_of(tensor).current_version() != meta->get_attr_version();
 }
 
 std::unique_ptr<CompiledCall> with_output_properties(std::unique_ptr<CompiledCall> call, OutputSet outputs,

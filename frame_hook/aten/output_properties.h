@@ -33,6 +33,7 @@ struct OutputProperties {
   uint32_t writes_since = 0;     // of a view: writes to the memory since it was made
   torch::autograd::CreationMeta creation = torch::autograd::CreationMeta::DEFAULT;  // of a view
   std::string freed;  // the name of its history, if a backward of the program has freed that
+  std::vector<size_t> freed_inputs;  // what that history leads to
 };
 
 // The outputs of a graph: each tensor that the program returns, once, and the bases of returned views if nothing else
@@ -51,6 +52,10 @@ struct OutputSet {
   // A traced input, whose history becomes that of what was written.
   void add_written(const at::Tensor& input);
 };
+
+// One of several views that an op made at once, or of a custom function's, whose memory was written since: eager raises
+// where its history is asked for.
+bool is_unusable_view(const at::Tensor& tensor);
 
 OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,
                      const std::vector<size_t>& written_inputs);

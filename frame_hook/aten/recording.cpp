@@ -331,6 +331,8 @@ void TorchRecording::log_captured(const graph::CapturedGraph& captured) const {
 Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
+  if (std::any_of(tensors.begin(), tensors.end(), is_unusable_view))
+    return Error{Reason::unsupported_write, "a write to the memory of a view of several, which is handed out,"};
   const std::vector<size_t> written = written_inputs();
   for (size_t w : written)
     if (const graph::Graph& g = recorder_->graph(); graph::shows_element_twice(g.meta(g.inputs[w]), shapes()))

@@ -240,17 +240,26 @@ std::vector<at::Tensor> JointRecording::leaves_behind(const std::vector<at::Tens
   return leaves;
 }
 
-std::vector<size_t> JointRecording::inputs_with_history_behind(const std::vector<at::Tensor>& outputs) const {
-  std::vector<size_t> inputs;
+// A leaf that stands for an input: in its place, or hidden behind it. -1: none.
+int64_t JointRecording::input_of_leaf(const torch::autograd::Node& leaf) const {
+  for (size_t i = 0; i < leaves_.size(); ++i)
+    if (leaves_[i].defined() && torch::autograd::impl::grad_accumulator(leaves_[i]).get() == &leaf)
+      return static_cast<int64_t>(i);
+  return -1;
+}
+
+std::vector<size_t> JointRecording::inputs_behind(const std::vector<at::Tensor>& outputs, bool with_history) const {
+  const RecordScope scope(*recorder_);  // to ask a view for its history may replay what made it
+  const ForwardScope views_by_op;
+  std::vector<torch::autograd::Node*> begin;
   for (const at::Tensor& output : outputs)
-    for (const torch::autograd::Node* node :
-         nodes_behind({torch::autograd::impl::gradient_edge(output).function.get()})) {
-      if (dynamic_cast<const InputNode*>(node) == nullptr) continue;
-      const torch::autograd::Node* hidden = node->next_edge(0).function.get();
-      for (size_t i = 0; i < leaves_.size(); ++i)
-        if (leaves_[i].defined() && torch::autograd::impl::grad_accumulator(leaves_[i]).get() == hidden)
-          inputs.push_back(i);
-    }
+    begin.push_back(formulas_.in_place_of(torch::autograd::impl::gradient_edge(output).function).get());
+  std::vector<size_t> inputs;
+  for (const torch::autograd::Node* node : nodes_behind(std::move(begin))) {
+    if (with_history && dynamic_cast<const InputNode*>(node) == nullptr) continue;
+    const int64_t input = input_of_leaf(with_history ? *node->next_edge(0).function : *node);
+    if (input >= 0) inputs.push_back(static_cast<size_t>(input));
+  }
   return inputs;
 }
 

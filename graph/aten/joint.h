@@ -52,8 +52,8 @@ class JointRecording {
   void add_leaf(const at::Tensor& made);
   bool is_added_leaf(const at::Tensor& tensor) const;
 
-  // Inputs with a history of their own that the outputs are made of.
-  std::vector<size_t> inputs_with_history_behind(const std::vector<at::Tensor>& outputs) const;
+  // Inputs that the outputs are made of; with_history: those of them that have one of their own.
+  std::vector<size_t> inputs_behind(const std::vector<at::Tensor>& outputs, bool with_history) const;
   // Call this, is_freed() and finish() without the GIL: the engine refuses to run under it. They throw what the engine
   // throws, after dropping the ops of the call; a capture break is then kept by the recorder.
   InnerGradients gradients(const InnerBackward& call);
@@ -83,6 +83,7 @@ class JointRecording {
   at::Tensor add_tangent(const at::Tensor& output, size_t index);
   void part_roots(std::vector<Root>& roots) const;
   bool leads_to_base(const at::Tensor& view) const;
+  int64_t input_of_leaf(const torch::autograd::Node& leaf) const;
   std::vector<at::Tensor> run_engine(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& wanted,
                                      const std::vector<at::Tensor>& given, bool keeps_graph, bool creates_graph);
   std::vector<at::Tensor> leaves_behind(const std::vector<at::Tensor>& outputs) const;

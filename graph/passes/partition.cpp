@@ -76,8 +76,17 @@ class Partition {
   Result<TrainingGraphs> run() {
     find_dependent();
     find_boundaries();
-    find_needed();
-    choose();
+    for (;;) {
+      effort_ = Effort::kUsual;
+      find_needed();
+      choose();
+      FJ_TRY(TrainingGraphs made, cut());
+      if (!reads_unchecked(made)) return made;
+    }
+  }
+
+ private:
+  Result<TrainingGraphs> cut() const {
     TrainingGraphs made;
     made.forward_outputs = layout_.forward_outputs;
     made.roots = layout_.roots;
@@ -99,11 +108,9 @@ class Partition {
     FJ_TRY_VOID(make_backward(made));
     made.reaches = layout_.reaches;
     made.readers = readers(made.backward, made.saved.size(), made.reaches);
-    add_readers(made);
     return made;
   }
 
- private:
   const TensorMeta& meta(ValueId v) const { return joint_.meta(v); }
   bool depends(ValueId v) const { return v != kNoValue && depends_[index_of(v)]; }
   bool reads_dependent(const Node& node) const {
@@ -201,7 +208,8 @@ class Partition {
   }
   // As it is: nobody writes it before the backward, or whoever does is told.
   bool is_kept_input(uint32_t input) const {
-    return input < layout_.keeps_input.size() && layout_.keeps_input[input] && !is_updated(input);
+    return input < layout_.keeps_input.size() && layout_.keeps_input[input] && !is_updated(input) &&
+           !unchecked_.contains(joint_.inputs[input]);
   }
   // Eager looks at its version. One whose new value has a history is checked as that output.
   bool is_checked_input(uint32_t input) const {
@@ -217,6 +225,7 @@ class Partition {
     return i < of.size() ? of[i] : std::vector<bool>(layout_.roots.size(), true);
   }
   std::optional<uint32_t> kept_output_of(ValueId v) const {
+    if (unchecked_.contains(v)) return std::nullopt;
     for (uint32_t i = 0; i < layout_.forward_outputs; ++i)
       if (joint_.outputs[i] == v && i < layout_.keeps_output.size() && layout_.keeps_output[i] &&
           joint_.output_aliases[i].kind == OutputKind::kFresh)
@@ -392,7 +401,7 @@ class Partition {
     std::vector<LineId> lines_;
   };
 
-  Result<void> make_forward(TrainingGraphs& made) {
+  Result<void> make_forward(TrainingGraphs& made) const {
     std::vector<ValueId> wanted(joint_.outputs.begin(),
                                 joint_.outputs.begin() + static_cast<ptrdiff_t>(layout_.forward_outputs));
     for (const auto& [input, v] : joint_.updates) wanted.push_back(v);
@@ -466,18 +475,19 @@ class Partition {
     return nodes_for(gradients, given, true);
   }
 
-  // Who reads a kept input or output needs it too.
-  static void add_readers(TrainingGraphs& made) {
+  // Eager checks a kept input or output in the backwards that keep it, and the program may write it before others. What
+  // such others read is copied: the next cut counts it so.
+  bool reads_unchecked(const TrainingGraphs& made) {
+    const size_t before = unchecked_.size();
     for (size_t i = 0; i < made.saved.size(); ++i) {
-      const Saved& saved = made.saved[i];
-      if (saved.of == Saved::kValue) continue;
-      const bool is_input = saved.of == Saved::kInput;
-      const std::vector<uint32_t>& kept = is_input ? made.kept_inputs : made.kept_outputs;
-      const auto at = std::find(kept.begin(), kept.end(), saved.index);
-      if (at == kept.end()) continue;
-      std::vector<bool>& keepers = (is_input ? made.input_keepers : made.output_keepers)[at - kept.begin()];
-      for (size_t r = 0; r < keepers.size(); ++r) keepers[r] = keepers[r] || made.readers[i][r];
+      const auto [of, index] = made.saved[i];
+      if (of == Saved::kValue) continue;
+      const bool is_input = of == Saved::kInput;
+      const std::vector<bool> checks = keepers(is_input ? layout_.input_keepers : layout_.output_keepers, index);
+      for (size_t r = 0; r < checks.size(); ++r)
+        if (made.readers[i][r] && !checks[r]) unchecked_.insert((is_input ? joint_.inputs : joint_.outputs)[index]);
     }
+    return unchecked_.size() > before;
   }
 
   // Per saved value, per tangent. reaches: per tangent, per gradient; what the backward says is added.
@@ -550,7 +560,7 @@ class Partition {
     return order;
   }
 
-  Result<void> make_backward(TrainingGraphs& made) {
+  Result<void> make_backward(TrainingGraphs& made) const {
     const std::vector<bool> nodes = backward_nodes();
     Cut cut(joint_, joint_.name + "_backward");
     for (ValueId v : saved_) cut.add_input(v, "saved " + text_of_saved(v));
@@ -577,6 +587,7 @@ class Partition {
   std::set<ValueId> boundaries_;
   std::map<ValueId, size_t> vertex_;
   std::set<ValueId> saved_;
+  std::set<ValueId> unchecked_;  // kept inputs and outputs that backwards read which do not check them
 };
 
 }  // namespace

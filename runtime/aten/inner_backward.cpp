@@ -51,9 +51,10 @@ bool leads_to(const at::Tensor& from, const at::Tensor& to) {
   return leads;
 }
 
-void give_freed_history(at::Tensor& output, const std::string& name) {
+void give_freed_history(at::Tensor& output, const std::string& name, const std::vector<at::Tensor>& inputs) {
   auto node = make_autograd_node<FreedHistory>();
   node->set_name(name);
+  for (const at::Tensor& input : inputs) node->add_next_edge(torch::autograd::impl::gradient_edge(input));
   const uint32_t slot = node->add_input_metadata(output);
   torch::autograd::impl::set_gradient_edge(output, {node, slot});
 }

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <string>
+#include <vector>
 
 namespace framejit::runtime {
 
@@ -16,7 +17,8 @@ bool is_watched(const at::Tensor& tensor);
 // Whether a backward of `from` would give `to` a gradient. They are two tensors.
 bool leads_to(const at::Tensor& from, const at::Tensor& to);
 
-// Gives an output a history whose backward has run: another one raises eager's error. name: of eager's node.
-void give_freed_history(at::Tensor& output, const std::string& name);
+// Gives an output a history whose backward has run: another one to one of `inputs` raises eager's error. name: of
+// eager's node.
+void give_freed_history(at::Tensor& output, const std::string& name, const std::vector<at::Tensor>& inputs);
 
 }  // namespace framejit::runtime

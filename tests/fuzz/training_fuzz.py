@@ -276,7 +276,9 @@ class Steps:
                 def hook(g):
                     self.hooked.append((f"hook on output {which}", g))
                     return g * 2 if what[0] == "s" else None
-                results[which].register_hook(hook)
+                # torch 2.13 crashes if register_hook() is the first to ask a written view for its history.
+                self.attempt(what, lambda: results[which].grad_fn and results[which].register_hook(hook))
+                self.failed = False
         elif what.startswith("write to"):
             with torch.no_grad():
                 self.attempt(what, lambda: (given if what.endswith("input") else results)[which].add_(1))

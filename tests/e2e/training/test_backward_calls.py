@@ -116,6 +116,20 @@ def test_a_second_backward_through_one_of_two_outputs():
     check_step(shared, backward=None)
 
 
+@pytest.mark.parametrize("fn", [torch.sin, torch.abs, torch.log, torch.nn.functional.gelu], ids=lambda f: f.__name__)
+def test_a_second_backward_misses_what_the_formula_makes_of_it(fn):
+    """cos(x) of what is saved meets the gradient: no gradient meets what is saved itself."""
+    def step(run, args, k):
+        y, z = run(*args)
+        y.sum().backward()
+        z.sum().backward()
+
+    def f(x):
+        h = fn(x * x + 1)
+        return h.amax(-1), h.clone()
+    check_step(lambda: Program(f, leaf(3, 3), step=step), steps=1, backward=None)
+
+
 def test_two_losses_one_after_the_other():
     """They share no saved values: neither needs retain_graph."""
     def make():

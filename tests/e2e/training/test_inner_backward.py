@@ -234,6 +234,31 @@ def test_a_second_backward_outside_is_the_error_of_eager():
     check_inner(lambda: inner(f, leaf(4, 3), leaf(4, 3), step=step))
 
 
+@pytest.mark.parametrize("asked", [lambda x, w: [w], lambda x, w: [x, w], lambda x, w: [w * 1]],
+                         ids=["one", "both", "another"])
+def test_grad_of_what_is_freed(asked):
+    """Eager's error, if the history leads to what is asked for; None otherwise."""
+    def f(x, w):
+        y = (w * w).exp()
+        y.sum().backward(retain_graph=False)
+        return y, x.sin()
+
+    def step(run, args, k):
+        outputs = run(*args)
+        return torch.autograd.grad([t.sum() for t in outputs], asked(*args), allow_unused=True)
+    check_step(lambda: Program(f, leaf(3), leaf(3), step=step), backward=None, breaks=None)
+
+
+def test_a_gradient_of_a_view_that_was_written():
+    """To ask the view for its history replays the op that made it."""
+    def f(x):
+        h = x * 2
+        row = h.narrow(0, 0, 2)[0]
+        h[1] = 0.5
+        return torch.autograd.grad(row.sum(), x, retain_graph=True)[0], row * 2
+    check_step(lambda: Program(f, leaf(3, 4)), breaks=None)
+
+
 def test_a_second_backward_of_what_saved_nothing():
     def f(x):
         h = -x

@@ -70,6 +70,38 @@ def test_a_write_to_what_this_output_keeps(fn):
     check_step(lambda: Program(lambda x, p: (fn(p), x * x), leaf(3), leaf(3), step=step), steps=1, backward=None)
 
 
+@pytest.mark.parametrize("of", ["input", "output"])
+def test_a_write_to_what_this_output_reads_but_does_not_keep(of):
+    """A mask that comes from what another output keeps: eager has saved the mask."""
+    def f(x, p):
+        y = p.sin() if of == "input" else p.exp()
+        return y, x.masked_fill(y > 0.5, 1.5)
+
+    def step(run, args, k):
+        y, z = run(*args)
+        with torch.no_grad():
+            (args[1] if of == "input" else y).add_(1)
+        return torch.autograd.grad(z.sum(), args[0])
+    check_step(lambda: Program(f, leaf(3, 4), leaf(3, 4), step=step), graphs=1)
+
+
+@pytest.mark.nothing_captured
+def test_a_write_after_one_of_several_views():
+    """Eager hands the view out, and raises where its history is asked for."""
+    def f(x):
+        h = x * 2
+        part = h.unbind(0)[0]
+        h.mul_(0.5)
+        return part, h
+
+    def step(run, args, k):
+        part, h = run(*args)
+        with pytest.raises(RuntimeError, match="multiple views"):
+            part.grad_fn
+        return h.sum().backward(), part.detach()
+    check_step(lambda: Program(f, leaf(3, 4), step=step), breaks=None, backward=None, captured=False)
+
+
 def layouts_meet(x, w):
     s = x.sigmoid()
     total = x.sum(0, keepdim=True)
