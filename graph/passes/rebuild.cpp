@@ -105,7 +105,9 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
   if (!unchanged && op->name == "_reshape_alias")
     return {reshaped(out_, *args[0].get<ValueId>(), from_.meta(like.results[0]).sizes)};
   std::vector<TensorMeta> metas;
-  const bool inferred = !unchanged && infer_metas(*op, args, out_.peek().values, out_.shapes(), metas) &&
+  const bool keeps_layouts = op == like.op && op->has(kRandom);  // numbers are drawn in the order of memory
+  const bool inferred = !unchanged && !keeps_layouts &&
+                        infer_metas(*op, args, out_.peek().values, out_.shapes(), metas) &&
                         metas.size() == like.results.size();
   if (!inferred) {
     at = 0;

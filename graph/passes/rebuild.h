@@ -23,7 +23,8 @@ class Rebuild {
 
   void begin(const Node& node);       // nodes emitted from now on carry the line of this node
   // Emits the node with mapped arguments. Its metas are kept if the layouts of its arguments are unchanged, otherwise
-  // its shape rule infers them again; without a rule, the old layouts of the arguments are restored first.
+  // its shape rule infers them again; without a rule, and for random ops, the old layouts of the arguments are restored
+  // first.
   void copy_node(const Node& node);
   // The same for given arguments; returns the results, kNoValue where the old node had none. `like` gives the old
   // results and metas.

@@ -40,6 +40,25 @@ def test_fills(fill, name):
         assert framejit.stats()["graph_breaks"] == 0
 
 
+AFTER = {"rand_like": torch.rand_like, "randn_like": torch.randn_like, "normal_": lambda x: x.normal_(),
+         "randint_like": lambda x: torch.randint_like(x, 99), "multinomial": lambda x: torch.multinomial(x.exp(), 2),
+         "exponential_": lambda x: torch.empty_like(x).exponential_(), "dropout": lambda x: F.dropout(x, 0.5)}
+
+
+@pytest.mark.parametrize("fill", AFTER)
+@pytest.mark.parametrize("made_by", [torch.softmax, torch.log_softmax], ids=lambda f: f.__name__)
+def test_fills_like_what_a_pass_lays_out_otherwise(fill, made_by):
+    """The softmax of a transposed tensor is contiguous; the ops that it is made of keep the order of its input."""
+    program, x = lambda x: AFTER[fill](made_by(x, 0)), torch.rand(3, 4).t()
+    compiled = framejit.compile(program)
+    for _ in range(2):
+        torch.manual_seed(3)
+        want = program(x)
+        torch.manual_seed(3)
+        torch.testing.assert_close(compiled(x), want, rtol=1e-5, atol=1e-6)
+    assert framejit.stats()["graphs"] == 1 and not framejit.stats()["graph_breaks"]
+
+
 def test_sizes_that_change():
     program = lambda x: F.dropout(x.transpose(1, 2) * 2, 0.5)
     compiled = framejit.compile(program, dynamic=True)
