@@ -92,6 +92,17 @@ bool TorchRecording::keep_apart(const GradientCall& call) {
   return true;
 }
 
+// Where a gradient begins or ends at an input, the input's hooks would run.
+bool TorchRecording::must_stay_unhooked(const at::Tensor& tensor) {
+  const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
+  if (traced == nullptr || traced->input < 0) return true;
+  const auto input = static_cast<size_t>(traced->input);
+  if (runtime::is_watched(inputs_[input]))
+    return refuse(Reason::gradient_call, "a backward to a tensor with hooks"), false;
+  if (std::find(unhooked_.begin(), unhooked_.end(), input) == unhooked_.end()) unhooked_.push_back(input);
+  return true;
+}
+
 bool TorchRecording::gradients(const GradientCall& call, std::vector<TracedGradient>& found) {
   if (const auto mode = unsupported_mode()) return refuse(Reason::modes_unsupported, *mode), false;
   if (!open_functions_.empty())
@@ -100,12 +111,10 @@ bool TorchRecording::gradients(const GradientCall& call, std::vector<TracedGradi
     return refuse(Reason::gradient_call, "a gradient through a history that began before the traced code"), false;
   graph::InnerGradients inner;
   if (!find_gradients(call, inner)) return false;
+  for (PyObject* output : call.outputs)
+    if (!must_stay_unhooked(THPVariable_Unpack(output))) return false;
   for (size_t i = 0; i < inner.of.size(); ++i) {
-    const int32_t input = graph::as_traced(inner.of[i])->input;
-    if (input >= 0 && runtime::is_watched(inputs_[static_cast<size_t>(input)]))
-      return refuse(Reason::gradient_call, "a backward to a tensor with hooks"), false;
-    const bool is_known = std::find(unhooked_.begin(), unhooked_.end(), input) != unhooked_.end();
-    if (input >= 0 && !is_known) unhooked_.push_back(static_cast<size_t>(input));
+    if (!must_stay_unhooked(inner.of[i])) return false;
     found.push_back({PyRef::steal(THPVariable_Wrap(inner.of[i])),
                      inner.gradients[i].defined() ? PyRef::steal(THPVariable_Wrap(inner.gradients[i])) : PyRef()});
   }

@@ -71,6 +71,7 @@ class TorchRecording final : public Recording {
   Result<void> settle_histories();
   void find_views_on_the_way();
   bool keep_apart(const GradientCall& call);
+  bool must_stay_unhooked(const at::Tensor& tensor);
   bool find_gradients(const GradientCall& call, graph::InnerGradients& found);
   Result<graph::CapturedGraph> finish_joint(const std::vector<size_t>& written);
 

@@ -1,6 +1,7 @@
 // frame_hook/aten/training.cpp — see training.h.
 #include "frame_hook/aten/training.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -36,9 +37,14 @@ class LazyBackward final : public runtime::BackwardPlans {
     for (uint32_t g = 0; g < layout_.gradients.size(); ++g)
       if (!layout_.gradients[g].is_of_root && is_partly_reached(g)) layout_.partly_reached.push_back(g);
     layout_.kept_inputs = graphs_->kept_inputs;
-    layout_.kept_outputs = graphs_->kept_outputs;
     layout_.input_keepers = graphs_->input_keepers;
-    layout_.output_keepers = graphs_->output_keepers;
+    for (size_t k = 0; k < graphs_->kept_outputs.size(); ++k) {
+      const uint32_t output = graphs_->kept_outputs[k];
+      if (has_counter_of_another(output, outputs.properties[output])) continue;
+      layout_.kept_outputs.push_back(output);
+      layout_.kept_versions.push_back(outputs.properties[output].version);
+      layout_.output_keepers.push_back(graphs_->output_keepers[k]);
+    }
     layout_.conflicts = graphs_->conflicts;
     layout_.readers = graphs_->readers;
     layout_.names = graphs_->root_names;
@@ -79,6 +85,13 @@ class LazyBackward final : public runtime::BackwardPlans {
   }
 
  private:
+  // Of several outputs with one memory, those that share a counter are checked once; what shows the memory with a
+  // counter of its own (x.data) eager does not keep.
+  bool has_counter_of_another(uint32_t output, const OutputProperties& properties) const {
+    if (properties.of != OutputProperties::Of::kNothing) return true;
+    return properties.shares_output && std::ranges::find(layout_.roots, output) == layout_.roots.end();
+  }
+
   bool is_partly_reached(uint32_t gradient) const {
     for (size_t r = 0; r < layout_.roots.size(); ++r)
       for (size_t s = 0; s < r; ++s)

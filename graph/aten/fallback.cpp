@@ -344,9 +344,15 @@ bool Recorder::answer_lift(OpCall& call) {
   return true;
 }
 
+ValueId Recorder::value_to_read(const OpCall& call, const at::Tensor& tensor) {
+  const ValueId value = value_of(tensor);
+  if (sparse_.contains(value)) fail({Reason::unsupported_op, call.def().name + " of a sparse gradient"});
+  return value;
+}
+
 Arg Recorder::tensor_arg(const OpCall& call, const at::Tensor& tensor) {
   if (!tensor.defined()) return Arg();
-  if (!is_number(tensor) || as_traced(tensor) != nullptr) return Arg(value_of(tensor));
+  if (!is_number(tensor) || as_traced(tensor) != nullptr) return Arg(value_to_read(call, tensor));
   if (auto symbol = wrapped_symbol_of(tensor)) return Arg(*symbol);
   c10::impl::ExcludeDispatchKeyGuard no_recording{DispatchKeySet(DispatchKey::Fake)};
   auto number = graph::number_of(tensor);
@@ -362,7 +368,8 @@ void Recorder::build_args(OpCall& call) {
       call.node.args.push_back(tensor_arg(call, value.toTensor()));
     } else if (value.isTensorList() || call.info.arg_classes[i] == ArgClass::kOptionalTensorList) {
       std::vector<ValueId> list;
-      if (value.isTensorList()) for (const at::Tensor& t : value.toTensorList()) list.push_back(value_of(t));
+      if (value.isTensorList())
+        for (const at::Tensor& t : value.toTensorList()) list.push_back(value_to_read(call, t));
       else if (!value.isNone())
         for (const IValue& item : value.toListRef())
           list.push_back(item.isTensor() ? value_of(item.toTensor()) : kNoValue);

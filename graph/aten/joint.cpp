@@ -54,6 +54,24 @@ runtime::HistoryNodes nodes_behind(std::vector<torch::autograd::Node*> outputs) 
   return runtime::walk_own_history(std::move(outputs), [](const torch::autograd::Edge&) { return true; });
 }
 
+// Leaves that nobody asks for: views that were made without grad mode, of what needs a gradient. Eager's formulas run
+// for them too, and what they keep counts.
+std::vector<at::Tensor> other_leaves(const std::vector<std::set<const torch::autograd::Node*>>& behind,
+                                     const std::vector<at::Tensor>& wanted) {
+  std::vector<at::Tensor> others;
+  const auto has = [](const std::vector<at::Tensor>& tensors, const at::Tensor& leaf) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) { return t.is_same(leaf); });
+  };
+  for (const auto& nodes : behind)
+    for (const torch::autograd::Node* node : nodes) {
+      const auto* end = dynamic_cast<const torch::autograd::AccumulateGrad*>(node);
+      if (end == nullptr || !end->variable.is_view() || has(wanted, end->variable) || has(others, end->variable))
+        continue;
+      others.push_back(end->variable);
+    }
+  return others;
+}
+
 // No recorded formula reads the number that such a node keeps, and a second backward misses it.
 void note_kept_numbers(const std::vector<std::set<const torch::autograd::Node*>>& behind, JointLayout& layout) {
   layout.conflicts.resize(behind.size() * behind.size());
@@ -197,6 +215,7 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
     behind.emplace_back(nodes.begin(), nodes.end());
   }
   note_kept_numbers(behind, layout);
+  for (const at::Tensor& leaf : other_leaves(behind, wanted)) wanted.push_back(leaf);
   std::vector<at::Tensor> found, gradients;
   RecordScope scope(*recorder_);
   ForwardScope views_by_op;  // a backward may write to views of what it made
@@ -204,6 +223,7 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   // Eager's backward runs outside of the autocast region, as a rule.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   recorder_->set_line({});
+  recorder_->allow_sparse_results(true);
   try {
     found = run_engine(outputs, wanted, tangents, /*keeps_graph=*/false, /*creates_graph=*/false);
   } catch (...) {
@@ -211,7 +231,7 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
     throw;
   }
   for (size_t i : order) {
-    if (!found[i].defined()) continue;
+    if (i >= wanted_of.size() || !found[i].defined()) continue;
     layout.gradients.push_back(wanted_of[i]);
     gradients.push_back(found[i]);
     const torch::autograd::Node* leaf = torch::autograd::impl::grad_accumulator(wanted[i]).get();

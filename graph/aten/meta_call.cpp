@@ -302,6 +302,7 @@ at::Tensor MetaCall::result_of(const at::Tensor& meta) {
     recorder_.fail(
         {Reason::unsupported_op, call_.def().name + " with a result of type " + std::string(meta.toString())});
   shape.device = device_of(call_.device);
+  if (meta.layout() != c10::kStrided) return recorder_.sparse_result(call_, std::move(shape));
   for (const Twin& twin : twins_)
     if (meta.has_storage() && twin.meta.storage().unsafeGetStorageImpl() == meta.storage().unsafeGetStorageImpl()) {
       if (is_executed_) shape.offset = shape.offset + meta_of_argument(twin.argument).offset;

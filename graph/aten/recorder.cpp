@@ -179,6 +179,14 @@ at::Tensor Recorder::fresh_result(TensorMeta meta) {
   return new_traced(std::move(meta), make_traced_storage(bytes, device), nullptr);
 }
 
+// Kernels read and write strided memory.
+at::Tensor Recorder::sparse_result(const OpCall& call, TensorMeta meta) {
+  if (!allows_sparse_) fail({Reason::unsupported_op, call.def().name + " with a result that is sparse"});
+  at::Tensor result = fresh_result(std::move(meta));
+  sparse_.insert(as_traced(result)->value);
+  return result;
+}
+
 at::Tensor Recorder::view_result(TensorMeta meta, const at::Tensor& base) {
   return new_traced(std::move(meta), traced_storage_of(base), &base);
 }

@@ -105,6 +105,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::vector<at::Tensor> repeat(size_t first, size_t end, const StandIns& stand_ins,
                                  const std::vector<at::Tensor>& results);
   void keep_unwritten(const at::Tensor& traced) { kept_storages_.insert(storage_number(traced_storage_of(traced))); }
+  // Whether a result may be sparse, as long as no recorded op reads it: a gradient that goes out as it is.
+  void allow_sparse_results(bool allowed) { allows_sparse_ = allowed; }
   bool live() const { return !finished_; }
 
  private:
@@ -144,6 +146,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void log_python_shapes() const;
   at::Tensor new_traced(TensorMeta meta, c10::Storage storage, const at::Tensor* view_of);
   at::Tensor fresh_result(TensorMeta meta);
+  at::Tensor sparse_result(const OpCall& call, TensorMeta meta);
+  ValueId value_to_read(const OpCall& call, const at::Tensor& tensor);
   at::Tensor view_result(TensorMeta meta, const at::Tensor& base);
   void change_shape(TracedTensorImpl& traced, TensorMeta meta);
   const c10::Storage& traced_storage_of(const at::Tensor& tensor);
@@ -160,6 +164,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::unordered_map<const void*, ValueId> constant_ids_;
   std::unordered_map<const void*, uint32_t> opaque_ids_;
   std::vector<c10::IValue> opaques_;
+  std::set<ValueId> sparse_;
+  bool allows_sparse_ = false;
   std::set<uint32_t> written_storages_, read_offsets_, kept_storages_;
   std::vector<ValueId> fixed_floats_;
   NumberHistory numbers_;

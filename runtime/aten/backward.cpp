@@ -74,6 +74,7 @@ class SavedForBackward {
         drawn_(std::move(drawn)),
         symbols_(symbols, symbols + layout().symbol_count),
         is_released_(layout().roots.size()),
+        has_run_(layout().roots.size()),
         last_task_(layout().roots.size(), -1) {
     for (const BackwardLayout::Saved& saved : layout().saved)
       if (saved.of == BackwardLayout::Saved::kValue) values_.emplace_back(values[saved.index], false);
@@ -120,10 +121,14 @@ class SavedForBackward {
     return results;
   }
 
-  // Of these roots. What others read stays.
-  void release(const std::vector<bool>& roots) {
+  // Of these roots. What others read stays. ran: their backward frees what it shares with others; otherwise they are
+  // gone, and nobody misses what they shared.
+  void release(const std::vector<bool>& roots, bool ran) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (size_t r = 0; r < roots.size(); ++r) is_released_[r] = is_released_[r] || roots[r];
+    for (size_t r = 0; r < roots.size(); ++r) {
+      is_released_[r] = is_released_[r] || roots[r];
+      has_run_[r] = has_run_[r] || (roots[r] && ran);
+    }
     for (size_t i = 0, next = 0; i < layout().saved.size(); ++i) {
       if (layout().saved[i].of != BackwardLayout::Saved::kValue) continue;
       if (!is_read_later(i, {})) values_[next].reset_data();
@@ -140,7 +145,7 @@ class SavedForBackward {
     const int task = torch::autograd::get_current_graph_task_id();
     for (size_t r = 0; r < given.size(); ++r)
       for (size_t s = 0; given[r] && s < given.size(); ++s)
-        if (is_released_[s] && last_task_[s] != task && layout().conflicts[r * given.size() + s])
+        if (has_run_[s] && last_task_[s] != task && layout().conflicts[r * given.size() + s])
           throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
     for (size_t r = 0; r < given.size(); ++r)
       if (given[r] && is_released_[r] && reads_anything(r))
@@ -264,6 +269,7 @@ class SavedForBackward {
   std::vector<OtherInput> others_;  // inputs that eager would not hold
   std::vector<RootLayout> roots_;
   std::vector<bool> is_released_;  // per root
+  std::vector<bool> has_run_;  // per root: its backward has freed it
   std::vector<int> last_task_;  // per root: the run of the engine in which it went backward last
 };
 
@@ -286,11 +292,12 @@ class CompiledBackward final : public torch::autograd::Node {
   const std::vector<uint32_t>& gradients() const { return gradients_; }  // of the layout, per edge
 
   void will_release_variables() override { is_last_ = true; }
+  // After the last run, or when nothing leads to the node any more.
   void release_variables() override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (last_given_.empty())
-      for (uint32_t r : roots_) mark(last_given_, r);  // never run: its time is over
-    shared_->release(std::exchange(last_given_, {}));
+    if (!is_last_)
+      for (uint32_t r : roots_) mark(last_given_, r);
+    shared_->release(std::exchange(last_given_, {}), std::exchange(is_last_, false));
   }
 
   variable_list apply(variable_list&& given_gradients) override {
@@ -303,11 +310,11 @@ class CompiledBackward final : public torch::autograd::Node {
       gradients[roots_[i]] = std::move(given_gradients[i]);
     }
     for (size_t i = 0; i < gradients_.size(); ++i) wanted[gradients_[i]] = task_should_compute_output(i);
-    last_given_ = given;
     const auto is_true = [](bool b) { return b; };
-    if (std::none_of(given.begin(), given.end(), is_true) || std::none_of(wanted.begin(), wanted.end(), is_true))
-      return results;
-    variable_list made = shared_->run(gradients, given, wanted, is_last_, *this);
+    variable_list made(layout.gradients.size());
+    if (std::any_of(given.begin(), given.end(), is_true) && std::any_of(wanted.begin(), wanted.end(), is_true))
+      made = shared_->run(gradients, given, wanted, is_last_, *this);
+    last_given_ = given;
     for (size_t i = 0; i < gradients_.size(); ++i) results[i] = std::move(made[gradients_[i]]);
     return results;
   }
@@ -374,6 +381,8 @@ class Recording {
       FJ_ASSERT(left < before, "roots are made of each other");
     }
     for (size_t r = 0; r < layout_.roots.size(); ++r) give_history(r);
+    for (size_t k = 0; k < layout_.kept_outputs.size(); ++k)
+      set_version(outputs_[layout_.kept_outputs[k]], layout_.kept_versions[k]);
     shared_->keep_outputs(outputs_);
   }
 
@@ -386,11 +395,13 @@ class Recording {
       output = own_tensor(output, false);
       if (layout_.versions[root] < 0) output.unsafeGetTensorImpl()->set_version_counter(base);
     }
-    if (layout_.versions[root] >= 0) {
-      c10::VariableVersion counter = output.unsafeGetTensorImpl()->version_counter();
-      counter.set_version(layout_.versions[root]);
-    }
+    set_version(output, layout_.versions[root]);
     return output;
+  }
+
+  static void set_version(const at::Tensor& output, int64_t version) {
+    c10::VariableVersion counter = output.unsafeGetTensorImpl()->version_counter();
+    if (version >= 0 && counter.enabled()) counter.set_version(version);
   }
 
   // A view that shows all of an input or of another output may come as that tensor, whose history is another.

@@ -39,6 +39,7 @@ struct BackwardLayout {
   std::vector<std::vector<bool>> reaches;  // per root, per gradient
   std::vector<uint32_t> partly_reached;  // gradients of inputs that some roots of a group reach and others do not
   std::vector<uint32_t> kept_inputs, kept_outputs;  // eager would hold these and check their versions
+  std::vector<int64_t> kept_versions;  // per kept output, as `versions`
   std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept one, per root: for which backwards
   // Per pair of roots: a backward from the first frees in eager what one from the second needs.
   std::vector<bool> conflicts;

@@ -130,6 +130,22 @@ def test_a_second_backward_misses_what_the_formula_makes_of_it(fn):
     check_step(lambda: Program(f, leaf(3, 3), step=step), steps=1, backward=None)
 
 
+@pytest.mark.parametrize("later", [lambda outputs, c: (c.detach().add_(1), outputs[2].sum().backward())])
+def test_a_view_without_grad_mode_is_a_leaf(later):
+    """Nobody sees its gradient, but what its formula keeps counts."""
+    def f(w, c):
+        h = w * 2
+        with torch.no_grad():
+            row = h[0]
+        s = torch.nn.functional.softplus(row)
+        return s.tanh(), s * 3, h.sin() * (c * row).sum()
+
+    def step(run, args, k):
+        outputs = run(*args)
+        later(outputs, args[1])
+    check_step(lambda: Program(f, leaf(3, 3), leaf(3), step=step), steps=1, backward=None)
+
+
 def test_two_losses_one_after_the_other():
     """They share no saved values: neither needs retain_graph."""
     def make():

@@ -102,6 +102,27 @@ def test_a_write_after_one_of_several_views():
     check_step(lambda: Program(f, leaf(3, 4), step=step), breaks=None, backward=None, captured=False)
 
 
+@pytest.mark.parametrize("before", [None, True], ids=["never run", "run and kept"])
+@pytest.mark.parametrize("order", [[2, 3], [3, 2]], ids=str)
+def test_outputs_that_are_dropped_free_nothing_of_others(order, before):
+    """The node of one is gone when nothing leads to it any more: that is no backward."""
+    def f(b, w):
+        h = b * b
+        s = w + h
+        t = s.abs().log1p()
+        h.mul_(1.5)
+        return h, b.sin(), s, t
+
+    def step(run, args, k):
+        outputs = list(run(*args))
+        if before:
+            torch.autograd.grad(outputs[3].sum(), args, retain_graph=True)
+        for i in order:
+            outputs[i] = None
+        return torch.autograd.grad([t.sum() for t in outputs[:2]], args, allow_unused=True)
+    check_step(lambda: Program(f, leaf(3, 4), leaf(3, 4), step=step), graphs=1)
+
+
 def layouts_meet(x, w):
     s = x.sigmoid()
     total = x.sum(0, keepdim=True)
@@ -164,6 +185,31 @@ def test_a_detached_output_comes_first(name):
         sum((i + 1) * t.sum() for i, t in enumerate(outputs)).backward()
         return (*outputs, [(t.requires_grad, t.is_leaf, t._base is not None) for t in outputs])
     check_step(lambda: Program(f, leaf(4, 4), step=step), graphs=1)
+
+
+WRITTEN_AND_DETACHED = {
+    "after it": lambda h: (h, h.detach()), "before it": lambda h: (h.detach(), h),
+    "a row after it": lambda h: (h, h[0].detach(), h.detach()[1:]),
+    "with what is made of it": lambda h: (h * 2, h.detach(), h),
+}
+
+
+@pytest.mark.parametrize("write", [None, 0, 1], ids=str)
+@pytest.mark.parametrize("name", WRITTEN_AND_DETACHED)
+def test_a_detached_output_of_what_was_written(name, write):
+    """Its counter is that of the output whose memory it shows, or none that a backward looks at."""
+    def f(x, w):
+        h = x * w
+        return WRITTEN_AND_DETACHED[name](h.relu_())
+
+    def step(run, args, k):
+        outputs = run(*args)
+        if write is not None:
+            with torch.no_grad():
+                outputs[write].add_(1)
+        versions = [t._version for t in outputs]
+        return versions, [torch.autograd.grad(t.sum(), args, retain_graph=True) for t in outputs if t.requires_grad]
+    check_step(lambda: Program(f, leaf(3, 4), leaf(3, 4), step=step), graphs=1, backward=None)
 
 
 WRITTEN_DETACHED = {

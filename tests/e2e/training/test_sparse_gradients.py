@@ -1,0 +1,93 @@
+"""Gradients that are sparse: they leave a backward as they are, and what computes with them runs plainly."""
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import framejit
+
+
+def dense(t):
+    """A sparse tensor as what it says."""
+    return (t.is_sparse, t.to_dense()) if isinstance(t, torch.Tensor) else t
+
+
+def table():
+    torch.manual_seed(0)
+    return nn.Embedding(10, 4, sparse=True)
+
+
+def run(forward, compiled, steps=3):
+    """The gradient of the table after each step, from a forward that is run as `compiled` says."""
+    framejit.reset()
+    e = table()
+    f = compiled(lambda i: forward(e, i))
+    grads = []
+    for k in range(steps):
+        f(torch.tensor([1, 2, k])).backward()
+        grads.append(dense(e.weight.grad.clone()))
+    return grads
+
+
+def same(got, want):
+    assert len(got) == len(want)
+    for (sparse, value), (should, wanted) in zip(got, want):
+        assert sparse == should
+        torch.testing.assert_close(value, wanted)
+
+
+def test_one_lookup():
+    forward = lambda e, i: e(i).sin().sum()
+    want = run(forward, lambda f: f)
+    same(run(forward, framejit.compile), want)
+    assert framejit.stats()["backward_runs"] == 3
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("forward", [
+    pytest.param(lambda e, i: (e(i).sin() + e((i + 1) % 10)).sum(), id="two lookups"),
+    pytest.param(lambda e, i: (e(i) @ e.weight.T).sin().sum(), id="the table is read too"),
+    pytest.param(lambda e, i: e.weight.sum() + e(i).sin().sum(), id="a dense gradient first"),
+    pytest.param(lambda e, i: F.embedding_bag(i[None], e.weight, sparse=True).sin().sum() + e(i).sum(), id="a bag"),
+])
+def test_what_computes_with_a_sparse_gradient(forward):
+    """Its memory is no kernel's business: the sum of two gradients raised in the backward."""
+    want = run(forward, lambda f: f)
+    same(run(forward, framejit.compile), want)
+    assert framejit.stats()["break_reasons"].get("no_backward"), framejit.stats()
+
+
+@pytest.mark.parametrize("use", [
+    pytest.param(lambda g: g.is_sparse, id="is_sparse"), pytest.param(lambda g: g.layout, id="layout"),
+    pytest.param(lambda g: dense(g * 2), id="times 2"), pytest.param(lambda g: g.to_dense() * 2, id="to_dense"),
+])
+def test_a_sparse_gradient_inside(use):
+    e = table()
+
+    def f(i):
+        return use(torch.autograd.grad(e(i).sin().sum(), e.weight)[0])
+    framejit.reset()
+    compiled, i = framejit.compile(f), torch.tensor([1, 2, 1])
+    for _ in range(2):
+        got, want = compiled(i), f(i)
+        torch.testing.assert_close(got, want) if isinstance(want, (torch.Tensor, tuple)) else None
+        assert isinstance(want, (torch.Tensor, tuple)) or got == want
+    stats = framejit.stats()
+    assert stats["graph_breaks"] and not stats["fallbacks"], stats
+
+
+def test_a_step_with_a_sparse_gradient():
+    def train(compiled):
+        framejit.reset()
+        e = table()
+        optimizer = torch.optim.SparseAdam(e.parameters(), 0.1)
+
+        def step(i):
+            optimizer.zero_grad()
+            loss = e(i).square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+        f = compiled(step)
+        return [f(torch.tensor([1, 2, k])).detach() for k in range(3)] + [e.weight.detach()]
+    torch.testing.assert_close(train(framejit.compile), train(lambda f: f))
