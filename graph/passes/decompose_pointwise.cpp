@@ -75,6 +75,7 @@ void add_pointwise_decompositions(Decompositions& table) {
   table.insert({{"masked_fill.Scalar", masked_fill},
                 {"masked_fill.Tensor", masked_fill},
                 {"zeros", filled_with<0>},
+                {"_efficientzerotensor", filled_with<0>},  // it has no memory
                 {"ones", filled_with<1>},
                 {"new_zeros", filled_with<0>},
                 {"new_ones", filled_with<1>},

@@ -178,7 +178,7 @@ def with_step(step):
 
 
 # Which saved tensor was changed: a plan saves others than eager, and its nodes have names of their own.
-WHICH_SAVED = re.compile(r": \[[\w.]+ \[[\d, ]*\]\](, which is output \d+ of \w+,)? is at version \d+; "
+WHICH_SAVED = re.compile(r": \[[\w.]+ \[[\d, ]*\]\](, which is output \d+ of [\w:]+,)? is at version \d+; "
                          r"expected version \d+|(?<=^Output )\d+ of \w+")
 
 

@@ -206,3 +206,17 @@ def test_an_input_that_becomes_a_leaf():
             return args[0].grad
         return Program(f, make_inputs=lambda k: (torch.randn(3),), watch=[w], step=step)
     check_step(make, breaks=1)
+
+
+@pytest.mark.parametrize("fn", [torch.abs, torch.sgn, lambda x: x.abs().exp(), lambda x: x.norm(1, dim=-1).square()],
+                         ids=["abs", "sgn", "exp of abs", "norm 1"])
+def test_the_derivative_of_a_sign(fn):
+    """PyTorch's formula makes a tensor of zeros that has no memory, and no kernel may read it."""
+    def f(x, w):
+        y = x * w
+        [slope] = torch.autograd.grad(fn(y).sum(), y, create_graph=True)
+        return slope * w + y.square()
+
+    def make():
+        return Program(f, leaf(3, 4), leaf(3, 4))
+    check_step(make, graphs=1)
