@@ -278,6 +278,32 @@ void mark_reads(const Graph& graph, std::vector<bool>& reads) {
 
 }  // namespace
 
+bool replays_without(const TrainingGraphs& graphs, const std::vector<bool>& missing) {
+  const Graph& recorded = *graphs.recorded;
+  std::set<uint32_t> unknown;  // storages
+  std::set<ValueId> roots;
+  for (size_t i = 0; i < missing.size(); ++i)
+    if (missing[i]) unknown.insert(recorded.values[index_of(recorded.inputs[i])].storage);
+  for (uint32_t root : graphs.roots) roots.insert(recorded.outputs[root]);
+  const auto is_unknown = [&](ValueId v) {
+    return v != kNoValue && unknown.contains(recorded.values[index_of(v)].storage);
+  };
+  for (size_t n = 0; n < recorded.nodes.size(); ++n) {
+    const Node& node = recorded.nodes[n];
+    bool reads_unknown = false, reads_other = false;
+    for_each_value(node, [&](ValueId v) {
+      reads_unknown = reads_unknown || is_unknown(v);
+      reads_other = reads_other || (is_unknown(v) && !roots.contains(v));
+    });
+    const bool is_formula = n >= graphs.forward_nodes;
+    constexpr uint32_t kNeedsContents = kMutates | kChecksData | kDataDependent;
+    if (is_formula ? reads_other : reads_unknown && (node.op->flags & kNeedsContents) != 0) return false;
+    for (ValueId v : node.results)
+      if (v != kNoValue && reads_unknown && !is_formula) unknown.insert(recorded.values[index_of(v)].storage);
+  }
+  return true;
+}
+
 Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs) {
   if (graphs.has_functions)
     return Error{Reason::no_backward, "the backward of a torch.autograd.Function is traced without its own derivative"};

@@ -21,6 +21,11 @@ struct ForwardReplay {
   std::vector<bool> reads;  // per input of the forward: whether one of the two needs it
 };
 
+// Whether the replay finds the gradients without the contents of some inputs, if it is told what the roots hold: no
+// formula reads anything else that is made of them. So it is where eager keeps the result of an activation, and its
+// input is gone. missing: per input of the forward.
+bool replays_without(const TrainingGraphs& graphs, const std::vector<bool>& missing);
+
 // Both are functional and write nothing. An error: memory of a value without a history is written, the old value of an
 // input is needed that the forward writes, or a root is the same value as another.
 Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs);

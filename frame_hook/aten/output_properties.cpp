@@ -192,6 +192,11 @@ class MarkedCall final : public CompiledCall {
                       "or another one is made of it");
       return false;
     }
+    for (size_t i : set_.unviewed)
+      if (is_leaf_view(THPVariable_Unpack(inputs[i]))) {
+        PyErr_SetString(PyExc_RuntimeError, "framejit: a leaf of which views are made is a view itself now");
+        return false;
+      }
     const InputVersions versions(set_.written, inputs);
     c10::SmallVector<PyObject*, 16> made(set_.properties.size());
     if (!call_->run(inputs, symbols, made.data(), owners)) {
@@ -338,6 +343,8 @@ OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vecto
       set.written.push_back({input, counter_of(traced_inputs[input]).current_version()});
   return set;
 }
+
+bool is_leaf_view(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf() && tensor.is_view(); }
 
 bool is_unusable_view(const at::Tensor& tensor) {
   const DifferentiableViewMeta* meta = view_meta(tensor);

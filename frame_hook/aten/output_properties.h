@@ -46,6 +46,7 @@ struct OutputSet {
   std::vector<size_t> unhooked;  // inputs that must be distinct and have no hooks: the graph finds their gradients
   // Pairs of inputs: the history of the first must not lead to the second, whose gradient the graph finds.
   std::vector<std::pair<size_t, size_t>> apart;
+  std::vector<size_t> unviewed;  // inputs that must be no leaf and view in one
   // Per tensor: whether it receives a gradient. The gradient of a view goes to its base, unless others are made of it.
   std::vector<bool> roots() const;
   std::vector<bool> views() const;  // per tensor: whether it may be such a view
@@ -53,6 +54,8 @@ struct OutputSet {
   void add_written(const at::Tensor& input);
 };
 
+// A leaf that is a view of what needs no gradient: views of the leaf are views of that.
+bool is_leaf_view(const at::Tensor& tensor);
 // One of several views that an op made at once, or of a custom function's, whose memory was written since: eager raises
 // where its history is asked for.
 bool is_unusable_view(const at::Tensor& tensor);

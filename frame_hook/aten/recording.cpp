@@ -320,6 +320,28 @@ Result<void> TorchRecording::refuse_overlap(const std::vector<size_t>& written) 
   return {};
 }
 
+// Autograd knows a view of a leaf by the base of both, and here a leaf has none: of matter where the view is handed
+// out, or written.
+Result<void> TorchRecording::refuse_leaf_views() {
+  const graph::Graph& g = recorder_->graph();
+  std::set<size_t> viewed;
+  for (const OutputProperties& output : outputs_.properties)
+    if (output.view && output.of == OutputProperties::Of::kInput) viewed.insert(output.index);
+  for (const WrittenInput& written : outputs_.written) {
+    const uint32_t storage = g.values[graph::index_of(g.inputs[written.input])].storage;
+    if (std::any_of(g.nodes.begin(), g.nodes.end(), [&](const graph::Node& node) {
+          return node.op->has(graph::kView) && g.values[graph::index_of(node.results[0])].storage == storage;
+        }))
+      viewed.insert(written.input);
+  }
+  for (size_t input : viewed) {
+    if (!inputs_[input].requires_grad() || !inputs_[input].is_leaf()) continue;
+    if (is_leaf_view(inputs_[input])) return Error{Reason::unsupported_write, "a view of a leaf that is a view itself"};
+    outputs_.unviewed.push_back(input);
+  }
+  return {};
+}
+
 void TorchRecording::log_captured(const graph::CapturedGraph& captured) const {
   const graph::Graph& graph = captured.graph;
   if (log::enabled(log::Kind::Graph))
@@ -344,6 +366,7 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
   }
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i)) outputs_.add_written(traced_inputs_[i]);
+  FJ_TRY_VOID(refuse_leaf_views());
   FJ_TRY_VOID(settle_histories());
   find_views_on_the_way();
   const auto has_history = [](const OutputProperties& properties) {

@@ -64,6 +64,7 @@ class TorchRecording final : public Recording {
   bool make_leaf(const at::Tensor& tensor);
   bool accept_result(PyObject* result, PyObject* const* args, size_t count, int depth);
   PyObject* refuse(Reason reason, std::string detail);
+  Result<void> refuse_leaf_views();
   Result<void> refuse_overlap(const std::vector<size_t>& written) const;
   RecordedValues values() const { return {recorder_->constants(), recorder_->opaques(), inputs_}; }
   void log_captured(const graph::CapturedGraph& captured) const;

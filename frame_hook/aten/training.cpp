@@ -84,12 +84,18 @@ class LazyBackward final : public runtime::BackwardPlans {
     return again_;
   }
 
+  bool replays_without(const std::vector<bool>& missing) override {
+    const bool knows_all = layout_.kept_outputs.size() == graphs_->kept_outputs.size();
+    return knows_all && graph::replays_without(*graphs_, missing);
+  }
+
  private:
   // Of several outputs with one memory, those that share a counter are checked once; what shows the memory with a
   // counter of its own (x.data) eager does not keep.
   bool has_counter_of_another(uint32_t output, const OutputProperties& properties) const {
     if (properties.of != OutputProperties::Of::kNothing) return true;
-    return properties.shares_output && std::ranges::find(layout_.roots, output) == layout_.roots.end();
+    const bool shares = properties.shares_input || properties.shares_output;
+    return shares && std::ranges::find(layout_.roots, output) == layout_.roots.end();
   }
 
   bool is_partly_reached(uint32_t gradient) const {

@@ -106,6 +106,11 @@ class SavedForBackward {
     refuse_second(given);
     for (size_t r = 0; r < given.size(); ++r)
       if (given[r]) last_task_[r] = torch::autograd::get_current_graph_task_id();
+    if (std::find(wanted.begin(), wanted.end(), true) == wanted.end()) {  // eager's formulas look at what they kept
+      (void)unpacked_inputs(given);
+      (void)unpacked_outputs(given, node);
+      return variable_list(layout().gradients.size());
+    }
     if (at::GradMode::is_enabled() || !std::all_of(gradients.begin(), gradients.end(), is_plain))
       return run_again(gradients, given, wanted, node);
     variable_list results(layout().gradients.size());
@@ -231,32 +236,56 @@ class SavedForBackward {
     return laid;
   }
 
-  std::vector<at::Tensor> inputs_of(const ForwardAgain& forward) const {
+  // Per input of the forward: whether the forward again reads it, but no memory of it is left.
+  std::vector<bool> missing_inputs(const ForwardAgain& forward) const {
+    std::vector<bool> missing(layout().input_names.size());
+    for (size_t i = 0, kept = 0, other = 0; i < missing.size(); ++i) {
+      const bool is_kept = kept < layout().kept_inputs.size() && layout().kept_inputs[kept] == i;
+      if (is_kept) ++kept;
+      else missing[i] = forward.reads[i] && others_[other].is_gone(), ++other;
+    }
+    return missing;
+  }
+
+  std::vector<at::Tensor> inputs_of(const ForwardAgain& forward, const std::vector<bool>& stand_in) const {
     std::vector<at::Tensor> inputs;
     for (size_t i = 0, kept = 0, other = 0; i < layout().input_names.size(); ++i) {
       const bool is_kept = kept < layout().kept_inputs.size() && layout().kept_inputs[kept] == i;
       const size_t at = is_kept ? kept++ : other++;
       if (!forward.reads[i]) inputs.emplace_back();
+      else if (stand_in[i]) inputs.push_back(others_[at].stand_in());
       else inputs.push_back(is_kept ? inputs_[at].unpack() : others_[at].get(layout().input_names[i]));
     }
     return inputs;
   }
 
+  // What the roots hold, as far as eager keeps it. outputs: the kept ones.
+  std::vector<at::Tensor> contents_of_roots(const Kept& outputs) const {
+    std::vector<at::Tensor> contents(layout().roots.size());
+    for (size_t k = 0; k < outputs.size(); ++k)
+      if (const int64_t root = root_of(layout().kept_outputs[k]); root >= 0) contents[root] = outputs[k];
+    return contents;
+  }
+
   // By PyTorch's formulas: those of the plans have no derivative, and take plain tensors.
   variable_list run_again(const variable_list& gradients, const std::vector<bool>& given,
                           const std::vector<bool>& wanted, torch::autograd::Node& node) {
-    (void)unpacked_outputs(given, node);  // checks their versions
+    const Kept outputs = unpacked_outputs(given, node);  // checks their versions
     ForwardAgain forward;
-    std::vector<at::Tensor> inputs;
+    std::vector<at::Tensor> inputs, known;
     try {
       forward = plans_->forward_again();
-      inputs = inputs_of(forward);
+      std::vector<bool> missing = missing_inputs(forward);
+      const bool any = std::find(missing.begin(), missing.end(), true) != missing.end();
+      if (any && plans_->replays_without(missing)) known = contents_of_roots(outputs);
+      else missing.assign(missing.size(), false);
+      inputs = inputs_of(forward, missing);
     } catch (...) {
       plans_->give_up();
       throw;
     }
     return backward_of_forward_again(forward, layout(), std::move(inputs), symbols_.data(), gradients, wanted, drawn_,
-                                     at::GradMode::is_enabled());
+                                     known, at::GradMode::is_enabled());
   }
 
   const std::shared_ptr<BackwardPlans> plans_;
@@ -312,7 +341,7 @@ class CompiledBackward final : public torch::autograd::Node {
     for (size_t i = 0; i < gradients_.size(); ++i) wanted[gradients_[i]] = task_should_compute_output(i);
     const auto is_true = [](bool b) { return b; };
     variable_list made(layout.gradients.size());
-    if (std::any_of(given.begin(), given.end(), is_true) && std::any_of(wanted.begin(), wanted.end(), is_true))
+    if (std::any_of(given.begin(), given.end(), is_true))
       made = shared_->run(gradients, given, wanted, is_last_, *this);
     last_given_ = given;
     for (size_t i = 0; i < gradients_.size(); ++i) results[i] = std::move(made[gradients_[i]]);

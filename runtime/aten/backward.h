@@ -59,6 +59,8 @@ class BackwardPlans {
   virtual std::shared_ptr<const PlanRunner> plan_for(const std::vector<bool>& given,
                                                      const std::vector<bool>& wanted) = 0;
   virtual ForwardAgain forward_again() = 0;
+  // Whether that finds the gradients without the contents of some inputs, if it is told what the roots hold.
+  virtual bool replays_without(const std::vector<bool>& missing) = 0;
 
   // A differentiable backward was asked for, and cannot be made: from now on plain Python runs in place of the forward.
   void give_up() { has_given_up_ = true; }

@@ -1,7 +1,9 @@
 // runtime/aten/forward_again.cpp — see forward_again.h.
 #include "runtime/aten/forward_again.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/alias_ops.h>
+#include <ATen/ops/empty_strided_ops.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
@@ -53,6 +55,18 @@ class Replay {
         *input = at::_ops::alias::call(*input);
     roots_ = outputs_of(*forward_.roots, drawn,
                         [&](const auto& runner, auto... args) { return runner.run_under_autograd(args...); });
+  }
+
+  // What nodes have kept of their results are other handles to this memory.
+  void fill_in(const std::vector<at::Tensor>& known) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    for (size_t r = 0; r < known.size(); ++r) {
+      if (!known[r].defined() || known[r].is_alias_of(roots_[r])) continue;
+      c10::VariableVersion counter = roots_[r].unsafeGetTensorImpl()->version_counter();
+      const int64_t version = counter.current_version();
+      roots_[r].copy_(known[r]);
+      counter.set_version(version);
+    }
   }
 
   variable_list gradients(const variable_list& tangents, const std::vector<bool>& wanted, bool creates_graph) {
@@ -120,6 +134,7 @@ OtherInput::OtherInput(const at::Tensor& input)
   if (input.dim() == 0 && !input.requires_grad()) strong_ = input;
   if (input.has_storage()) storage_ = input.storage().getWeakStorageImpl();
   keys_ = input.key_set();
+  device_ = input.device();
   dtype_ = input.dtype();
   sizes_.assign(input.sizes().begin(), input.sizes().end());
   strides_.assign(input.strides().begin(), input.strides().end());
@@ -130,7 +145,7 @@ OtherInput::OtherInput(const at::Tensor& input)
   version_ = input._version();
 }
 
-at::Tensor OtherInput::get(const std::string& name) const {
+at::Tensor OtherInput::found() const {
   at::Tensor input;
   if (const auto tensor = tensor_.lock()) {
     input = at::Tensor(tensor);
@@ -139,6 +154,22 @@ at::Tensor OtherInput::get(const std::string& name) const {
     input.unsafeGetTensorImpl()->set_sizes_and_strides(sizes_, strides_, offset_);
     if (history_.is_valid()) torch::autograd::impl::set_gradient_edge(input, history_);
   }
+  return input;
+}
+
+bool OtherInput::is_gone() const { return !found().defined(); }
+
+at::Tensor OtherInput::stand_in() const {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes_), c10::fromIntArrayRefSlow(strides_),
+                                                  c10::typeMetaToScalarType(dtype_), c10::kStrided, device_, false);
+  laid.zero_();
+  if (history_.is_valid()) torch::autograd::impl::set_gradient_edge(laid, history_);
+  return laid;
+}
+
+at::Tensor OtherInput::get(const std::string& name) const {
+  const at::Tensor input = found();
   if (!input.defined())
     throw std::runtime_error("framejit: create_graph=True needs the input " + name +
                              " of the compiled forward, and it is gone; keep it until the backward has run");
@@ -152,9 +183,11 @@ std::vector<at::Tensor> backward_of_forward_again(const ForwardAgain& forward, c
                                                   std::vector<at::Tensor> inputs, const int64_t* symbols,
                                                   const std::vector<at::Tensor>& tangents,
                                                   const std::vector<bool>& wanted,
-                                                  const std::vector<GeneratorState>& drawn, bool creates_graph) {
+                                                  const std::vector<GeneratorState>& drawn,
+                                                  const std::vector<at::Tensor>& known, bool creates_graph) {
   Replay replay(forward, layout, symbols);
   replay.run(std::move(inputs), drawn);
+  replay.fill_in(known);
   return replay.gradients(tangents, wanted, creates_graph);
 }
 

@@ -32,12 +32,16 @@ class OtherInput {
   explicit OtherInput(const at::Tensor& input);
   // Throws where that is not possible, or the input was written to; the error has its name.
   at::Tensor get(const std::string& name) const;
+  bool is_gone() const;
+  at::Tensor stand_in() const;  // zeros with the input's history
 
  private:
+  at::Tensor found() const;
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_;
   c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
   at::Tensor strong_;  // a number
   c10::DispatchKeySet keys_;
+  c10::Device device_{c10::kCPU};
   caffe2::TypeMeta dtype_;
   c10::SmallVector<int64_t, 5> sizes_, strides_;
   int64_t offset_ = 0;
@@ -47,11 +51,13 @@ class OtherInput {
 };
 
 // inputs: those that `reads` says, the others undefined. tangents: per root, undefined where none is given. wanted: per
-// gradient of the layout. drawn: the states of the generators before the forward; empty: it draws nothing.
+// gradient of the layout. drawn: the states of the generators before the forward; empty: it draws nothing. known: per
+// root, what it holds; undefined: the replay computes it.
 std::vector<at::Tensor> backward_of_forward_again(const ForwardAgain& forward, const BackwardLayout& layout,
                                                   std::vector<at::Tensor> inputs, const int64_t* symbols,
                                                   const std::vector<at::Tensor>& tangents,
                                                   const std::vector<bool>& wanted,
-                                                  const std::vector<GeneratorState>& drawn, bool creates_graph);
+                                                  const std::vector<GeneratorState>& drawn,
+                                                  const std::vector<at::Tensor>& known, bool creates_graph);
 
 }  // namespace framejit::runtime

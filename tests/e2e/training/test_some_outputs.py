@@ -123,6 +123,31 @@ def test_outputs_that_are_dropped_free_nothing_of_others(order, before):
     check_step(lambda: Program(f, leaf(3, 4), leaf(3, 4), step=step), graphs=1)
 
 
+@pytest.mark.nothing_captured  # at once: it runs plainly
+@pytest.mark.parametrize("later", [0, 1], ids=["at once", "later"])
+@pytest.mark.parametrize("program", ["written", "handed out"])
+def test_a_view_of_a_leaf_that_is_a_view(program, later):
+    """To autograd it is a view of the leaf's base, which needs no gradient: eager gives none to the leaf after a write
+    without grad mode, and lets a view that was made without it be written."""
+    def f(x):
+        with torch.set_grad_enabled(program == "written"):
+            row = x.unsqueeze(0)
+        if program == "written":
+            with torch.no_grad():
+                row.mul_(0.5)
+        return row, x.sin() * 2
+
+    def step(run, args, k):
+        x = torch.arange(12.0).view(3, 4)
+        x = (x.t() if k >= later else x.t().clone()).requires_grad_()
+        row, y = run(x)
+        if row.requires_grad:
+            row.sum().backward()
+        y.sum().backward()
+        return row, row.requires_grad, x.grad
+    check_step(lambda: Program(f, step=step), breaks=None, backward=None, captured=False)
+
+
 def layouts_meet(x, w):
     s = x.sigmoid()
     total = x.sum(0, keepdim=True)
@@ -210,6 +235,24 @@ def test_a_detached_output_of_what_was_written(name, write):
         versions = [t._version for t in outputs]
         return versions, [torch.autograd.grad(t.sum(), args, retain_graph=True) for t in outputs if t.requires_grad]
     check_step(lambda: Program(f, leaf(3, 4), leaf(3, 4), step=step), graphs=1, backward=None)
+
+
+def test_data_of_what_was_written_before():
+    """Its counter is its own, and no backward looks at it."""
+    def f(x, w):
+        h = (x * w).relu_()
+        return h, h.data, w.data, w.detach()
+
+    def make():
+        x, w = leaf(3, 4), leaf(3, 4)
+        with torch.no_grad():
+            w.add_(1).add_(1)
+
+        def step(run, args, k):
+            outputs = run(*args)
+            return [t._version for t in outputs], outputs[0].sum().backward()
+        return Program(f, x, w, step=step)
+    check_step(make, graphs=1)
 
 
 WRITTEN_DETACHED = {
