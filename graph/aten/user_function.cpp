@@ -53,7 +53,9 @@ class BackwardOps {
     }
     return std::nullopt;
   }
-  bool may_return(ValueId v) const { return may_read(Arg(v)); }
+  bool may_read(ValueId v) const {
+    return is_made_here(v) || allowed_.contains(storage_of(v)) || depends(v) || is_constant(v);
+  }
   bool depends(ValueId v) const { return depends_.contains(storage_of(v)); }
   bool is_linear() const { return is_linear_; }
 
@@ -72,10 +74,7 @@ class BackwardOps {
   }
   bool may_read(const Arg& arg) const {
     bool all = true;
-    for_each_value(arg, [&](ValueId v) {
-      all = all && (v == kNoValue || is_made_here(v) || allowed_.contains(storage_of(v)) ||
-                    depends_.contains(storage_of(v)) || is_constant(v));
-    });
+    for_each_value(arg, [&](ValueId v) { all = all && (v == kNoValue || may_read(v)); });
     return all;
   }
 
@@ -170,7 +169,7 @@ std::optional<std::string> UserFunction::take_backward(const FunctionForward& fo
   for (const at::Tensor& gradient : gradients) {
     if (!gradient.defined()) continue;
     const ValueId value = recorder_->value_of(gradient);
-    if (!ops.may_return(value)) return "returns a tensor that is not saved: use ctx.save_for_backward()";
+    if (!ops.may_read(value)) return "returns a tensor that is not saved: use ctx.save_for_backward()";
     if (!ops.depends(value)) has_own_gradients_ = true, is_linear_ = false;
   }
   gradients_ = gradients;

@@ -61,6 +61,10 @@ class InputWrites {
       const LoopBufferId shown = root_buffer(forms_, graph_.updates[other].second);
       if (shown == c.input || (other != u && shown == c.value)) return std::nullopt;
     }
+    for (size_t o = 0; o < graph_.outputs.size(); ++o)  // memory of its own, which the input's is not
+      if (graph_.outputs[o] != graph::kNoValue && graph_.output_aliases[o].kind == graph::OutputKind::kFresh &&
+          root_buffer(forms_, graph_.outputs[o]) == c.value)
+        return std::nullopt;
     for (size_t i = 0; i < program_.items.size(); ++i)
       if (!place(i, c)) return std::nullopt;
     if (c.copy == SIZE_MAX || c.writes.empty()) return std::nullopt;

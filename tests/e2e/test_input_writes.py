@@ -257,3 +257,27 @@ def test_indices_that_the_call_has_written(positions):
         return a
     check(f, torch.arange(15).view(5, 3), torch.tensor([True]), torch.tensor(positions), breaks=0)
     check(f, torch.arange(15).view(5, 3), torch.tensor([7]), torch.tensor(positions))
+
+
+WRITES = {
+    "an element": lambda w: w[0, 0, 0].fill_(1.5),
+    "a row": lambda w: w[:, :, 3].copy_(torch.ones(16)),
+    "at indices": lambda w: w.index_copy_(2, torch.tensor([1, 2]), torch.ones(1, 2, 2, 16)),
+    "every element": lambda w: w.mul_(2),
+}
+
+
+@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("name", WRITES)
+def test_a_copy_that_is_returned_has_memory_of_its_own(name, history):
+    def f(w):
+        WRITES[name](w)
+        return w.clone()
+
+    compiled = framejit.compile(f)
+    for _ in range(2):
+        w, plain = (cache().requires_grad_(history) * 1 for _ in range(2))
+        made, expected = compiled(w), f(plain)
+        with torch.no_grad():
+            w.zero_()
+        assert torch.equal(made, expected) and made.requires_grad == history
