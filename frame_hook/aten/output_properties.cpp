@@ -344,7 +344,9 @@ OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vecto
   return set;
 }
 
-bool is_leaf_view(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf() && tensor.is_view(); }
+bool is_leaf_view(const at::Tensor& tensor) {
+  return tensor.requires_grad() && tensor.is_leaf() && tensor.is_view() && !tensor._base().requires_grad();
+}
 
 bool is_unusable_view(const at::Tensor& tensor) {
   const DifferentiableViewMeta* meta = view_meta(tensor);

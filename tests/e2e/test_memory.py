@@ -204,7 +204,8 @@ def flags_of(tensor):
 def test_large_results_ask_for_huge_pages():
     compiled = framejit.compile(lambda x: torch.relu(x) + 1)
     large, small = torch.randn(4096, 4096), torch.randn(64, 64)
+    before = "hg" in flags_of(large)  # if malloc has it from a part of the heap in which a result was
     assert "hg" in flags_of(compiled(large))
-    assert "hg" not in flags_of(large)
+    assert ("hg" in flags_of(large)) == before
     assert torch.equal(compiled(large), torch.relu(large) + 1)
     assert torch.equal(compiled(small), torch.relu(small) + 1)

@@ -83,7 +83,7 @@ ODD = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ODD)
 def test_values_fuzz_finds_wrong_ops(name):
-    assert seeds_until_found(values_fuzz, 100, backend_with(*ODD[name]))
+    assert seeds_until_found(values_fuzz, 600, backend_with(*ODD[name]))
 
 
 # What a tracer may get wrong: the compiled side runs a slightly different program.
