@@ -6,13 +6,10 @@
 
 #include "graph/node_values.h"
 #include "graph/shape_rule.h"
+#include "runtime/base/hash_index.h"
 
 namespace framejit::graph {
 namespace {
-
-uint64_t mix(uint64_t h, uint64_t v) {
-  return (h ^ (v + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdULL;
-}
 
 struct ArgHash {
   uint64_t operator()(None) const { return 1; }

@@ -15,6 +15,7 @@
 
 #include "graph/int64_range.h"
 #include "runtime/base/exact_int.h"
+#include "runtime/base/hash_index.h"
 #include "runtime/base/result.h"
 
 namespace framejit::graph {
@@ -32,10 +33,6 @@ struct Polynomial {
 };
 
 namespace {
-
-uint64_t mix(uint64_t h, uint64_t value) {
-  return (h ^ (value + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdULL;
-}
 
 int compare(const SymExpr& a, const SymExpr& b);
 

@@ -8,7 +8,7 @@
 namespace framejit::guards {
 namespace {
 
-constexpr const char* kTexts[] = {
+constexpr const char* kGuardTexts[] = {
 #define GUARD(name, text) text,
 #include "guards/guard_kinds.def"
 #undef GUARD
@@ -61,7 +61,7 @@ std::string actual(const Guard& guard, PyObject* object) {
 
 std::string text_of(const Guard& guard, const SourceTable& sources, PyCodeObject* code) {
   std::string out;
-  for (const char* p = kTexts[static_cast<size_t>(guard.kind)]; *p;) {
+  for (const char* p = kGuardTexts[static_cast<size_t>(guard.kind)]; *p;) {
     const std::string_view rest(p);
     auto field = [&](std::string_view name, auto&& value) {
       if (rest.substr(0, name.size()) != name) return false;

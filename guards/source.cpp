@@ -8,7 +8,7 @@
 namespace framejit::guards {
 namespace {
 
-constexpr const char* kTexts[] = {
+constexpr const char* kSourceTexts[] = {
 #define SOURCE(name, text) text,
 #include "guards/source_kinds.def"
 #undef SOURCE
@@ -111,7 +111,7 @@ void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out)
     return;
   }
   const size_t start = out.size();
-  for (const char* p = kTexts[static_cast<size_t>(source.kind)]; *p;) {
+  for (const char* p = kSourceTexts[static_cast<size_t>(source.kind)]; *p;) {
     const std::string_view rest(p);
     auto field = [&](std::string_view name, auto&& value) {
       if (!rest.starts_with(name)) return false;

@@ -6,7 +6,6 @@
 #include <Python.h>
 
 #include <pthread.h>
-#include <torch/csrc/autograd/python_variable.h>
 
 #include <memory>
 
@@ -22,11 +21,9 @@
 #include "guards/cpython/running_compile.h"
 #include "inductor/compile.h"
 #include "python/events.h"
-#include "runtime/aten/backward.h"
-#include "runtime/aten/derived_values.h"
 #include "runtime/aten/gelu_of_aten.h"
-#include "runtime/aten/recorded_graph.h"
 #include "runtime/aten/shape_functions.h"
+#include "runtime/aten/totals.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 #include "runtime/eager_gelu.h"
@@ -198,16 +195,7 @@ PyObject* reset(PyObject*, PyObject*) {
 }
 
 PyObject* refresh(PyObject*, PyObject* tensors) {
-  std::vector<at::Tensor> weights;
-  const PyRef items = PyRef::steal(PySequence_Fast(tensors, "a list of tensors"));
-  if (!items) return nullptr;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
-    PyObject* const item = PySequence_Fast_GET_ITEM(items.get(), i);
-    if (!THPVariable_Check(item)) return PyErr_Format(PyExc_TypeError, "a list of tensors");
-    weights.push_back(THPVariable_Unpack(item));
-  }
-  runtime::distrust_sources(weights);
-  Py_RETURN_NONE;
+  return frame_hook::distrust_weights(tensors) ? Py_NewRef(Py_None) : nullptr;
 }
 
 PyObject* emit_break(PyObject*, PyObject* args) {

@@ -12,8 +12,9 @@
 #include "graph/aten/torch_values.h"
 #include "guards/aten/tensor_facts.h"
 #include "guards/cpython/interrupts.h"
-#include "runtime/aten/torch_version.h"
 #include "guards/guard_functions.h"
+#include "runtime/aten/derived_values.h"
+#include "runtime/aten/torch_version.h"
 #include "runtime/gpu_driver.h"
 
 namespace framejit::frame_hook {
@@ -119,6 +120,19 @@ bool install_tensor_frontend() {
   graph::set_wrapped_node_reader(&wrapped_node);
   guards::set_number_reader(&guards::read_number);
   set_tensor_frontend(&frontend);
+  return true;
+}
+
+bool distrust_weights(PyObject* tensors) {
+  std::vector<at::Tensor> weights;
+  const PyRef items = PyRef::steal(PySequence_Fast(tensors, "a list of tensors"));
+  if (!items) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    PyObject* const item = PySequence_Fast_GET_ITEM(items.get(), i);
+    if (!THPVariable_Check(item)) return PyErr_Format(PyExc_TypeError, "a list of tensors"), false;
+    weights.push_back(THPVariable_Unpack(item));
+  }
+  runtime::distrust_sources(weights);
   return true;
 }
 

@@ -10,4 +10,7 @@ namespace framejit::frame_hook {
 // False with a Python error set when torch is missing or not the one that this extension was built for.
 bool install_tensor_frontend();
 
+// From now on, values derived from the memory of these tensors, a sequence, count as outdated. False with an error set.
+bool distrust_weights(PyObject* tensors);
+
 }  // namespace framejit::frame_hook

@@ -9,6 +9,7 @@
 
 #include "graph/forward_replay.h"
 #include "graph/joint.h"
+#include "runtime/aten/totals.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 

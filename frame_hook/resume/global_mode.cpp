@@ -21,7 +21,7 @@ bool starts_with(const std::string& text, const std::string& prefix) {
   return !prefix.empty() && text.compare(0, prefix.size(), prefix) == 0;
 }
 
-std::string text_of(PyObject* object) {
+std::string string_of(PyObject* object) {
   const char* text = object && PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : nullptr;
   if (!text) drop_error();
   return text ? text : "";
@@ -60,7 +60,7 @@ bool is_module_call(const LiveFrame& frame, const std::string& module_folder) {
   const char* name = PyUnicode_AsUTF8(caller->co_qualname);  // an ASCII name is not copied
   if (!name) return drop_error(), false;
   const bool is_call = std::strncmp(name, kCall.data(), kCall.size()) == 0;
-  return is_call && starts_with(text_of(caller->co_filename), module_folder);
+  return is_call && starts_with(string_of(caller->co_filename), module_folder);
 }
 
 // What this thread is inside of. While a module is still counting its calls, calls inside it are ignored. Inside a
@@ -137,12 +137,12 @@ class GlobalDriver final : public FrameHandler {
     PyCodeObject* code = frame.code();
     if ((code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !(code->co_flags & CO_OPTIMIZED))
       return false;
-    const std::string file = text_of(code->co_filename), name = text_of(code->co_qualname);
+    const std::string file = string_of(code->co_filename), name = string_of(code->co_qualname);
     const bool forward_of_torch =
         starts_with(file, settings_.module_folder) && name.size() > 8 && name.ends_with(".forward");
     if (!forward_of_torch && is_of_library(file)) return false;
     if (file.empty() || file[0] == '<') return file == "<stdin>" || file == "<string>";
-    const std::string full = text_of(PyDict_GetItemString(frame.access().globals, "__name__")) + ":" + name;
+    const std::string full = string_of(PyDict_GetItemString(frame.access().globals, "__name__")) + ":" + name;
     if (!settings_.filter.empty() && !std::regex_search(full, filter_)) return false;
     return settings_.skip.empty() || !std::regex_search(full, skip_);
   }

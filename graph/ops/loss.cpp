@@ -8,8 +8,6 @@ namespace {
 
 using Results = std::vector<TensorMeta>;
 
-DType keep(DType d, DType) { return d; }
-
 bool same_sizes(ShapeEnv& env, const TensorMeta& a, const TensorMeta& b) {
   if (a.ndim() != b.ndim()) return false;
   for (size_t i = 0; i < a.ndim(); ++i)

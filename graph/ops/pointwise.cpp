@@ -7,7 +7,6 @@ namespace {
 
 using Results = std::vector<TensorMeta>;
 
-DType keep(DType d, DType) { return d; }
 DType floating(DType d, DType default_dtype) { return to_float(d, default_dtype); }
 DType boolean(DType, DType) { return DType::kBool; }
 

@@ -57,6 +57,7 @@ SymSizes permuted_strides(ShapeEnv& env, const SymSizes& shape, const std::vecto
 // at::result_type over tensors (0-dim ones yield to others) and numbers (which yield to all).
 DType result_type(const std::vector<const TensorMeta*>& tensors, const std::vector<DType>& numbers,
                   DType default_dtype);
+inline DType keep(DType d, DType) { return d; }
 inline DType to_float(DType d, DType default_dtype) {
   return is_integral(d) || d == DType::kBool ? default_dtype : d;
 }

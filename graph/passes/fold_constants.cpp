@@ -47,7 +47,7 @@ const std::unordered_map<std::string_view, PointwiseRow>& pointwise_rows() {
 bool has_scalar_form(DType dtype) { return is_float(dtype) || is_integral(dtype) || dtype == DType::kBool; }
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
-std::optional<Known> number_of(const Arg& arg) {
+std::optional<Known> known_number(const Arg& arg) {
   if (const bool* truth = arg.get<bool>()) return Known{{.i = *truth}, DType::kBool};
   if (const double* real = arg.get<double>()) return Known{{.f = *real}, DType::kFloat64};
   if (const SymExpr* size = arg.get<SymExpr>(); size != nullptr && size->is_constant())
@@ -70,7 +70,7 @@ class Folder {
     const DType dtype = meta(node).dtype;
     Arg number = node.op->name == "full" ? node.args[1] : Arg(SymExpr(node.op->name == "ones" ? 1 : 0));
     if (!has_scalar_form(dtype) || !is_fitting_constant(number, dtype)) return;
-    const std::optional<Known> given = number_of(number);
+    const std::optional<Known> given = known_number(number);
     if (given) set(node, {convert(given->value, given->dtype, dtype), dtype});
   }
   void note_view(const Node& node) {
@@ -106,7 +106,7 @@ class Folder {
     std::vector<Known> operands;
     for (size_t i = 0; i < row.operands; ++i) {
       const ValueId* tensor = node.args[i].get<ValueId>();
-      const std::optional<Known> operand = tensor != nullptr ? known(*tensor) : number_of(node.args[i]);
+      const std::optional<Known> operand = tensor != nullptr ? known(*tensor) : known_number(node.args[i]);
       if (!operand) return std::nullopt;
       if (tensor != nullptr) tensors.push_back(&graph_.meta(*tensor));
       else numbers.push_back(operand->dtype);

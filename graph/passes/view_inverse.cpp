@@ -79,7 +79,7 @@ ValueId split_with_sizes(const Undo& u) {
   return part(u, start, (*lengths)[u.result]);
 }
 
-const std::unordered_map<std::string_view, UndoFn>& rows() {
+const std::unordered_map<std::string_view, UndoFn>& undo_rows() {
   static const std::unordered_map<std::string_view, UndoFn> table = {
       {"alias", same},
       {"detach", same},
@@ -119,16 +119,16 @@ const std::unordered_map<std::string_view, UndoFn>& rows() {
 
 Result<ValueId> inverse_of_view(GraphBuilder& out, const Node& view, size_t result, ValueId base, ValueId written) {
   const Undo undo{out, view, result, base, written};
-  const auto row = rows().find(view.op->name);
-  if (row != rows().end()) return row->second(undo);
+  const auto row = undo_rows().find(view.op->name);
+  if (row != undo_rows().end()) return row->second(undo);
   // An expansion that repeats nothing only adds dimensions of size 1.
   if (out.meta(base).numel() == out.meta(written).numel() && view.op->name == "expand") return reshape(undo);
   return Error{Reason::no_functional_form, "a write through " + view.op->name + " has no inverse"};
 }
 
 bool is_identity_view(const OpDef& op) {
-  const auto row = rows().find(op.name);
-  return row != rows().end() && row->second == same;
+  const auto row = undo_rows().find(op.name);
+  return row != undo_rows().end() && row->second == same;
 }
 
 }  // namespace framejit::graph

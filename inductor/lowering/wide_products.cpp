@@ -22,8 +22,8 @@ using graph::ValueId;
 
 namespace {
 
-// Arguments of a product: its operands, and its addend (kNoArgument: none).
-constexpr size_t kNoArgument = SIZE_MAX;
+// Arguments of a product: its operands, and its addend (kNoAddend: none).
+constexpr size_t kNoAddend = SIZE_MAX;
 struct ProductRow {
   size_t left, right, added;
 };
@@ -73,7 +73,8 @@ bool applies(const Graph& graph, const TargetInfo& target, const Node& node, con
         !(graph.meta(*v).device == device))
       return false;
   }
-  if (!without_addition(node.op->name).empty() && !std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one))
+  if (!without_addition(node.op->name).empty() &&
+      !std::all_of(node.args.begin() + 3, node.args.end(), [](const graph::Arg& arg) { return graph::is_one(arg); }))
     return false;
   return pays(graph, target, node, row);
 }

@@ -23,6 +23,7 @@
 #include "runtime/aten/own_tensor.h"
 #include "runtime/aten/plan_program.h"
 #include "runtime/aten/torch_version.h"
+#include "runtime/aten/totals.h"
 
 namespace framejit::runtime {
 namespace {

@@ -81,9 +81,4 @@ void record_backward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* con
 // Whether an input whose history would change is a view: then plain Python has to run.
 bool changes_history_of_view(const BackwardPlans& plans, const at::Tensor* const* inputs);
 
-struct BackwardTotals {
-  std::atomic<uint64_t> graphs = 0, runs = 0, refused = 0;  // refused: plans without code, whose ops run one by one
-};
-BackwardTotals& backward_totals();
-
 }  // namespace framejit::runtime

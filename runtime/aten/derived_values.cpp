@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 
+#include "runtime/aten/totals.h"
 #include "runtime/base/config.h"
 #include "runtime/base/sha256.h"
 

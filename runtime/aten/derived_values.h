@@ -77,15 +77,7 @@ class DerivedValues {
   size_t made_now_ = 0;
 };
 
-// Of this process, for framejit.stats().
-struct DerivedTotals {
-  uint64_t values = 0, bytes = 0;  // that exist now; of packed ones, the bytes that the system has provided
-  uint64_t made = 0, again = 0;    // so far; of these, in place of earlier ones
-  uint64_t private_bytes = 0;      // of files: copies of this process, made so that writes to them are seen
-};
-DerivedTotals derived_totals();
 void count_derived_again(uint64_t values);
-void reset_derived_totals();  // the counts of what was made so far
 
 // From now on, values derived from the memory of these tensors count as outdated.
 void distrust_sources(const std::vector<at::Tensor>& weights);

@@ -11,7 +11,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -114,13 +113,5 @@ class RecordedGraph {
   std::vector<Output> outputs_;
   int64_t bytes_ = 0;
 };
-
-// Of this process, as framejit.stats() shows them.
-struct ReplayTotals {
-  std::atomic<uint64_t> recorded{0}, replays{0};
-  std::atomic<int64_t> bytes{0};  // of slots and outputs that exist now
-};
-ReplayTotals& replay_totals();
-void reset_replay_totals();  // but for the bytes
 
 }  // namespace framejit::runtime

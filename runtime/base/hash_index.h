@@ -9,6 +9,11 @@
 
 namespace framejit {
 
+// The hash of two values.
+inline uint64_t mix(uint64_t h, uint64_t v) {
+  return (h ^ (v + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdULL;
+}
+
 class HashIndex {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "plan_fixture.h"
+#include "runtime/aten/totals.h"
 #include "runtime/base/config.h"
 
 namespace framejit::runtime {
