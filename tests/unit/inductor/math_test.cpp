@@ -67,7 +67,7 @@ constexpr Reference kBinary[] = {BINARY(pow), BINARY(atan2), BINARY(hypot), BINA
 #undef BINARY
 
 void PrintTo(const Reference& reference, std::ostream* out) { *out << graph::row_of(reference.op).name; }
-std::string name_of(const ::testing::TestParamInfo<Reference>& info) { return graph::row_of(info.param.op).name; }
+std::string name_of_reference(const ::testing::TestParamInfo<Reference>& info) { return graph::row_of(info.param.op).name; }
 
 // Distance in units of the result's last place; denormal results count in the smallest denormal.
 double ulps(float got, double expected) {
@@ -169,7 +169,7 @@ TEST_P(OneOperand, IsWithinTwoUlp) {
   f.finish(kLimit);
 }
 
-INSTANTIATE_TEST_SUITE_P(Math, OneOperand, ::testing::ValuesIn(kUnary), name_of);
+INSTANTIATE_TEST_SUITE_P(Math, OneOperand, ::testing::ValuesIn(kUnary), name_of_reference);
 
 class TwoOperands : public ::testing::TestWithParam<Reference> {};
 
@@ -205,7 +205,7 @@ TEST_P(TwoOperands, IsWithinTwoUlp) {
   f.finish(GetParam().op == ScalarOp::k_fmod ? 0 : kLimit);  // division-like functions have no rounding of their own
 }
 
-INSTANTIATE_TEST_SUITE_P(Math, TwoOperands, ::testing::ValuesIn(kBinary), name_of);
+INSTANTIATE_TEST_SUITE_P(Math, TwoOperands, ::testing::ValuesIn(kBinary), name_of_reference);
 
 TEST(Math, IdenticalKernelsAreCompiledOnce) {
   auto jit = CpuJit::create();
