@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "runtime/aten/plan_program.h"
+#include "runtime/aten/totals.h"
 
 namespace framejit::runtime {
 namespace {
@@ -56,7 +57,6 @@ const GraphRefusalRow& row_of(GraphRefusal refusal) {
   static const GraphRefusalRow rows[] = {
 #define GRAPH_REFUSAL(name, what, hint) {#name, what, hint},
 #include "runtime/aten/graph_refusals.def"
-#include "runtime/aten/totals.h"
 #undef GRAPH_REFUSAL
   };
   return rows[static_cast<size_t>(refusal)];
