@@ -74,7 +74,7 @@ demo-train: build  ## trains the model of the demo on pairs of sentences, plain 
 SIDE_BY_SIDE = $(MAKE) -j $(JOBS) --output-sync=target
 begin = { echo "$@ ..." >&9; } 2>/dev/null || true
 
-test: lint build-tests  ## lint, C++ unit and golden tests, pytest, and parts on the other CPythons: all in CI and with ALL=1, otherwise no slow test and three cases of each other one
+test: lint build-tests  ## lint, C++ unit and golden tests, pytest, and parts on the other CPythons: all in CI and with ALL=1, otherwise no slow test and two cases of each other one
 	@+$(SIDE_BY_SIDE) $(OTHER_PYTHONS) test-cpp $(PYTHON_PARTS) 9>&2
 	@$(if $(QUICK),echo "framejit: slow tests and most cases of the others were left out: make test ALL=1 runs them" >&2)
 

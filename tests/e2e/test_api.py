@@ -580,6 +580,7 @@ print(framejit.stats()["graphs"])
     assert "FRAMEJIT=1 and FRAMEJIT_STRESS cannot be set together" in both.stderr
 
 
+@pytest.mark.slow
 def test_every_frame_of_a_program_is_traced():
     """FRAMEJIT_TRACE_ALL, together with code that is compiled by name: a frame without tensors has a segment too, and
     it is used again."""

@@ -116,6 +116,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.slow
 def test_perf_names_kernels(tmp_path):
     if shutil.which("perf") is None:
         pytest.skip("not tested: perf is not installed")
@@ -147,6 +148,7 @@ def gdb(tmp_path, *commands, program=ONE_KERNEL, **environment):
     return out.stdout
 
 
+@pytest.mark.slow
 def test_gdb_names_a_frame_and_its_callers(tmp_path):
     shown = gdb(tmp_path, "break fj_kernel_0_tanh_mul", "run", "backtrace 3", "info symbol $pc", "delete", "continue",
                 FRAMEJIT_GDB="1")
@@ -157,11 +159,13 @@ def test_gdb_names_a_frame_and_its_callers(tmp_path):
     assert "exited normally" in shown
 
 
+@pytest.mark.slow
 def test_gdb_knows_no_kernel_without_being_told(tmp_path):
     shown = gdb(tmp_path, "break fj_kernel_0_tanh_mul", "run")
     assert "exited normally" in shown and "#0" not in shown and "hit" not in shown
 
 
+@pytest.mark.slow
 def test_gdb_forgets_code_that_is_gone(tmp_path):
     program = ONE_KERNEL + """
 framejit.reset()
