@@ -3,6 +3,7 @@ import copy
 import functools
 import gc
 import inspect
+import os
 import pickle
 import sys
 import weakref
@@ -428,7 +429,6 @@ def test_a_python_that_no_build_is_for_is_told_which_there_are(monkeypatch):
 
 
 def run(code, forked=True, **environment):
-    import os
     env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | environment
     return programs.run(code, env=env, forked=forked)
 
@@ -448,9 +448,8 @@ def test_bad_environment_is_an_error_at_import(environment, message):
 
 
 def test_start_up_file_does_nothing_unless_asked():
-    unasked = run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules",
-                  forked=False)
-    assert unasked.returncode == 0
+    nothing = "import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules"
+    assert run(nothing, forked=False).returncode == 0
     assert run("import sys; assert 'torch' not in sys.modules", FRAMEJIT="1").returncode == 0
     for off in ("0", ""):
         done = run("import sys; assert '_framejit_startup' not in sys.modules", FRAMEJIT=off)

@@ -67,7 +67,9 @@ constexpr Reference kBinary[] = {BINARY(pow), BINARY(atan2), BINARY(hypot), BINA
 #undef BINARY
 
 void PrintTo(const Reference& reference, std::ostream* out) { *out << graph::row_of(reference.op).name; }
-std::string name_of_reference(const ::testing::TestParamInfo<Reference>& info) { return graph::row_of(info.param.op).name; }
+std::string name_of_reference(const ::testing::TestParamInfo<Reference>& info) {
+  return graph::row_of(info.param.op).name;
+}
 
 // Distance in units of the result's last place; denormal results count in the smallest denormal.
 double ulps(float got, double expected) {
@@ -195,10 +197,10 @@ TEST_P(TwoOperands, IsWithinTwoUlp) {
     for (uint32_t k = 0; k < kBlock; ++k) {
       const uint64_t bits = random();
       const bool is_any = k % 4 == 0, is_positive = k % 4 == 1, is_whole = k % 4 == 2;
-      x[k] = is_any ? from_bits(static_cast<uint32_t>(bits)) : is_positive ? std::fabs(base(random))
-                                                                           : base(random);
-      y[k] = is_any ? from_bits(static_cast<uint32_t>(bits >> 32)) : is_whole ? std::round(exponent(random))
-                                                                              : exponent(random);
+      x[k] = is_any ? from_bits(static_cast<uint32_t>(bits)) : is_positive ? std::fabs(base(random)) : base(random);
+      y[k] = is_any     ? from_bits(static_cast<uint32_t>(bits >> 32))
+             : is_whole ? std::round(exponent(random))
+                        : exponent(random);
     }
     f.check(x, y);
   }
