@@ -207,6 +207,7 @@ class TestModels:
         assert runs(self.mlp(), calls, backend) == (1 if marked else 2)
 
     @pytest.mark.parametrize("marked", (False, True))
+    @pytest.mark.slow
     def test_sentence_model(self, backend, marked):
         model = demo.load_model()
         compiled = framejit.compile(model, backend=backend)
@@ -233,6 +234,7 @@ class TestModels:
                         dynamic=dynamic) <= graphs + ones
 
     @pytest.mark.parametrize("dynamic, graphs", [(None, (2, 4)), (True, (1, 3))])
+    @pytest.mark.slow
     def test_any_pairs_of_the_sentence_model(self, backend, dynamic, graphs):
         model = demo.load_model()
         compiled, counts = framejit.compile(model, backend=backend, dynamic=dynamic), []
