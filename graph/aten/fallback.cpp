@@ -372,7 +372,7 @@ void Recorder::build_args(OpCall& call) {
         for (const at::Tensor& t : value.toTensorList()) list.push_back(value_to_read(call, t));
       else if (!value.isNone())
         for (const IValue& item : value.toListRef())
-          list.push_back(item.isTensor() ? value_of(item.toTensor()) : kNoValue);
+          list.push_back(item.isTensor() ? value_to_read(call, item.toTensor()) : kNoValue);
       call.node.args.push_back(std::move(list));
     } else if (value.isSymInt()) {
       call.node.args.push_back(expr_of(value.toSymInt()));

@@ -260,7 +260,7 @@ std::vector<at::Tensor> JointRecording::leaves_behind(const std::vector<at::Tens
   return leaves;
 }
 
-// A leaf that stands for an input: in its place, or hidden behind it. -1: none.
+// The input that this leaf stands for: the leaf replaces it, or is the hidden end of its history. -1: none.
 int64_t JointRecording::input_of_leaf(const torch::autograd::Node& leaf) const {
   for (size_t i = 0; i < leaves_.size(); ++i)
     if (leaves_[i].defined() && torch::autograd::impl::grad_accumulator(leaves_[i]).get() == &leaf)

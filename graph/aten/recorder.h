@@ -99,8 +99,9 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   at::Tensor known_contents(const at::Tensor& tensor);
   // How the number in a traced 0-dim tensor comes about; empty: not known.
   NumberSteps number_of(const at::Tensor& traced);
-  // Records nodes once more. In the copies the second tensor of a pair stands for the first. Returns what stands for
-  // the results, which are undefined, or tensors of this recording. The nodes write to nothing that was there before.
+  // Records the nodes from `first` to `end` again. In each pair, the second tensor replaces the first. Returns the new
+  // version of each result; a result is undefined, or a tensor of this recording. The nodes must not write to anything
+  // older than themselves.
   using StandIns = std::vector<std::pair<at::Tensor, at::Tensor>>;
   std::vector<at::Tensor> repeat(size_t first, size_t end, const StandIns& stand_ins,
                                  const std::vector<at::Tensor>& results);

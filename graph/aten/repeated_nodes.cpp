@@ -14,7 +14,7 @@
 namespace framejit::graph {
 namespace {
 
-// Per value and storage of the original: what stands for it. Others stand for themselves.
+// Maps values and storages of the original nodes to their copies. What is not in a map was not copied.
 struct Copies {
   std::map<ValueId, ValueId> values;
   std::map<uint32_t, uint32_t> storages;

@@ -40,7 +40,7 @@ class UserFunction final : public torch::autograd::Node {
   // Call wrap() once, inside of a RecordScope and a ForwardScope, with grad mode. It returns the outputs with their
   // history, and throws what torch throws.
   Tensors wrap(const std::shared_ptr<Recorder>& recorder, const FunctionForward& forward);
-  // Per output: what stands for its gradient while backward() is traced; nothing: None.
+  // One per output: the tensor that backward() gets as its gradient while it is traced. Without one, it gets None.
   const Tensors& stand_ins() const { return stand_ins_; }
   // The ops that were recorded since wrap() are the backward, and give these gradients, one per input (undefined:
   // None). `numbers`: what the backward may read besides. An error, in words: it does what cannot be repeated later.

@@ -97,8 +97,9 @@ struct FunctionCall {
   bool makes_zeros = true, saves_after = false;  // saves_after: setup_context() has saved them
   size_t first_op = 0, first_value = 0;  // of the forward
 };
-struct TracedFunction {  // per output; null: no tensor, None
-  std::vector<PyRef> outputs, gradients;  // with the history of the call; what stands for the gradient
+struct TracedFunction {
+  std::vector<PyRef> outputs;  // with the history of the call; null: this output is no tensor
+  std::vector<PyRef> gradients;  // one stand-in per output; null: backward() gets None
 };
 
 // One capture. It lives until the compiled result is bound.
