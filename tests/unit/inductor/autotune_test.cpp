@@ -218,7 +218,7 @@ TEST(Autotune, WhatDoesMoreThanComputeIsNotTimed) {
 }
 
 // The table's own rows: for a graph with all choices, each alternative gives the interpreter's results.
-TEST(Choices, EveryAlternativeComputesTheSame) {
+TEST(SlowChoices, EveryAlternativeComputesTheSame) {
   const char* const text = R"(graph @f(%x : f32[40, 3000], %y : f32[3000], %i : i64[40]) {
     %0 = exp %x : f32[40, 3000]
     %1 = sum.dim_IntList %0, [1], true, none : f32[40, 1]

@@ -242,7 +242,7 @@ void check_reduction(ReduceOp op, DType in, int64_t points, int64_t length, bool
   }
 }
 
-TEST(Reductions, OfAnyLengthAndPlace) {
+TEST(SlowReductions, OfAnyLengthAndPlace) {
   for (const DType in : {DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt64})
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kArgmax, ReduceOp::kArgmin})
       for (const bool along_lanes : {true, false})

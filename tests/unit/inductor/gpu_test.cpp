@@ -344,7 +344,7 @@ TargetInfo tiny_gpu() {
   return target;
 }
 
-TEST(Gpu, EmulatedKernelsAgreeWithTheInterpreter) {
+TEST(SlowGpu, EmulatedKernelsAgreeWithTheInterpreter) {
   if (std::system("c++ --version > /dev/null 2>&1") != 0)
     FJ_NOT_TESTED("kernels on an emulated GPU: there is no C++ compiler (c++)");
   const TargetInfo targets[] = {gpu_target(), tiny_gpu()};
@@ -415,7 +415,7 @@ void expect_compiles(const runtime::GpuCompiler& compiler, std::initializer_list
   }
 }
 
-TEST(Gpu, KernelsCompileForAmd) {
+TEST(SlowGpu, KernelsCompileForAmd) {
   const auto compiler = runtime::GpuCompiler::find(runtime::GpuVendor::kAmd);
   if (!compiler) FJ_NOT_TESTED(kNoHiprtc);
   expect_compiles(*compiler.value(), {"gfx90a", "gfx1030"});

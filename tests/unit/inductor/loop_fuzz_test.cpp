@@ -172,7 +172,7 @@ void check_program(uint32_t seed, const Defect& planted = {}) {
 
 constexpr int kLoopRounds = 100;
 
-TEST(Fuzz, LoopPrograms) {
+TEST(SlowFuzz, LoopPrograms) {
   for_each_seed(kLoopRounds, [](uint32_t seed) { check_program(seed); });
 }
 
@@ -202,7 +202,7 @@ void load_one_too_low(const Kernel& kernel, LoopInst& inst) {
 }
 void never_wrap(const Kernel&, LoopInst& inst) { inst.wrap = false; }
 
-TEST(Planted, LoopDefectsAreFound) {
+TEST(SlowPlanted, LoopDefectsAreFound) {
   const Defect defects[] = {
       {"an add that subtracts", taken_for({{ScalarOp::k_add, ScalarOp::k_sub}})},
       {"equal numbers taken for different ones",

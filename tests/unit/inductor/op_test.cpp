@@ -103,7 +103,7 @@ TEST(Ops, Reductions) {
   }
 }
 
-TEST(Ops, RunningResults) {
+TEST(SlowOps, RunningResults) {
   for (const char* dtype : {"f32", "f16", "i64", "u8"})
     for (const char* op : {"cumsum %x, $D, none : $R[$S]", "cumprod %x, $D, none : $R[$S]"})
       for (const char* sizes : {"5, 27", "40, 1", "3, 2, 9", "0, 4"})

@@ -21,7 +21,7 @@ TEST(Tiles, EveryElementSizeAndEveryEdge) {
 }
 
 // Several lines of points in a tile, and prefetches beyond the ends of memory.
-TEST(Tiles, BeyondCaches) {
+TEST(SlowTiles, BeyondCaches) {
   check_graph(add_transposed("f32", 2401, 2411), {.kernels = 1});
 }
 
