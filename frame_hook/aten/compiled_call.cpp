@@ -67,6 +67,7 @@ class PlannedCall final : public CompiledCall {
   bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
     HANDLE_TH_ERRORS
     if (raises) raises = false;
+    if (stopped_by != Reason::run_failed) stopped_by = Reason::run_failed;
     const runtime::CallPlan& plan = runner_.plan();
     c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
     std::optional<std::deque<at::Tensor>>
@@ -121,6 +122,11 @@ class PlannedCall final : public CompiledCall {
     return compiled.functional.input_names;
   }
 
+  void set_error(const Error& error) {
+    stopped_by = error.reason;
+    PyErr_SetString(PyExc_RuntimeError, error.message.c_str());
+  }
+
   // What `ask` does with the call as a graph of the GPU's driver. False with a Python error set where that failed.
   template <class Ask>
   bool as_graph(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
@@ -130,7 +136,7 @@ class PlannedCall final : public CompiledCall {
     const bool derives = derived.runner != nullptr;
     const Result<bool> done = ask({derives ? *derived.runner : runner_, derives ? &between : nullptr, derived.values,
                                    inputs, symbols, results});
-    if (!done.ok()) PyErr_SetString(PyExc_RuntimeError, done.error().message.c_str());
+    if (!done.ok()) set_error(done.error());
     return done.ok() && done.value();
   }
   bool replayed(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
@@ -166,7 +172,7 @@ class PlannedCall final : public CompiledCall {
       }
       throw;
     }
-    if (!done.ok()) PyErr_SetString(PyExc_RuntimeError, done.error().message.c_str());
+    if (!done.ok()) set_error(done.error());
     return done.ok();
   }
 

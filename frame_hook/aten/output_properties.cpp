@@ -186,6 +186,7 @@ class MarkedCall final : public CompiledCall {
 
   bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
     HANDLE_TH_ERRORS
+    stopped_by = Reason::run_failed;
     if (!may_find_gradients(inputs)) {
       PyErr_SetString(PyExc_RuntimeError,
                       "framejit: a tensor whose gradient is found has hooks now, is another one too, "
@@ -202,6 +203,7 @@ class MarkedCall final : public CompiledCall {
     if (!call_->run(inputs, symbols, made.data(), owners)) {
       is_wrong = call_->is_wrong;
       raises = call_->raises;
+      stopped_by = call_->stopped_by;
       return false;
     }
     versions.settle();

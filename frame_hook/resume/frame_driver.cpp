@@ -71,10 +71,10 @@ class Drive final {
   [[gnu::noinline]] void place_contents(const FramePlan& plan, const SegmentRun& run);
   [[gnu::noinline]] Next resume_callee(const Segment& segment, SegmentRun& run, size_t level);
   [[gnu::noinline]] Next run_plain(const Segment& segment);
-  [[gnu::noinline]] Next no_result(RunStatus status, const Segment& segment);
+  [[gnu::noinline]] Next no_result(RunStatus status, const Segment& segment, Reason stopped_by);
   [[gnu::noinline]] Next plainly_because(Reason reason, const std::string& detail = "");
   [[gnu::noinline]] void count_hit_without_graph(const Segment& segment);
-  bool count_failure(const CompileOutcome& outcome);
+  bool count_failure(Reason reason, const std::string& detail);
   std::shared_ptr<Segment> compile(const guards::FrameAccess& access, int index, Next& next);
   Next apply(const Segment& segment, SegmentRun& run);
   Next run_break();
@@ -143,7 +143,7 @@ void Drive::count_hit_without_graph(const Segment& segment) {
 }
 
 // An entry that fitted gave no result. The error that is set is the user's, or says why plain Python has to run.
-Next Drive::no_result(RunStatus status, const Segment& segment) {
+Next Drive::no_result(RunStatus status, const Segment& segment, Reason stopped_by) {
   if (segment.answer == CompilingAnswer::yes) answers_.only_no();
   if (status == RunStatus::missed) return plainly_because(Reason::guards_moved);
   if (status == RunStatus::busy) return plainly_because(Reason::lock_taken);
@@ -153,8 +153,10 @@ Next Drive::no_result(RunStatus status, const Segment& segment) {
   const PyRef kinds[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
   const PyRef text = PyRef::steal(value ? PyObject_Str(value) : nullptr);
   const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  const std::string detail = words ? words : "";
   drop_error();
-  return plainly_because(Reason::run_failed, words ? words : "");
+  if (!is_failure(stopped_by)) return plainly_because(Reason::run_failed, detail);
+  return count_failure(stopped_by, detail) ? plainly() : leave_with_error(here());
 }
 
 Next Drive::after(const EvalResult& result) {
@@ -307,14 +309,13 @@ Next Drive::raise_interrupt(int index) {
   return after(frame_.raise_and_run({nullptr, 0}));
 }
 
-// A compile was refused, usually by code generation. False: that is an error, set, under FRAMEJIT_STRICT and with
-// fullgraph=True.
-bool Drive::count_failure(const CompileOutcome& outcome) {
-  count_fallback(outcome.reason, place(frame_), outcome.detail);
+// A compile was refused, usually by code generation, or a device did not run what was compiled. False: that is an
+// error, set, under FRAMEJIT_STRICT and, of a compile, with fullgraph=True.
+bool Drive::count_failure(Reason reason, const std::string& detail) {
+  count_fallback(reason, place(frame_), detail);
   if (PyErr_Occurred()) return false;
   if (config().strict)
-    PyErr_Format(PyExc_SystemError, "framejit: %s: %s", name_of(outcome.reason),
-                 sentence(outcome.reason, outcome.detail).c_str());
+    PyErr_Format(PyExc_SystemError, "framejit: %s: %s", name_of(reason), sentence(reason, detail).c_str());
   return !config().strict;
 }
 
@@ -359,7 +360,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
                  "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
                  row_of(outcome.reason).name, sentence(outcome.reason, outcome.detail).c_str(),
                  outcome.caret.c_str(), row_of(outcome.reason).hint);
-  if ((outcome.failed && !count_failure(outcome)) || PyErr_Occurred()) {
+  if ((outcome.failed && !count_failure(outcome.reason, outcome.detail)) || PyErr_Occurred()) {
     next = leave_with_error(outcome.at);
     return nullptr;
   }
@@ -394,7 +395,7 @@ Next Drive::round() {
       continue;
     const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
     if (status == RunStatus::missed) continue;
-    if (status != RunStatus::done) return no_result(status, *segment);
+    if (status != RunStatus::done) return no_result(status, *segment, run.stopped_by);
     if (segment->call) stats().hits += 1;
     else count_hit_without_graph(*segment);
     segment->hits += 1;
@@ -462,7 +463,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   SegmentRun run;
   const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
   // A new entry does not fit if another thread changed something guarded while the compile ran without the GIL.
-  if (status != RunStatus::done) return no_result(status, *segment);
+  if (status != RunStatus::done) return no_result(status, *segment, run.stopped_by);
   if (run.due && !derive(std::move(run.due))) return leave_with_error(here());
   return apply(*segment, run);
 }

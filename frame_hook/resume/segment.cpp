@@ -138,8 +138,10 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
     auto** objects = words.take<PyObject*>(held);
     for (size_t i = 0; i < held; ++i) objects[i] = registers[owner_registers[i]];
     WeightOwners owners{objects, held, nullptr};
-    if (!call->run(inputs, symbols, outputs.objects, owners))
+    if (!call->run(inputs, symbols, outputs.objects, owners)) {
+      out.stopped_by = call->stopped_by;
       return call->raises ? RunStatus::raised : RunStatus::failed;
+    }
     out.due = std::move(owners.due);
   }
   if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return replay_failed();

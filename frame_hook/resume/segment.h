@@ -50,6 +50,7 @@ struct FramePlan {                // the state of one frame at the exit, outermo
 struct SegmentRun {               // results of one run, on the caller's C stack
   std::vector<PyRef> slots;
   std::unique_ptr<DueDerivation> due;
+  Reason stopped_by = Reason::run_failed;  // with RunStatus::failed: of the graph
 };
 
 enum class RunStatus : uint8_t {

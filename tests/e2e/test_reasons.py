@@ -37,6 +37,8 @@ ELSEWHERE = {
     "trace_too_long": "two million instructions: tests/unit/frame_hook/trace_exit_test.cpp sets another limit",
     "interrupted": "needs a signal at the right time: tests/e2e/test_breaks.py",
     "size_out_of_range": "an error of compiled code, which counts as run_failed: tests/unit/runtime/call_plan_test.cpp",
+    "kernel_check": "an error of compiled code, which counts as run_failed: tests/unit/runtime/call_plan_test.cpp",
+    "inference_tensor": "an error of compiled code, which counts as run_failed: test_updates.py",
     "kernel_refused": "a backend that refuses: tests/e2e/test_warned_by_default.py",
     "no_memory": "in a process of its own with little memory: tests/e2e/test_failures.py",
     "recording_failed": "a planted defect: tests/e2e/test_warned_by_default.py",

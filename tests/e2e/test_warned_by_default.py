@@ -128,6 +128,31 @@ def test_a_derive_plan_that_fails_is_an_error_under_strict():
             model(torch.ones(2, 8))
 
 
+def test_a_launch_that_fails_is_an_error_under_strict():
+    _framejit_planted.plant("run", "", "")
+    compiled = framejit.compile(lambda x: x * 2 + 1, backend="planted")
+    for count in (1, 2):
+        with pytest.raises(SystemError, match="launch_failed: the driver refused to launch kernel k0 .*: error 719"):
+            compiled(torch.ones(3))
+        assert framejit.stats()["fallback_reasons"] == {"launch_failed": count} and framejit.stats()["graphs"] == 1
+
+
+def test_a_launch_that_fails_is_counted_in_each_call_and_said_once():
+    program = """
+        planted.plant("run", "", "")
+        f = framejit.compile(lambda x: x * 2 + 1, backend="planted")
+        with torch.no_grad():
+            right = all(torch.equal(f(torch.ones(3)), torch.full((3,), 3.0)) for _ in range(3))
+        print(framejit.stats()["fallback_reasons"], framejit.stats()["hits"], right)
+    """
+    printed, lines = plain(program)
+    assert printed == "{'launch_failed': 3} 0 True\n", printed
+    [line] = lines
+    assert "runs as plain Python, launch_failed: the driver refused to launch kernel k0" in line, line
+    assert "what to do: look at the GPU's driver" in line, line
+    assert plain(program, FRAMEJIT_LOGS="-warnings") == (printed, [])
+
+
 @pytest.mark.nothing_captured
 def test_explain_shows_what_failed():
     _framejit_planted.plant("compile", "code_generation", "no registers left")

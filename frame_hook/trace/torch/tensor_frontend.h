@@ -68,6 +68,7 @@ class CompiledCall {
   virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) = 0;
   bool raises = false;  // run() is the user's code: the error is the user's, and plain Python does not run in its place
   bool is_wrong = false;  // a fact that it was compiled with has turned out to be wrong: it never runs again
+  Reason stopped_by = Reason::run_failed;  // why the last run() returned false
   size_t output_count = 0;
   size_t op_count = 0;      // ATen ops of the functional graph
   size_t kernel_count = 0;  // distinct compiled kernels
