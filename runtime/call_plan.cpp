@@ -125,12 +125,6 @@ Result<void> run_together(const BoundPlan& bound, size_t first, size_t count, Pl
   return {};
 }
 
-Result<void> run_check(const CheckStep& step, const PlanHost& host) {
-  const int64_t left = host.size(step.left), right = host.size(step.right);
-  if (left == right) return {};
-  return Error{Reason::size_check, step.message + ": " + std::to_string(left) + " != " + std::to_string(right)};
-}
-
 }  // namespace
 
 Result<void> run_steps(const BoundPlan& bound, const int64_t* symbols, PlanHost& host) {
@@ -162,8 +156,6 @@ Result<void> run_steps(const BoundPlan& bound, const int64_t* symbols, PlanHost&
       host.take(take->block, host.size(plan.arena[take->block].bytes));
     } else if (const auto* give = std::get_if<GiveStep>(&step)) {
       host.give(give->block);
-    } else if (const auto* check = std::get_if<CheckStep>(&step)) {
-      FJ_TRY_VOID(run_check(*check, host));
     }
   }
   return {};

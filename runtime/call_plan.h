@@ -111,9 +111,7 @@ struct TakeStep {
   bool operator==(const TakeStep&) const = default;
 };  // a block of the arena, not the first
 struct GiveStep { uint32_t block; bool operator==(const GiveStep&) const = default; };
-// If the two differ, the call fails before anything is committed.
-struct CheckStep { Size left, right; std::string message; bool operator==(const CheckStep&) const = default; };
-using Step = std::variant<KernelStep, ExternStep, AllocateStep, ViewStep, FreeStep, TakeStep, GiveStep, CheckStep>;
+using Step = std::variant<KernelStep, ExternStep, AllocateStep, ViewStep, FreeStep, TakeStep, GiveStep>;
 
 struct Output {
   enum Kind : uint8_t { kBuffer, kInput } kind = kBuffer;
@@ -169,8 +167,8 @@ struct BoundPlan {
   std::vector<const LoadedKernel*> kernels;
 };
 
-// Runs all steps. A failed kernel check or CheckStep is an Error, and so is a launch that the driver refuses.
-// Exceptions of extern calls pass through.
+// Runs all steps. A failed check of a kernel is an Error, and so is a launch that the driver refuses. Exceptions of
+// extern calls pass through.
 Result<void> run_steps(const BoundPlan& bound, const int64_t* symbols, PlanHost& host);
 std::string print(const CallPlan& plan);
 

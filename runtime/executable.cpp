@@ -136,7 +136,6 @@ class Verifier {
   }
   void verify(const TakeStep& s) { verify_block(s.block); }
   void verify(const GiveStep& s) { verify_block(s.block); }
-  void verify(const CheckStep& s) { verify(s.left), verify(s.right); }
 
   const Executable& executable_;
   const CallPlan& plan_;

@@ -187,7 +187,6 @@ class PlanParser {
     if (in_.accept("free")) return buffer_step<FreeStep>();
     if (in_.accept("take")) return block_step<TakeStep>();
     if (in_.accept("give")) return block_step<GiveStep>();
-    if (in_.accept("check")) return check_line();
     const size_t start = in_.position();
     if (in_.peek() == 'z') return size_line();
     if (in_.peek() == 'b' && !in_.word().empty() && in_.accept(":")) {
@@ -444,17 +443,6 @@ class PlanParser {
     FJ_TRY_VOID(in_.expect("arena"));
     FJ_TRY(const uint32_t block, number<uint32_t>());
     plan_.steps.emplace_back(S{block});
-    return {};
-  }
-
-  Result<void> check_line() {
-    CheckStep step;
-    FJ_TRY(step.left, size());
-    FJ_TRY_VOID(in_.expect("=="));
-    FJ_TRY(step.right, size());
-    FJ_TRY_VOID(in_.expect("or"));
-    FJ_TRY(step.message, in_.quoted());
-    plan_.steps.emplace_back(std::move(step));
     return {};
   }
 

@@ -153,9 +153,6 @@ struct StepText {
   std::string operator()(const FreeStep& s) const { return "free " + buffer_name(s.buffer); }
   std::string operator()(const TakeStep& s) const { return "take arena " + std::to_string(s.block); }
   std::string operator()(const GiveStep& s) const { return "give arena " + std::to_string(s.block); }
-  std::string operator()(const CheckStep& s) const {
-    return "check " + text_of(s.left) + " == " + text_of(s.right) + " or " + text::quoted_text(s.message);
-  }
 };
 
 }  // namespace
