@@ -26,6 +26,7 @@
 #include "runtime/aten/totals.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
+#include "runtime/base/warn_once.h"
 #include "runtime/eager_gelu.h"
 #include "runtime/kernel_cache.h"
 
@@ -129,7 +130,7 @@ bool put(PyObject* dict, const char* key, PyObject* value) {
 
 PyObject* stats(PyObject*, PyObject*) {
   const frame_hook::Stats& s = frame_hook::stats();
-  const uint64_t refused = runtime::backward_totals().refused;  // counted where the GIL is not held
+  const uint64_t failed = runtime::backward_totals().failed;  // counted where the GIL is not held
   PyRef d = PyRef::steal(PyDict_New()), reasons = PyRef::steal(PyDict_New()), fallbacks = PyRef::steal(PyDict_New());
   if (!d || !reasons || !fallbacks) return nullptr;
   bool ok = true;
@@ -137,7 +138,7 @@ PyObject* stats(PyObject*, PyObject*) {
   const std::pair<const char*, uint64_t> counts[] = {{"graphs", s.graphs},
                                                      {"graph_breaks", s.graph_breaks},
                                                      {"recompiles", s.recompiles},
-                                                     {"fallbacks", s.fallbacks + refused},
+                                                     {"fallbacks", s.fallbacks + failed},
                                                      {"ops", s.ops},
                                                      {"kernels", s.kernels},
                                                      {"hits", s.hits},
@@ -172,7 +173,7 @@ PyObject* stats(PyObject*, PyObject*) {
   for (auto& [reason, count] : s.break_reasons)
     ok = ok && put(reasons.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
   auto fallback_reasons = s.fallback_reasons;
-  if (refused > 0) fallback_reasons[name_of(Reason::backward_failed)] = refused;
+  if (failed > 0) fallback_reasons[name_of(Reason::backward_failed)] = failed;
   for (auto& [reason, count] : fallback_reasons)
     ok = ok && put(fallbacks.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
   const PyRef plain = PyRef::steal(PyDict_New());
@@ -188,7 +189,7 @@ PyObject* stats(PyObject*, PyObject*) {
 PyObject* reset(PyObject*, PyObject*) {
   frame_hook::FrameDriver::reset();
   runtime::reset_derived_totals();
-  runtime::backward_totals().graphs = runtime::backward_totals().runs = runtime::backward_totals().refused = 0;
+  runtime::backward_totals().graphs = runtime::backward_totals().runs = runtime::backward_totals().failed = 0;
   runtime::reset_replay_totals();
   runtime::python_shapes() = 0;
   Py_RETURN_NONE;
@@ -204,7 +205,7 @@ PyObject* emit_break(PyObject*, PyObject* args) {
   const std::optional<Reason> row = find_reason(reason);
   if (!row) return PyErr_Format(PyExc_ValueError, "no reason %s", reason);
   frame_hook::count_break(*row, detail, at, "");
-  frame_hook::warn_reason(*row, detail, at);  // what was asked for is not done at all
+  log::warn_reason(*row, detail, at);  // what was asked for is not done at all
   Py_RETURN_NONE;
 }
 

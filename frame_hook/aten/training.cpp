@@ -11,7 +11,6 @@
 #include "graph/joint.h"
 #include "runtime/aten/totals.h"
 #include "runtime/base/config.h"
-#include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -120,10 +119,8 @@ class LazyBackward final : public runtime::BackwardPlans {
   // What has no code runs op by op.
   void tell(const Error& error) const {
     FJ_ASSERT(!config().strict, "no code for a backward: " + error.message);
-    const ReasonRow& row = row_of(Reason::backward_failed);
-    runtime::backward_totals().refused += 1;
-    log::emit(log::Kind::RunsPlainly, graph::where_it_begins(graphs_->forward),
-              {{"reason", row.name}, {"detail", error.message}, {"hint", row.hint}});
+    runtime::count_failed_backward(error.message.substr(0, error.message.find('\n')) + "; its ops run one by one",
+                                   graph::where_it_begins(graphs_->forward));
   }
 
   const std::shared_ptr<const graph::TrainingGraphs> graphs_;

@@ -17,18 +17,6 @@ constexpr Reason kWarned[] = {
 #undef WARNED
 };
 
-// How many causes of one reason are reported; a program can have any number of them.
-constexpr int kMostCauses = 8;
-
-// The first line is followed by the text of code or of kernels.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-// The row's sentence with the detail; if the sentence has no place for it, it comes after the sentence.
-std::string text_with_advice(Reason reason, const std::string& detail) {
-  const std::string text = sentence(reason, detail);
-  return detail.empty() || text != row_of(reason).what ? text : text + ": " + detail;
-}
-
 bool is_warned(Reason reason) {
   return is_failure(reason) || std::find(std::begin(kWarned), std::end(kWarned), reason) != std::end(kWarned);
 }
@@ -66,28 +54,18 @@ bool is_failure(Reason reason) {
   return kind == ReasonKind::refusal || kind == ReasonKind::defect;
 }
 
-void warn_reason(Reason reason, const std::string& detail, const std::string& where) {
-  const ReasonRow& row = row_of(reason);
-  const std::string text = first_line(text_with_advice(reason, detail)), count = std::string(row.name) + " ";
-  if (!log::enabled(log::Kind::RunsPlainly) || !log::is_first_time(std::string(row.name) + ": " + text)) return;
-  for (int i = 0; i < kMostCauses; ++i) {
-    if (!log::is_first_time(count + std::to_string(i))) continue;
-    return log::emit(log::Kind::RunsPlainly, where, {{"reason", row.name}, {"detail", text}, {"hint", row.hint}});
-  }
-}
-
 void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret) {
   const ReasonRow& row = row_of(reason);
   stats().graph_breaks += 1;
   stats().break_reasons[row.name] += 1;
-  if (is_warned(reason)) warn_reason(reason, detail, where);
+  if (is_warned(reason)) log::warn_reason(reason, detail, where);
   if (log::enabled(log::Kind::Break))
     log::emit(log::Kind::Break, where,
               {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}}, caret);
 }
 
 void count_fallback(Reason reason, const std::string& where, const std::string& detail) {
-  if (is_warned(reason)) warn_reason(reason, detail, where);
+  if (is_warned(reason)) log::warn_reason(reason, detail, where);
   count_and_log(reason, where, detail);
 }
 

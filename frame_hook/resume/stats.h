@@ -43,7 +43,4 @@ void count_fallback(Reason reason, const std::string& where, const std::string& 
 // The same for a failure that was counted before: it is logged, but not reported again.
 void count_again(Reason reason, const std::string& where);
 
-// One line on the channel `warnings`, once for each reason and detail until reset().
-void warn_reason(Reason reason, const std::string& detail, const std::string& where);
-
 }  // namespace framejit::frame_hook

@@ -24,6 +24,7 @@
 #include "runtime/aten/plan_program.h"
 #include "runtime/aten/torch_version.h"
 #include "runtime/aten/totals.h"
+#include "runtime/base/warn_once.h"
 
 namespace framejit::runtime {
 namespace {
@@ -122,7 +123,10 @@ class SavedForBackward {
     std::vector<const at::Tensor*> inputs;
     for (const at::Tensor& gradient : gradients) inputs.push_back(&gradient);
     const Result<void> done = runner->run(inputs.data(), symbols_.data(), results.data(), &between);
-    if (!done.ok()) throw std::runtime_error(done.error().message);
+    if (!done.ok()) {
+      count_failed_backward(done.error().message + "; backward() raises it", runner->plan().name);
+      throw std::runtime_error(done.error().message);
+    }
     backward_totals().runs += 1;
     return results;
   }
@@ -523,6 +527,11 @@ bool changes_history_of_view(const BackwardPlans& plans, const at::Tensor* const
 BackwardTotals& backward_totals() {
   static BackwardTotals totals;
   return totals;
+}
+
+void count_failed_backward(const std::string& why, const std::string& where) {
+  backward_totals().failed += 1;
+  log::warn_reason(Reason::backward_failed, why, where);
 }
 
 }  // namespace framejit::runtime

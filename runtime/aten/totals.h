@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 namespace framejit::runtime {
 
@@ -15,9 +16,11 @@ DerivedTotals derived_totals();
 void reset_derived_totals();  // the counts of what was made so far
 
 struct BackwardTotals {
-  std::atomic<uint64_t> graphs = 0, runs = 0, refused = 0;  // refused: plans without code, whose ops run one by one
+  std::atomic<uint64_t> graphs = 0, runs = 0, failed = 0;  // failed: plans without code, and runs that were stopped
 };
 BackwardTotals& backward_totals();
+// Counts it, and says so once for each cause.
+void count_failed_backward(const std::string& why, const std::string& where);
 
 struct ReplayTotals {
   std::atomic<uint64_t> recorded{0}, replays{0};

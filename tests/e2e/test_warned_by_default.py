@@ -222,14 +222,44 @@ def test_a_program_that_is_captured_says_nothing():
 
 
 def test_a_backward_that_is_refused_runs_op_by_op():
-    printed, _ = plain("""
-        planted.plant("backward", "code_generation", "no registers left")
+    printed, lines = plain("""
+        planted.plant("backward", "code_generation", "no registers left\\nand its text")
+        x = torch.ones(3, requires_grad=True)
+        for f in (lambda x: x.sin() * x, lambda x: x.cos() * x):  # for one cause
+            f = framejit.compile(f, backend="planted")
+            for _ in range(2):
+                f(x).sum().backward()
+        with torch.no_grad():
+            right = torch.allclose(x.grad, 2 * (x.cos() * x + x.sin() - x.sin() * x + x.cos()))
+        print(framejit.stats()["fallback_reasons"], right)
+    """)
+    assert printed == "{'backward_failed': 2} True\n"
+    [line] = lines
+    assert "backward_failed: a compiled backward failed: no registers left; its ops run one by one" in line, line
+
+
+def test_a_backward_that_is_refused_is_an_error_under_strict():
+    _framejit_planted.plant("backward", "code_generation", "no registers left")
+    with torch.enable_grad():
+        y = framejit.compile(lambda x: x.sin() * x, backend="planted")(torch.ones(3, requires_grad=True))
+        with pytest.raises(RuntimeError, match="no code for a backward: no registers left"):
+            y.sum().backward()
+
+
+def test_a_backward_whose_launch_fails_raises_it():
+    printed, lines = plain("""
+        planted.plant("run_backward", "", "")
         f = framejit.compile(lambda x: x.sin() * x, backend="planted")
         x = torch.ones(3, requires_grad=True)
         for _ in range(2):
-            f(x).sum().backward()
-        with torch.no_grad():
-            right = torch.allclose(x.grad, 2 * (x.cos() * x + x.sin()))
-        print(framejit.stats()["fallback_reasons"], right)
+            try:
+                f(x).sum().backward()
+            except RuntimeError as error:
+                print(error)
+        print(framejit.stats()["fallback_reasons"], framejit.stats()["backward_runs"], x.grad)
     """)
-    assert printed == "{'backward_failed': 1} True\n"
+    *errors, counts = printed.splitlines()
+    assert counts == "{'backward_failed': 2} 0 None" and len(errors) == 2, printed
+    assert all("the driver refused to launch kernel k0" in error for error in errors), printed
+    [line] = lines
+    assert "the driver refused to launch kernel k0" in line and "; backward() raises it" in line, line
