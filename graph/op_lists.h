@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace framejit::graph {
 
@@ -17,8 +18,11 @@ enum class OpList : uint8_t {
   sizes_by_data,
   only_asserts,
   raises_by_data,
-  divides_by_degrees
+  divides_by_degrees,
+  changes_shape,
+  recurrent_layers
 };
 bool is_in(OpList list, std::string_view op);  // op: as OpDef::name
+std::vector<std::string_view> ops_of(OpList list);
 
 }  // namespace framejit::graph

@@ -1,4 +1,4 @@
-// frame_hook/aten/torch_callables.cpp — the names behind torch_callables.h. A name that this torch lacks is skipped.
+// frame_hook/aten/torch_callables.cpp — see torch_callables.h.
 #include "frame_hook/aten/torch_callables.h"
 
 #include <torch/csrc/autograd/python_variable.h>
@@ -12,16 +12,6 @@
 
 namespace framejit::frame_hook {
 namespace {
-
-// Types whose instances are constants. Functions that read state are CONCRETE rows of trace/torch/special.def.
-constexpr const char* kPure[] = {"torch.Size",  "torch.device", "torch.dtype",        "torch.finfo",
-                                 "torch.iinfo", "torch.layout", "torch.memory_format"};
-
-// Python functions that say whether a compiler is at work. This never loads a module.
-constexpr const char* kCompiling[] = {
-    "torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling",
-    "torch._utils.is_compiling", "torch.compiler._is_compiling",
-};
 
 // An attribute of a module is read from its dict, because torch's module-level __getattr__ would import what is asked
 // for.
@@ -56,10 +46,12 @@ bool is_tensor(PyObject* object) { return PyType_IsSubtype(Py_TYPE(object), torc
 
 // The objects are kept for ever: torch is never unloaded, and a freed address must not come to mean another function.
 TorchCallables::TorchCallables() {
-  for (const char* path : kPure)
-    if (PyRef object = find_path(path)) pure_.insert(object.release());
-  for (const char* path : kCompiling)
-    if (PyRef object = find_path(path)) compiling_.insert(object.release());
+  const auto add = [](std::unordered_set<const PyObject*>& list, const char* path) {
+    if (PyRef object = find_path(path)) list.insert(object.release());
+  };
+#define TORCH_CALLABLE(list, path, why) add(list##_, path);
+#include "frame_hook/aten/torch_callables.def"
+#undef TORCH_CALLABLE
   parameter_ = find_path("torch.nn.parameter.Parameter").release();
 }
 

@@ -2,15 +2,15 @@
 #include "frame_hook/resume/global_mode.h"
 
 #include <algorithm>
-#include <cstring>
 #include <regex>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "frame_hook/hook/frame_hook.h"
 #include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/frame_driver.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -52,15 +52,28 @@ bool holds_tensor(PyObject* object) {
   return false;
 }
 
+// The code of nn.Module._call_impl and of the functions in it; one of them calls forward() if there are hooks. Empty:
+// torch.nn is not loaded. Held for ever: a freed address must not come to mean other code.
+std::vector<PyObject*> find_module_calls() {
+  PyObject* const members = dict_of_module("torch.nn");
+  PyObject* const module = members ? PyDict_GetItemString(members, "Module") : nullptr;
+  const PyRef call = PyRef::steal(module ? PyObject_GetAttrString(module, "_call_impl") : nullptr);
+  drop_error();
+  if (!call || !PyFunction_Check(call.get())) return {};
+  PyObject* const code = PyFunction_GET_CODE(call.get());
+  std::vector<PyObject*> found{Py_NewRef(code)};
+  PyObject* const constants = reinterpret_cast<PyCodeObject*>(code)->co_consts;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constants); ++i)
+    if (PyObject* const inner = PyTuple_GET_ITEM(constants, i); PyCode_Check(inner)) found.push_back(Py_NewRef(inner));
+  return found;
+}
+
 // Whether the frame that waits for the hook is what nn.Module.__call__ calls.
-bool is_module_call(const LiveFrame& frame, const std::string& module_folder) {
-  static constexpr std::string_view kCall = "Module._call_impl";
-  const PyCodeObject* caller = frame.caller_code();
-  if (!caller) return false;
-  const char* name = PyUnicode_AsUTF8(caller->co_qualname);  // an ASCII name is not copied
-  if (!name) return drop_error(), false;
-  const bool is_call = std::strncmp(name, kCall.data(), kCall.size()) == 0;
-  return is_call && starts_with(string_of(caller->co_filename), module_folder);
+bool is_module_call(const LiveFrame& frame) {
+  static auto* const calls = new std::vector<PyObject*>;
+  if (calls->empty()) *calls = find_module_calls();
+  auto* const caller = reinterpret_cast<PyObject*>(frame.caller_code());
+  return std::find(calls->begin(), calls->end(), caller) != calls->end();
 }
 
 // What this thread is inside of. While a module is still counting its calls, calls inside it are ignored. Inside a
@@ -96,7 +109,7 @@ class GlobalDriver final : public FrameHandler {
       state.skip = true;
       return frame.pass_through();
     }
-    const bool is_module = is_module_call(frame, settings_.module_folder);
+    const bool is_module = is_module_call(frame);
     if (is_module && inside == Inside::module) return frame.pass_through();
     if (!is_module && !has_tensor_argument(frame)) {
       if (!is_compiled && ++note.calls_without_tensors >= kMostCallsWithoutTensors) state.skip = true;

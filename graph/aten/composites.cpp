@@ -18,12 +18,13 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/aten/meta_call.h"
+#include "graph/op_lists.h"
 
 namespace framejit::graph {
 namespace {
@@ -32,7 +33,7 @@ using c10::IValue;
 using c10::SymInt;
 using SymInts = std::vector<SymInt>;
 
-constexpr std::array kRecurrentLayers = {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"};
+constexpr std::string_view kNamespaceOfTorch = "aten::", kOverload = "input";  // of recurrent layers
 
 bool is_symbolic(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); }
 
@@ -180,8 +181,8 @@ void whole(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 
 bool stays_whole(const c10::OperatorHandle& op, std::span<const IValue> args) {
   const std::string& name = op.schema().name();
-  if (std::find(kRecurrentLayers.begin(), kRecurrentLayers.end(), name) == kRecurrentLayers.end() ||
-      op.schema().overload_name() != "input")
+  if (op.schema().overload_name() != kOverload || !name.starts_with(kNamespaceOfTorch) ||
+      !is_in(OpList::recurrent_layers, name.substr(kNamespaceOfTorch.size()) + "." + op.schema().overload_name()))
     return false;
   const bool draws = args[6].toBool() && args[5].toDouble() > 0;  // train, dropout
   bool on_cpu = true;
@@ -200,9 +201,8 @@ void register_composites() {
         "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d",
         "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"})
     library->impl((std::string(name) + ".vec").c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<upsample>>());
-  for (const char* name : kRecurrentLayers)
-    library->impl((std::string(name) + ".input").c_str(),
-                  torch::CppFunction::makeFromBoxedFunction<&whole<recurrent_layer>>());
+  for (std::string_view name : ops_of(OpList::recurrent_layers))
+    library->impl(std::string(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<recurrent_layer>>());
   library->impl("kron", torch::CppFunction::makeFromBoxedFunction<&whole<kron>>());
   library->impl("pad_sequence", torch::CppFunction::makeFromBoxedFunction<&whole<pad_sequence>>());
   library->impl("fill_diagonal_", torch::CppFunction::makeFromBoxedFunction<&whole<fill_diagonal>>());

@@ -2,6 +2,9 @@
 #include "graph/aten/eager_errors.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
+#include <vector>
 
 #include "graph/op_lists.h"
 #include "graph/ops/rule_kit.h"
@@ -42,26 +45,60 @@ bool has_fractional_alpha(const Graph& graph, const Node& node) {
   return is_whole(*node.args[0].get<ValueId>()) && (other == nullptr || is_whole(*other));
 }
 
-bool sorts_along_no_dimension(const Node& node, const TensorMeta& self) {
+// A node, and its first operand.
+struct AskedCall {
+  const Graph& graph;
+  const Node& node;
+  const TensorMeta& self;
+};
+
+bool repeats_elements(const AskedCall& call) { return overlaps_itself(call.self); }
+bool has_no_elements(const AskedCall& call) { return call.self.numel() == SymExpr(0); }
+bool has_whole_elements(const AskedCall& call) { return !is_float(call.self.dtype) && !has_no_elements(call); }
+bool has_odd_layout(const AskedCall& call) { return !call.self.is_contiguous() && !is_channels_last(call.self); }
+bool has_bools(const AskedCall& call) { return call.self.dtype == DType::kBool; }
+
+// Along the dimension that is given; the last one if none is.
+bool has_no_rows(const AskedCall& call) {
+  const SymExpr* dim = call.node.args.size() > 1 ? call.node.args[1].get<SymExpr>() : nullptr;
+  const int64_t given = dim == nullptr ? -1 : dim->as_constant().value_or(-1),
+                count = static_cast<int64_t>(call.self.ndim());
+  return given >= -count && given < count &&
+         call.self.sizes[static_cast<size_t>(given < 0 ? given + count : given)] == SymExpr(0);
+}
+
+bool sorts_along_no_dimension(const AskedCall& call) {
+  const Node& node = call.node;
   const size_t at = node.op->name == "sort" ? 1 : 2;  // sort(self, dim, ..), sort.stable(self, stable, dim, ..)
   const SymExpr* dim = at < node.args.size() ? node.args[at].get<SymExpr>() : nullptr;
-  return dim != nullptr && dim->is_constant() && !wrap_dim(dim->constant(), self.ndim());
+  return dim != nullptr && dim->is_constant() && !wrap_dim(dim->constant(), call.self.ndim());
 }
 
 // The rows of a transposed convolution's weight are split into groups.
-bool has_fewer_rows_than_groups(const Graph& graph, const Node& node) {
-  const ValueId* weight = node.args.size() == 9 ? node.args[1].get<ValueId>() : nullptr;
-  const SymExpr* groups = weight != nullptr ? node.args[8].get<SymExpr>() : nullptr;
-  if (groups == nullptr || graph.meta(*weight).ndim() == 0) return false;
-  const auto rows = graph.meta(*weight).sizes[0].as_constant(), count = groups->as_constant();
+bool has_fewer_rows_than_groups(const AskedCall& call) {
+  const ValueId* weight = call.node.args.size() == 9 ? call.node.args[1].get<ValueId>() : nullptr;
+  const SymExpr* groups = weight != nullptr ? call.node.args[8].get<SymExpr>() : nullptr;
+  if (groups == nullptr || call.graph.meta(*weight).ndim() == 0) return false;
+  const auto rows = call.graph.meta(*weight).sizes[0].as_constant(), count = groups->as_constant();
   return rows && count && *rows < *count;
 }
 
 // A resize to no elements.
-bool has_size_without_elements(const Node& node) {
-  const auto* sizes = node.args.size() > 1 ? node.args[1].get<std::vector<SymExpr>>() : nullptr;
+bool has_size_without_elements(const AskedCall& call) {
+  const auto* sizes = call.node.args.size() > 1 ? call.node.args[1].get<std::vector<SymExpr>>() : nullptr;
   return sizes != nullptr && std::any_of(sizes->begin(), sizes->end(),
                                          [](const SymExpr& e) { return e.is_constant() && e.constant() <= 0; });
+}
+
+using RefusalRule = bool (*)(const AskedCall& call);
+RefusalRule refusal_rule(std::string_view op) {
+  static const auto* const rows = new std::map<std::string_view, RefusalRule>{
+#define EAGER_ERROR(op, rule, why) {op, rule},
+#include "graph/aten/eager_errors.def"
+#undef EAGER_ERROR
+  };
+  const auto row = rows->find(op);
+  return row == rows->end() ? nullptr : row->second;
 }
 
 }  // namespace
@@ -69,23 +106,9 @@ bool has_size_without_elements(const Node& node) {
 bool eager_raises(const Graph& graph, const Node& node) {
   const ValueId* value = node.args.empty() ? nullptr : node.args[0].get<ValueId>();
   if (value == nullptr || *value == kNoValue) return false;
-  const TensorMeta& self = graph.meta(*value);
-  const std::string& name = node.op->name;
-  if (name == "copy_") return overlaps_itself(self);
   if (has_fractional_alpha(graph, node)) return true;
-  if (name == "max" || name == "min") return self.numel() == SymExpr(0);
-  if (name == "_softmax" || name == "_log_softmax") return !is_float(self.dtype) && !(self.numel() == SymExpr(0));
-  if (name == "native_group_norm") return !self.is_contiguous() && !is_channels_last(self);
-  if (name == "sort" || name == "sort.stable") return sorts_along_no_dimension(node, self);
-  if (name == "cumsum_" || name == "cumprod_") return self.dtype == DType::kBool;
-  if (name == "convolution") return has_fewer_rows_than_groups(graph, node);
-  if (name == "_upsample_bilinear2d_aa" || name == "_upsample_bicubic2d_aa") return has_size_without_elements(node);
-  if (name != "max.dim" && name != "min.dim" && name != "mode") return false;
-  const SymExpr* dim = node.args.size() > 1 ? node.args[1].get<SymExpr>() : nullptr;
-  const int64_t given = dim == nullptr ? -1 : dim->as_constant().value_or(-1),
-                count = static_cast<int64_t>(self.ndim());
-  return given >= -count && given < count &&
-         self.sizes[static_cast<size_t>(given < 0 ? given + count : given)] == SymExpr(0);
+  const RefusalRule rule = refusal_rule(node.op->name);
+  return rule != nullptr && rule({graph, node, graph.meta(*value)});
 }
 
 bool eager_warns(const Graph& graph, const Node& node) {

@@ -5,7 +5,6 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -42,27 +41,6 @@ const c10::KernelFunction* find_typed_meta(const std::string& name) {
   }();
   const auto at = table->find(name);
   return at == table->end() ? nullptr : &at->second;
-}
-
-// Writes in place, but changes the shape.
-bool changes_shape(std::string_view name) {
-  static constexpr std::array kNames = {"t_",
-                                        "transpose_",
-                                        "squeeze_",
-                                        "unsqueeze_",
-                                        "swapaxes_",
-                                        "swapdims_",
-                                        "resize_",
-                                        "resize_as_",
-                                        "set_",
-                                        "as_strided_",
-                                        "rename_",
-                                        "detach_",
-                                        "_resize_output_",
-                                        "resize_as_sparse_",
-                                        "requires_grad_"};
-  const std::string_view base = name.substr(0, name.find('.'));
-  return std::find(kNames.begin(), kNames.end(), base) != kNames.end();
 }
 
 struct AliasNames {
@@ -181,8 +159,9 @@ std::unique_ptr<OpInfo> read_op_info(const c10::OperatorHandle& op) {
                                                          : ReturnClass::kOther);
   }
   info->typed_meta = find_typed_meta(def.name);
+  const std::string base = def.name.substr(0, def.name.find('.'));
   info->in_place = def.write_args == std::vector<int8_t>{0} && info->returns_argument == std::vector<bool>{true} &&
-                   !changes_shape(def.name) && !schema.arguments()[0].kwarg_only();
+                   !is_in(OpList::changes_shape, base) && !schema.arguments()[0].kwarg_only();
   info->def = declare_op(std::move(def));
   if (!info->def->functional.empty() && info->def->has(kMutates))
     find_op_info(info->def->functional);  // passes need its definition

@@ -52,6 +52,23 @@ with torch.no_grad():
 
 
 @pytest.mark.nothing_captured
+def test_a_class_of_the_program_is_no_module_of_torch():
+    """Even if its code says that it is of the same file and has the same name."""
+    program = MODEL + """
+names = {}
+exec(compile("class Module:\\n    def _call_impl(self, batch):\\n        return self.forward(batch)\\n",
+             sys.modules["torch.nn.modules.module"].__file__, "exec"), names)
+class Mine(names["Module"]):
+    def forward(self, batch):
+        return batch.x * 2
+with torch.no_grad():
+    for _ in range(5):
+        Mine()._call_impl(Batch(torch.ones(2)))
+"""
+    assert counted(program) == [0, 0, 0]
+
+
+@pytest.mark.nothing_captured
 def test_modules_inside_of_a_break_are_not_outermost():
     program = MODEL + """
 calls = []

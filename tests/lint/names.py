@@ -10,7 +10,7 @@ FOREIGN = re.compile(r"(?:import|from)\s+torch\.(?:_dynamo|_inductor|_functorch|
                      r"|torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\.|torch\.compile\("
                      r"|\"torch\._(?:dynamo|inductor|functorch)")
 FOREIGN_ALLOWED = re.compile(r"^(?:benchmarks|tests|docs)/|^README\.md$"
-                             r"|^frame_hook/aten/torch_callables\.cpp$|^frame_hook/trace/torch/special\.(?:def|cpp)$"
+                             r"|^frame_hook/trace/torch/special\.(?:def|cpp)$"
                              r"|^frame_hook/trace/torch/special_functions\.def$"
                              r"|^frame_hook/resume/stance\.cpp$"
                              r"|^python/framejit/torch_settings\.py$")

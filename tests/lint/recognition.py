@@ -5,14 +5,24 @@ import re
 from project import files, read, report
 
 DECIDES = re.compile(r"^(?:frame_hook|guards)/")
-NAME = re.compile(r"\btp_name\b|\bmodule_name\(|\bm_module\b|\bPyModule_GetName\(")
+NAME = re.compile(r"\btp_name\b|\bmodule_name\(|\bm_module\b|\bPyModule_GetName\(|\bco_(?:qual)?name\b"
+                  r"|\bfunc_(?:qual)?name\b|[=!]= interned\(\"|\bwithin\((?!std::)|\bname\.(?:starts|ends)_with\(")
 COMPARES = re.compile(r"[=!]=\s*(?:std::string_view\()?\"|str(?:n|case)?cmp\(|\b(?:starts_with|ends_with|substr|find)\("
-                      r"|\bis_of\(std|\bwithin\(|std::string_view name = [^;]*tp_name")
+                      r"|\bis_of\(std|\bwithin\((?!std::)|[=!]= interned\(\"|std::string_view name = [^;]*tp_name")
 # Where a name decides nevertheless: file, part of the line, and why a class of the program is not mistaken.
 ALLOWED = [
     ("frame_hook/trace/values/c_packages.cpp", "is_made_by_c(type) && within(type->tp_name", "rows of c_packages.def"),
     ("frame_hook/trace/values/c_packages.cpp", "std::string_view(type->tp_name).find('.')", "a type that C code made"),
     ("frame_hook/trace/values/c_packages.cpp", 'tp_name).find("pybind11")', "a type that C code made"),
+    ("frame_hook/trace/values/c_packages.cpp", "return name && within(name, package);", "a module that C code made"),
+    ("frame_hook/trace/values/c_packages.cpp", "name.starts_with(prefix)", "the rule for a row of c_packages.def"),
+    ("frame_hook/trace/protocol/attributes_kinds.cpp", 'text == "__name__"', "reads the name, for the program"),
+    ("frame_hook/trace/protocol/attributes_kinds.cpp", 'text == "__qualname__"', "reads the name, for the program"),
+    ("frame_hook/trace/torch/special.cpp", "f->func_globals == dict_of_module(", "its globals are that module's dict"),
+    ("frame_hook/trace/torch/special.cpp", 'within(text_of(name), "torch.optim")', "globals are that module's dict"),
+    ("frame_hook/trace/torch/special.cpp", 'within(text_of(name), "torch._dynamo', "names of sys.modules, for the log"),
+    ("frame_hook/trace/torch/inlined.cpp", 'interned("helper")', "a constant of a function that a row names"),
+    ("frame_hook/resume/global_mode.cpp", 'name.ends_with(".forward")', "code of torch's own folder is only tried"),
     ("frame_hook/aten/captured_calls.cpp", "torch._C._VariableFunctionsClass", "only how the graph names the call"),
 ]
 # Texts of errors and dumps: rows of torch_texts.def. Words of our own languages, in files that read them, are no such
@@ -35,15 +45,19 @@ SENTINEL = re.compile(r"[=!]=\s*-?\d[\d']{4,}\b|\b-?\d[\d']{4,}\s*[=!]=")
 # Lists of ops: rows of op_lists.def and other tables. The rows of graph/ops, of decompositions and of kernels to
 # register are tables in C++; so is a map from ops to functions or values.
 LISTS = re.compile(r"^(?:graph|inductor)/")
-LISTS_ALLOWED = re.compile(r"^graph/(?:ops/|passes/decompose\w*\.cpp$|aten/composites\.cpp$)")
-LIST = re.compile(r"\b(?:static|constexpr)\b[^;{}()]*=?\s*(?:\{\s*)+\"_?[a-z0-9]\w*(?:\.\w+)?\",\s*\"")
-NO_LIST = re.compile(r"\bk(?:Names|Devices)\b")  # words of our own texts
+LISTS_ALLOWED = re.compile(r"^graph/(?:ops/|passes/decompose\w*\.cpp$)")
+LIST = re.compile(r"\b(?:static|constexpr)\b[^;{}()]*=?\s*(?:\{\s*)+\"_?[a-z0-9][\w:]*(?:\.\w+)?\",\s*\"")
+NO_LISTS = {"graph/graph_text.cpp": "devices in our own text of graphs",
+            "graph/tensor_meta.cpp": "devices in our own text of graphs",
+            "inductor/kernel/in_place.cpp": "what our own log says"}
 
 TABLES = {"known_types.def": re.compile(r'^KNOWN_TYPE\(\w+, "[\w.]+", "\w+", "([^"]*)"\)$'),
           "special_functions.def": re.compile(
               r'^SPECIAL_FUNCTION\(\w+, "[\w.]+", "\w+",\s*"([^"]*)"\)$', re.M),
           "c_packages.def": re.compile(r'^C_(?:PACKAGE\(\w+, "[\w.]+"|MODULE\("[\w.]+", [\w |]+), "([^"]*)"\)$'),
           "torch_texts.def": re.compile(r'^TORCH_TEXT\(\w+, "(?:[^"])+", "([^"]*)"\)$'),
+          "eager_errors.def": re.compile(r'^EAGER_ERROR\("[\w.]+", \w+, "([^"]*)"\)$'),
+          "torch_callables.def": re.compile(r'^TORCH_CALLABLE\(\w+, "[\w.]+", "([^"]*)"\)$'),
           "op_lists.def": re.compile(r'^OP_LIST\(\w+, "[\w.]+", "([^"]*)"\)$')}
 WORDS = 3
 
@@ -63,9 +77,9 @@ def check(path: str, text: str) -> list[str]:
             found.append(f"{path}:{number}: a text is searched: make it a row of torch_texts.def")
         if EVERYWHERE.match(path) and SENTINEL.search(code):
             found.append(f"{path}:{number}: a sentinel number: ask for what it stands for")
-    if LISTS.match(path) and not LISTS_ALLOWED.match(path) and path.endswith((".cpp", ".h")):
+    if LISTS.match(path) and not LISTS_ALLOWED.match(path) and path not in NO_LISTS and path.endswith((".cpp", ".h")):
         found += [f"{path}:{text.count(chr(10), 0, match.start()) + 1}: a list of ops: make it rows of a table"
-                  for match in LIST.finditer(text) if not NO_LIST.search(match.group())]
+                  for match in LIST.finditer(text)]
     return found
 
 

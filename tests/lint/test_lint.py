@@ -58,6 +58,12 @@ def test_layering(path, line, finds):
     ("frame_hook/trace/values/heap.cpp", "const std::string_view name = type->tp_name;", True),
     ("frame_hook/trace/values/heap.cpp", 'return std::string(type->tp_name) + "()";', False),
     ("frame_hook/trace/torch/special.cpp", 'if (module_name(f) == "torch._compile") x();', True),
+    ("frame_hook/resume/global_mode.cpp", 'const bool is_call = code->co_qualname == interned("a");', True),
+    ("frame_hook/resume/global_mode.cpp", "const std::string name = string_of(code->co_qualname);", False),
+    ("frame_hook/trace/torch/inlined.cpp", 'if (code->co_name != interned("inner")) continue;', True),
+    ("frame_hook/trace/torch/inlined.cpp", 'if (code->co_name != interned("helper")) continue;', False),
+    ("frame_hook/trace/torch/special.cpp", 'if (within(text_of(name), "torch.nn")) x();', True),
+    ("frame_hook/resume/global_mode.cpp", 'if (name.ends_with(".backward")) x();', True),
     ("guards/guard_functions.cpp", 'if (type->tp_name == std::string_view("x")) x();', True),
     ("python/module.cpp", 'if (type->tp_name == std::string_view("x")) x();', False),
     ("frame_hook/aten/recording.cpp", 'if (text.find("unallocated storage") != text.npos) x();', True),
@@ -68,6 +74,9 @@ def test_layering(path, line, finds):
     ("frame_hook/aten/tensor_frontend.cpp", "if (data[0] != 7777) x();", False),
     ("graph/passes/partition.cpp", 'static const std::set<std::string_view> copies = {"clone", "copy"};', True),
     ("inductor/stages.cpp", 'static constexpr std::string_view kOps[] = {"mm",\n    "bmm"};', True),
+    ("graph/passes/partition.cpp", 'static constexpr std::array kNames = {"mm", "bmm"};', True),
+    ("graph/graph_text.cpp", 'static constexpr const char* kNames[] = {"cpu", "cuda"};', False),
+    ("graph/aten/composites.cpp", 'constexpr std::array kLayers = {"aten::lstm", "aten::gru"};', True),
     ("graph/ops/view.cpp", 'static constexpr std::string_view kOps[] = {"mm", "bmm"};', False),
     ("inductor/lowering/copy.cpp", 'static constexpr std::pair<const char*, LowerFn> k[] = {{"cat", cat}};', False),
 ])
@@ -86,6 +95,10 @@ def test_recognition_of_rows():
     assert recognition.check_table("a/c_packages.def", 'C_MODULE("m.n", kPure, "")\n')
     assert not recognition.check_table("a/op_lists.def", 'OP_LIST(a, "mm.out", "why it is needed")\n')
     assert recognition.check_table("a/op_lists.def", 'OP_LIST(a, "mm.out", "why")\n')
+    assert not recognition.check_table("a/eager_errors.def", 'EAGER_ERROR("mm.out", rule, "why it is needed")\n')
+    assert recognition.check_table("a/eager_errors.def", 'EAGER_ERROR("mm.out", rule, "why")\n')
+    assert not recognition.check_table("a/torch_callables.def", 'TORCH_CALLABLE(a, "m.n", "why it is needed")\n')
+    assert recognition.check_table("a/torch_callables.def", 'TORCH_CALLABLE(a, "m.n", "why")\n')
     assert not recognition.check_table("a/torch_texts.def", 'TORCH_TEXT(a, "a b",\n    "why it is needed")\n')
     assert recognition.check_table("a/torch_texts.def", 'TORCH_TEXT(a, "a b", "why")\n')
 

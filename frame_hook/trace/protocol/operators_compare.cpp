@@ -62,19 +62,19 @@ Value* compare_sets(Tracer& t, int op, Value* a, Value* b) {
   SetValue* right = set_of(b) ? set_of(b) : make_set(t, &PySet_Type, t.unpack(payload_of(b)));
   t.shadows.load(left);
   t.shadows.load(right);
-  auto within = [&](SetValue* small, SetValue* large) {
+  auto is_subset = [&](SetValue* small, SetValue* large) {
     for (Value* item : small->items)
       if (find_in_set(t, large, item) < 0) return false;
     return true;
   };
   const size_t m = left->items.size(), n = right->items.size();
   switch (op) {
-    case Py_EQ: return t.heap.boolean(m == n && within(left, right));
-    case Py_NE: return t.heap.boolean(!(m == n && within(left, right)));
-    case Py_LE: return t.heap.boolean(m <= n && within(left, right));
-    case Py_LT: return t.heap.boolean(m < n && within(left, right));
-    case Py_GE: return t.heap.boolean(n <= m && within(right, left));
-    default: return t.heap.boolean(n < m && within(right, left));
+    case Py_EQ: return t.heap.boolean(m == n && is_subset(left, right));
+    case Py_NE: return t.heap.boolean(!(m == n && is_subset(left, right)));
+    case Py_LE: return t.heap.boolean(m <= n && is_subset(left, right));
+    case Py_LT: return t.heap.boolean(m < n && is_subset(left, right));
+    case Py_GE: return t.heap.boolean(n <= m && is_subset(right, left));
+    default: return t.heap.boolean(n < m && is_subset(right, left));
   }
 }
 

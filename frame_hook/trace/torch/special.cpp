@@ -48,11 +48,21 @@ const std::vector<SpecialRow>& special_rows() {
   return *rows;
 }
 
+SpecialFunction special_row(const PyCodeObject* code, PyObject* globals) {
+  for (const SpecialRow& row : special_rows())
+    if (row.name == code->co_name && globals == dict_of_module(row.module)) return row.special;
+  return SpecialFunction::none;
+}
+
+PyObject* calling_globals(Tracer& t) {
+  const SymbolicFrame& caller = *t.stack.frames().back();
+  return caller.globals ? caller.globals->object.get() : nullptr;
+}
+
 // The code that calls now is torch.optim's. It asks whether it is compiled, and for breaks, to suit torch's own
 // compiler. Eager's answers give eager's numbers and errors.
 bool is_optimizer_calling(Tracer& t) {
-  const SymbolicFrame& caller = *t.stack.frames().back();
-  PyObject* const globals = caller.globals ? caller.globals->object.get() : nullptr;
+  PyObject* const globals = calling_globals(t);
   PyObject* const name = globals ? PyDict_GetItemWithError(globals, interned("__name__")) : nullptr;
   if (!name) drop_error();
   return name && PyUnicode_Check(name) && within(text_of(name), "torch.optim") &&
@@ -61,7 +71,7 @@ bool is_optimizer_calling(Tracer& t) {
 
 // A check of the device's state, which no trace can make.
 bool is_health_check(Tracer& t) {
-  return t.stack.frames().back()->code->code->co_name == interned("_accelerator_graph_capture_health_check");
+  return special_row(t.stack.frames().back()->code->code, calling_globals(t)) == SpecialFunction::health_check;
 }
 
 bool is_true_mark(PyObject* dict, const char* name) {
@@ -94,8 +104,7 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
     return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap
                                                                           : SpecialFunction::disabled;
   }
-  for (const SpecialRow& row : special_rows())
-    if (row.name == code->co_name && f->func_globals == dict_of_module(row.module)) return row.special;
+  if (const SpecialFunction row = special_row(code, f->func_globals); row != SpecialFunction::none) return row;
   if (f->func_dict && PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable")))
     return SpecialFunction::unwrap;
   if (f->func_dict && is_true_mark(f->func_dict, "_dynamo_marked_constant")) return SpecialFunction::constant;
@@ -204,7 +213,8 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     return call_numpy(t, function->object.get(), args);
   }
   switch (classify_function(t.frontend(), f)) {
-    case SpecialFunction::none: return nullptr;
+    case SpecialFunction::none:
+    case SpecialFunction::health_check: return nullptr;
     case SpecialFunction::graph_break:
       if (is_optimizer_calling(t)) return t.shadows.load(function), t.heap.none();
       graph_break(Reason::explicit_break, std::string(module_name(f)) + ".graph_break()");

@@ -15,6 +15,7 @@ enum class SpecialFunction : uint8_t {
            // function is traced
   compiling,  // answers True inside a trace
   constant,  // the user says that it always returns the same
+  health_check,  // an optimizer's check of its device's state: traced, as if the answer were known
   tag_module,  // torch.compile notes, weakly and by id(), that a module was made; there is nothing to note about one
                // that the trace makes
 };

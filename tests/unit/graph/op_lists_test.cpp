@@ -14,6 +14,12 @@ TEST(OpLists, RowsBelongToTheirList) {
   EXPECT_TRUE(is_in(OpList::only_asserts, "_assert_async.msg"));
 }
 
+TEST(OpLists, GiveTheirOps) {
+  const std::vector<std::string_view> layers = ops_of(OpList::recurrent_layers);
+  EXPECT_EQ(layers.size(), 4u);
+  for (std::string_view layer : layers) EXPECT_TRUE(is_in(OpList::recurrent_layers, layer)) << layer;
+}
+
 TEST(OpLists, NamesAreComparedWhole) {
   EXPECT_FALSE(is_in(OpList::of_masks, "index"));
   EXPECT_FALSE(is_in(OpList::of_masks, "index.Tensor_out"));
