@@ -169,13 +169,21 @@ def test_functions_that_take_a_class(line, count):
 
 
 def test_limits_of_a_class():
-    texts = {"heap.h": CLASS, "heap.cpp": "int f(Heap& heap) {}\nint g(Heap& heap) {}\n"}
-    assert classes.check("Heap", "heap.h", 7, 2, texts) == []
-    assert classes.check("Heap", "heap.h", 6, 2, texts) == ["heap.h: Heap has 7 members, at most 6"]
-    assert classes.check("Heap", "heap.h", 7, 1, texts) == [
-        "heap.h: 2 functions take a Heap, at most 1: let some take a narrower type"]
-    assert classes.check("Heap", "heap.h", 7, None, texts) == []
-    assert classes.check("Gone", "heap.h", 7, 2, texts) == ["heap.h: there is no class Gone"]
+    texts = {"a/heap.h": CLASS, "a/heap.cpp": "int f(Heap& heap) {}\nint g(Heap& heap) {}\n",
+             "b/other.cpp": "int h(Heap& heap) {}  // of another folder\n"}
+    assert classes.check("Heap", "a/heap.h", 7, 2, texts) == []
+    assert classes.check("Heap", "a/heap.h", 6, 2, texts) == ["a/heap.h: Heap has 7 members, at most 6"]
+    assert classes.check("Heap", "a/heap.h", 7, 1, texts) == [
+        "a/heap.h: 2 functions take a Heap, at most 1: let some take a narrower type"]
+    assert classes.check("Heap", "a/heap.h", 7, None, texts) == []
+    assert classes.check("Gone", "a/heap.h", 7, 2, texts) == ["a/heap.h: there is no class Gone"]
+
+
+def test_limits_of_other_classes():
+    text = "class Big {\n" + "".join(f"  int f{i}();\n" for i in range(61)) + "  struct Part { int x; };\n};\n"
+    assert classes.check_others("a.cpp", text, set()) == ["a.cpp: Big has 62 members, at most 60"]
+    assert classes.check_others("a.cpp", text, {("Big", "a.cpp")}) == []
+    assert classes.check_others("a.cpp", CLASS, set()) == []
 
 
 @pytest.mark.parametrize("path, line, finds", [
