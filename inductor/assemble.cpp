@@ -482,7 +482,7 @@ class Assembler {
 
   void add_kernel(const Kernel& kernel, const std::vector<int64_t>& offsets, CompiledKernel compiled, bool may_fail) {
     runtime::KernelStep step;
-    KernelFacts traits{may_fail, {}};
+    KernelTraits traits{may_fail, {}};
     step.kernel = number_of(std::move(compiled.code));
     step.place.device = device_id_;
     step.name = "k" + std::to_string(next_kernel_++);
@@ -582,7 +582,7 @@ class Assembler {
   std::vector<BufferId> value_buffer_;       // per graph value
   std::vector<size_t> last_use_;             // per plan buffer: step
   uint32_t next_kernel_ = 0;
-  std::vector<KernelFacts> traits_;  // of the plan's kernel steps, in order
+  std::vector<KernelTraits> traits_;  // of the plan's kernel steps, in order
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ using runtime::ViewStep;
 
 class Joiner {
  public:
-  Joiner(CallPlan& plan, const std::vector<KernelFacts>& traits) : plan_(plan), traits_(traits) {
+  Joiner(CallPlan& plan, const std::vector<KernelTraits>& traits) : plan_(plan), traits_(traits) {
     base_.resize(plan.buffers.size());
     for (BufferId b = 0; b < base_.size(); ++b) base_[b] = b;
     for (const Step& step : plan.steps)
@@ -37,7 +37,7 @@ class Joiner {
     size_t kernel = 0;
     for (Step& step : steps) {
       if (auto* one = std::get_if<KernelStep>(&step)) {
-        const KernelFacts& traits = traits_[kernel++];
+        const KernelTraits& traits = traits_[kernel++];
         if (!may_join(*one, traits)) flush();
         note(*one, traits);
         joined_.push_back(std::move(step));
@@ -54,7 +54,7 @@ class Joiner {
  private:
   using Memory = std::pair<Storage, uint32_t>;  // a buffer's storage, and which input, value or tensor it is
 
-  bool writes_input(const KernelStep& step, const KernelFacts& traits) const {
+  bool writes_input(const KernelStep& step, const KernelTraits& traits) const {
     for (size_t k = 0; k < step.buffers.size(); ++k)
       if (traits.is_written[k] && plan_.buffers[base_[step.buffers[k]]].storage == Storage::kInput) return true;
     return false;
@@ -84,7 +84,7 @@ class Joiner {
     return {buffer.index, begin, begin + span * row_of(buffer.dtype).bytes, is_written};
   }
 
-  bool may_join(const KernelStep& step, const KernelFacts& traits) const {
+  bool may_join(const KernelStep& step, const KernelTraits& traits) const {
     if ((may_fail_ || traits.may_fail) && (writes_input_ || writes_input(step, traits))) return false;
     for (size_t k = 0; k < step.buffers.size(); ++k) {
       const BufferId b = step.buffers[k];
@@ -103,7 +103,7 @@ class Joiner {
     return true;
   }
 
-  void note(const KernelStep& step, const KernelFacts& traits) {
+  void note(const KernelStep& step, const KernelTraits& traits) {
     may_fail_ = may_fail_ || traits.may_fail;
     writes_input_ = writes_input_ || writes_input(step, traits);
     for (size_t k = 0; k < step.buffers.size(); ++k) {
@@ -124,7 +124,7 @@ class Joiner {
   }
 
   CallPlan& plan_;
-  const std::vector<KernelFacts>& traits_;
+  const std::vector<KernelTraits>& traits_;
   std::vector<BufferId> base_;  // per buffer: what it is a view of, or itself
   std::vector<Step> joined_;  // kernels that run together, so far
   std::vector<Range> ranges_;  // of the arena, that they touch
@@ -134,6 +134,6 @@ class Joiner {
 
 }  // namespace
 
-void join_kernels(CallPlan& plan, const std::vector<KernelFacts>& traits) { Joiner(plan, traits).run(); }
+void join_kernels(CallPlan& plan, const std::vector<KernelTraits>& traits) { Joiner(plan, traits).run(); }
 
 }  // namespace framejit::inductor

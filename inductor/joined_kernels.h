@@ -10,13 +10,13 @@
 
 namespace framejit::inductor {
 
-struct KernelFacts {
+struct KernelTraits {
   bool may_fail = false;         // it checks data
   std::vector<bool> is_written;  // per buffer of its step
 };
 
 // For targets whose steps end in order. `facts`: of the plan's kernel steps, in order. Allocations between kernels that
 // are joined move before the first.
-void join_kernels(runtime::CallPlan& plan, const std::vector<KernelFacts>& traits);
+void join_kernels(runtime::CallPlan& plan, const std::vector<KernelTraits>& traits);
 
 }  // namespace framejit::inductor

@@ -350,7 +350,7 @@ void TorchRecording::log_captured(const graph::CapturedGraph& captured) const {
   graph::log_graph(graph, captured.where, "recording");
 }
 
-Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
+Result<graph::CapturedGraph> TorchRecording::build(const std::vector<PyObject*>& outputs) {
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
   if (std::any_of(tensors.begin(), tensors.end(), is_unusable_view))
@@ -373,7 +373,7 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
     return properties.history || properties.new_history;
   };
   if (std::any_of(outputs_.properties.begin(), outputs_.properties.end(), has_history)) return finish_joint(written);
-  FJ_TRY_VOID(recorder_->finish(outputs_.tensors));
+  FJ_TRY_VOID(recorder_->build(outputs_.tensors));
   FJ_TRY_VOID(refuse_overlap(written));
   graph::CapturedGraph captured{recorder_->graph(), graph::where_it_begins(recorder_->graph())};
   log_captured(captured);
@@ -388,7 +388,7 @@ Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size
   std::optional<Result<graph::JointGraph>> joint;
   try {
     const WithoutGil released;
-    joint = joint_.finish(outputs_.tensors, outputs_.roots());
+    joint = joint_.build(outputs_.tensors, outputs_.roots());
   } catch (const std::exception& e) {  // eager's backward would raise it, or an op of it cannot be recorded
     const auto failure = recorder_->take_break();
     drop_error();

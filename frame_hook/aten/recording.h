@@ -53,7 +53,7 @@ class TorchRecording final : public Recording {
   std::string text() const override { return graph::print(recorder_->graph()); }
   size_t op_count() const override { return recorder_->graph().nodes.size(); }
   size_t value_count() const override { return recorder_->graph().values.size(); }
-  Result<graph::CapturedGraph> finish(const std::vector<PyObject*>& outputs) override;
+  Result<graph::CapturedGraph> build(const std::vector<PyObject*>& outputs) override;
   graph::MakeTimer make_timer() override;
   std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend,
                                      Deriving deriving) override;

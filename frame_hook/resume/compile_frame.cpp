@@ -158,7 +158,7 @@ std::vector<guards::SourceId> owners_of(const FrameTrace& trace) {
 // The graph, if there is one. False with a Python error set if a user's backend raised.
 bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segment) {
   if (trace.recording->op_count() == 0 && recipe.traced_outputs().empty()) return true;
-  graph::CapturedGraph captured = take_or_break(trace.recording->finish(recipe.traced_outputs()));
+  graph::CapturedGraph captured = take_or_break(trace.recording->build(recipe.traced_outputs()));
   if (captured.joint && segment.options->user_backend != nullptr)
     graph_break(Reason::unsupported_tensor, "a tensor that needs a gradient, in a graph for a backend of the program,");
   captured.weights = weights_of(trace);

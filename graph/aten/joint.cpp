@@ -317,7 +317,7 @@ bool JointRecording::is_freed(const at::Tensor& tensor) {
   bool is_missed = false;
   try {
     run_engine({tensor}, wanted, {at::ones_like(tensor)}, /*keeps_graph=*/true, /*creates_graph=*/false);
-  } catch (const std::exception& e) {  // other errors come again in finish()
+  } catch (const std::exception& e) {  // other errors come again in build()
     is_missed = has_torch_text(TorchText::freed_graph, e.what());
     recorder_->take_break();
   }
@@ -348,7 +348,7 @@ std::vector<at::Tensor> JointRecording::run_engine(const std::vector<at::Tensor>
                                                                /*accumulate_grad=*/false, to);
 }
 
-Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root) {
+Result<JointGraph> JointRecording::build(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root) {
   for (const at::Tensor& constant : recorder_->constants())
     if (constant.requires_grad())
       return Error{Reason::unsupported_tensor, "a captured tensor that needs a gradient but is no input"};
@@ -379,11 +379,11 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
     part_roots(roots);
   }
   for (at::Tensor& gradient : run_backward(roots, layout)) results.push_back(std::move(gradient));
-  FJ_TRY_VOID(recorder_->finish(results));
+  FJ_TRY_VOID(recorder_->build(results));
   joint.graph = recorder_->graph();
   describe_joint(joint.graph, layout);
   layout.has_functions = functions_.any();
-  FJ_TRY_VOID(functions_.check(layout));
+  FJ_TRY_VOID(functions_.verify(layout));
   return joint;
 }
 

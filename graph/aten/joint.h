@@ -1,6 +1,6 @@
 // graph/aten/joint.h — the joint graph: a forward and its backward in one recording.
 //
-// Inputs are added and the forward is recorded (RecordScope, inside a ForwardScope); finish() adds a tangent input for
+// Inputs are added and the forward is recorded (RecordScope, inside a ForwardScope); build() adds a tangent input for
 // every output that needs a gradient and lets torch's autograd engine run over the traced tensors, whose ops are
 // recorded like any others.
 // An input that is no leaf in the caller is none here (it may be written in place); its gradient is that of a hidden
@@ -54,7 +54,7 @@ class JointRecording {
 
   // Inputs that the outputs are made of; with_history: those of them that have one of their own.
   std::vector<size_t> inputs_behind(const std::vector<at::Tensor>& outputs, bool with_history) const;
-  // Call this, is_freed() and finish() without the GIL: the engine refuses to run under it. They throw what the engine
+  // Call this, is_freed() and build() without the GIL: the engine refuses to run under it. They throw what the engine
   // throws, after dropping the ops of the call; a capture break is then kept by the recorder.
   InnerGradients gradients(const InnerBackward& call);
   bool has_freed() const { return has_freed_; }  // whether a call of gradients() has freed what it went through
@@ -72,7 +72,7 @@ class JointRecording {
   // An error: the recording cannot be finished.
   // is_root: per output, whether its whole gradient comes in as a tangent. Without it: of those that need one, what
   // comes from outside of the graph.
-  Result<JointGraph> finish(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root = {});
+  Result<JointGraph> build(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root = {});
 
  private:
   struct Root {

@@ -289,7 +289,7 @@ void Recorder::log_python_shapes() const {
   log::emit(log::Kind::PythonShapes, why(), {{"calls", std::to_string(calls)}, {"ops", ops}});
 }
 
-Result<void> Recorder::finish(const std::vector<at::Tensor>& outputs) {
+Result<void> Recorder::build(const std::vector<at::Tensor>& outputs) {
   std::vector<ValueId> values;
   std::vector<OutputAlias> aliases;
   for (const at::Tensor& output : outputs) {

@@ -82,7 +82,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
 
   // Ends the recording; traced tensors are useless from here on. An output that is an input's own traced tensor is
   // marked as kInput.
-  Result<void> finish(const std::vector<at::Tensor>& outputs);
+  Result<void> build(const std::vector<at::Tensor>& outputs);
   const std::vector<at::Tensor>& constants() const { return constants_; }
   const std::vector<c10::IValue>& opaques() const { return opaques_; }
 

@@ -216,7 +216,7 @@ void FunctionsBehind::note(uint32_t root, const torch::autograd::Node& node) {
   if (const auto* function = dynamic_cast<const UserFunction*>(&node)) roots_of_[function].push_back(root);
 }
 
-Result<void> FunctionsBehind::check(const JointLayout& layout) const {
+Result<void> FunctionsBehind::verify(const JointLayout& layout) const {
   if (layout.roots.size() < 2) return {};
   for (const auto& [function, roots] : roots_of_) {
     const auto in_one_group = [&](uint32_t r) { return layout.groups[r] == layout.groups[roots[0]]; };

@@ -77,7 +77,7 @@ class FunctionsBehind {
   void note(uint32_t root, const torch::autograd::Node& node);
   bool any() const { return !roots_of_.empty(); }
   // An error: a backward of only some roots is not what the recording says.
-  Result<void> check(const JointLayout& layout) const;
+  Result<void> verify(const JointLayout& layout) const;
 
  private:
   std::map<const UserFunction*, std::vector<uint32_t>> roots_of_;

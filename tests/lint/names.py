@@ -23,10 +23,11 @@ EVERYWHERE = [
 ]
 # Names whose word has another meaning now (docs/style.md).
 OLD = [
-    (re.compile(r"\bFJ_CHECK\b|\bcheck_(?:step|arguments|signature|group|overlap|code)\b"), "check"),
-    (re.compile(r"\b(?:Op|Output|Target)Facts\b|\bfacts_of\("), "fact"),
+    (re.compile(r"\bFJ_CHECK\b|\bcheck_(?:step|arguments|signature|group|overlap|code)\b"
+                r"|\bFunctionsBehind::check\b"), "check"),
+    (re.compile(r"\b(?:Op|Output|Target|Kernel)Facts\b|\bfacts_of\("), "fact"),
     (re.compile(r"\bHome::|\bhomes\.h\b"), "home"),
-    (re.compile(r"\b(?:GraphBuilder|NestBuilder|Rebuild)::finish\b|\bgo_on\(|\bTold\b|\w_untold\b|\bsay_once\b"),
+    (re.compile(r"\bfinish\(|::finish\b|\bgo_on\(|\bTold\b|\w_untold\b|\bsay_once\b"),
      "finish, go on, told or say"),
 ]
 OLD_IN = re.compile(r"^(?:runtime|graph|guards|frame_hook|inductor|python)/.*\.(?:h|cpp|def|pyi?)$")

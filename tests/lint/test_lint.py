@@ -200,6 +200,9 @@ def test_limits_of_other_classes():
     ("graph/graph.cpp", "FJ_ASSERT(a, b);", False),
     ("graph/aten/recorder.h", "const OpFacts& facts;", True),
     ("guards/guard.h", "const TensorFacts& facts;", False),
+    ("inductor/joined_kernels.h", "struct KernelFacts {", True),
+    ("graph/aten/recorder.h", "  Result<void> finish(const std::vector<at::Tensor>& outputs);", True),
+    ("graph/aten/recorder.h", "  Result<void> build(const std::vector<at::Tensor>& outputs);", False),
     ("runtime/call_plan.cpp", "if (b.home == Home::kArena) return;", True),
     ("tests/unit/runtime/x.cpp", "if (b.home == Home::kArena) return;", False),
 ])

@@ -111,7 +111,7 @@ class Recording {
 
   // A real tensor (borrowed) becomes input number inputs()-1; dims in `dynamic` get symbols. New reference to the
   // traced tensor.
-  // An empty `dynamic` means all constant. The facts to guard it by are made by facts_of with the same symbols.
+  // An empty `dynamic` means all constant. facts_of_input() gives the facts to guard it by, over the same symbols.
   virtual PyObject* add_input(PyObject* tensor, const std::string& source_text,
                               const graph::DynamicExtents& dynamic) = 0;
   virtual std::shared_ptr<const guards::TensorFacts> facts_of_input(size_t input) = 0;
@@ -172,7 +172,7 @@ class Recording {
   virtual std::vector<size_t> written_inputs() const { return {}; }  // inputs whose memory a recorded op writes
 
   // Ends the recording: outputs are traced tensors (borrowed) in order.
-  virtual Result<graph::CapturedGraph> finish(const std::vector<PyObject*>& outputs) = 0;
+  virtual Result<graph::CapturedGraph> build(const std::vector<PyObject*>& outputs) = 0;
   // Times plans of the captured graph on the inputs of this call. The recording must outlive the timer.
   virtual graph::MakeTimer make_timer() { return nullptr; }
   // What runs the compiled graph on Python tensors. `user_backend` (borrowed): if not null, a callable that gets the

@@ -1,36 +1,14 @@
-// frame_hook/trace/values/value.cpp — memory of values, and questions about real objects that run no Python code.
+// frame_hook/trace/values/value.cpp — attributes of instances, interned names, and which real objects are plain.
+// It runs no Python code.
 #include "frame_hook/trace/values/value.h"
 
 #include <array>
 #include <unordered_set>
-#include <utility>
 
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
-
-ValueArena& ValueArena::operator=(ValueArena&& other) {
-  clear();
-  chunks_ = std::move(other.chunks_);
-  values_ = std::move(other.values_);
-  return *this;
-}
-
-void ValueArena::clear() {
-  for (Value* v : values_) v->~Value();
-  values_.clear();
-  chunks_.clear();
-}
-
-void* ValueArena::allocate(size_t size) {
-  constexpr size_t kAlign = alignof(std::max_align_t);
-  size = (size + kAlign - 1) / kAlign * kAlign;
-  if (chunks_.empty() || chunks_.back().used + size > kChunk)
-    chunks_.push_back({std::make_unique_for_overwrite<std::byte[]>(kChunk), 0});
-  Chunk& chunk = chunks_.back();
-  return chunk.data.get() + std::exchange(chunk.used, chunk.used + size);
-}
 
 Value* InstanceValue::find_attr(PyObject* name, bool* known) const {
   for (const auto& [n, v] : attrs)

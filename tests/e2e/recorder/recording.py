@@ -27,7 +27,7 @@ class Recording:
         dynamic = dynamic or [[] for _ in inputs]
         traced = [self.recorder.input(t, f"L['x{i}']", d) for i, (t, d) in enumerate(zip(inputs, dynamic))]
         self.outputs = flat_tensors(self.recorder.call(fn, *traced))
-        self.recorder.finish(self.outputs)
+        self.recorder.build(self.outputs)
 
     def replay(self, inputs, functional=False):
         return self.recorder.run(inputs, functional=functional)

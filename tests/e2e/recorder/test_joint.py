@@ -48,7 +48,7 @@ class Joint:
         finally:
             for (_, table, name), t in zip(places, originals):
                 table[name] = t
-        self.forward_nodes, self.tangents, self.gradients = self.recorder.joint_finish(self.outputs)
+        self.forward_nodes, self.tangents, self.gradients = self.recorder.joint_build(self.outputs)
 
 
 def eager(module, inputs, seed):
@@ -199,7 +199,7 @@ def test_a_captured_parameter_is_refused():
     x = recorder.joint_input(rand(4), "L['x']")
     out = recorder.joint_call(lambda x: x * weight, x)
     with pytest.raises(RuntimeError, match="needs a gradient but is no input"):
-        recorder.joint_finish([out])
+        recorder.joint_build([out])
 
 
 class BackwardReadsData(torch.autograd.Function):
@@ -219,7 +219,7 @@ def test_a_break_in_the_backward_is_reported():
     out = recorder.joint_call(BackwardReadsData.apply, x)
     before = recorder.ops()
     with pytest.raises(RuntimeError, match="break data_dependent_value"):
-        recorder.joint_finish([out])
+        recorder.joint_build([out])
     assert recorder.ops() == before, "nodes of the failed backward are dropped"
 
 

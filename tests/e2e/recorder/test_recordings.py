@@ -246,7 +246,7 @@ def test_breaks(fn, reason):
     with pytest.raises(RuntimeError, match=f"break {reason}"):
         recorder.call(fn, x)
     assert recorder.ops() == before, "the ops of a broken call must be dropped"
-    recorder.finish([recorder.call(lambda t: t * 2, y)])
+    recorder.build([recorder.call(lambda t: t * 2, y)])
     assert len(recorder.ops()) == 2
 
 
@@ -282,7 +282,7 @@ def test_escaped_tensor():
     x = recorder.input(rand(3, 4), "L['x']")
     with pytest.raises(RuntimeError, match="escaped_traced"):
         x + 1
-    recorder.finish([])
+    recorder.build([])
     with pytest.raises(RuntimeError, match="escaped_traced"):
         x + 1
 
@@ -291,13 +291,13 @@ def test_aliasing_inputs_share_a_storage():
     base = rand(4, 4)
     recorder = Recorder()
     a, b = recorder.input(base, "L['a']"), recorder.input(base[1:], "L['b']")
-    recorder.finish([recorder.call(lambda a, b: a[1:] + b, a, b)])
+    recorder.build([recorder.call(lambda a, b: a[1:] + b, a, b)])
     assert "&" in recorder.text()
 
 
 def test_other_threads_and_later_code_stay_real():
     recorder = Recorder()
-    recorder.finish([recorder.call(lambda t: t + 1, recorder.input(rand(3), "L['x']"))])
+    recorder.build([recorder.call(lambda t: t + 1, recorder.input(rand(3), "L['x']"))])
     assert torch.ones(2).add(1).tolist() == [2.0, 2.0]
 
 

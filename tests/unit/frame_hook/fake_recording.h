@@ -65,7 +65,7 @@ class FakeRecording : public Recording {
   PyObject* float_number(PyObject*, double) override { return nullptr; }
   std::string text() const override { return ""; }
   size_t op_count() const override { return ops.size(); }
-  Result<graph::CapturedGraph> finish(const std::vector<PyObject*>&) override {
+  Result<graph::CapturedGraph> build(const std::vector<PyObject*>&) override {
     return Error{Reason::not_verified, "nothing is compiled"};
   }
   std::unique_ptr<CompiledCall> bind(graph::CompiledGraph, PyObject*, Deriving) override { return nullptr; }

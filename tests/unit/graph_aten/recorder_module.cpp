@@ -48,11 +48,11 @@ struct RecorderForTests {
   }
 
   // (nodes of the forward, output index per tangent, output index of the gradient per input)
-  py::tuple joint_finish(const std::vector<at::Tensor>& outputs) {
+  py::tuple joint_build(const std::vector<at::Tensor>& outputs) {
     JointGraph done;
     try {
       py::gil_scoped_release released;
-      auto result = joint.finish(outputs);
+      auto result = joint.build(outputs);
       if (!result.ok()) throw std::runtime_error(result.error().message);
       done = result.take();
       const auto right = verify(done.graph);
@@ -71,8 +71,8 @@ struct RecorderForTests {
     return py::make_tuple(done.layout.forward_nodes, done.layout.roots, gradient_output);
   }
 
-  void finish(const std::vector<at::Tensor>& outputs) {
-    const auto done = recorder->finish(outputs);
+  void build(const std::vector<at::Tensor>& outputs) {
+    const auto done = recorder->build(outputs);
     if (!done.ok()) throw std::runtime_error(done.error().message);
     const auto right = verify(recorder->graph());
     if (!right.ok()) throw std::runtime_error(right.error().message);
@@ -140,11 +140,11 @@ PYBIND11_MODULE(_framejit_recorder, m) {
       .def("input", &RecorderForTests::input, py::arg("tensor"), py::arg("source"),
            py::arg("dynamic") = std::vector<bool>())
       .def("call", &RecorderForTests::call)
-      .def("finish", &RecorderForTests::finish)
+      .def("build", &RecorderForTests::build)
       .def("joint_input", &RecorderForTests::joint_input, py::arg("tensor"), py::arg("source"),
            py::arg("dynamic") = std::vector<bool>())
       .def("joint_call", &RecorderForTests::joint_call)
-      .def("joint_finish", &RecorderForTests::joint_finish)
+      .def("joint_build", &RecorderForTests::joint_build)
       .def("run_passes", &RecorderForTests::run_passes, py::arg("decompose") = true)
       .def("run", &RecorderForTests::run, py::arg("inputs"), py::arg("functional") = false)
       .def("counts", &RecorderForTests::counts)

@@ -31,7 +31,7 @@ class JoinedKernels : public ::testing::Test {
   }
   KernelStep& kernel(std::vector<BufferId> reads, std::vector<BufferId> writes, bool may_fail = false) {
     KernelStep step;
-    KernelFacts traits{may_fail, std::vector<bool>(reads.size(), false)};
+    KernelTraits traits{may_fail, std::vector<bool>(reads.size(), false)};
     traits.is_written.resize(reads.size() + writes.size(), true);
     step.buffers = std::move(reads);
     step.buffers.insert(step.buffers.end(), writes.begin(), writes.end());
@@ -54,7 +54,7 @@ class JoinedKernels : public ::testing::Test {
     return out;
   }
   CallPlan plan_;
-  std::vector<KernelFacts> traits_;
+  std::vector<KernelTraits> traits_;
 };
 
 TEST_F(JoinedKernels, OfInputs) {
