@@ -119,7 +119,7 @@ Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   const auto whole = [&](Value* count, int64_t part) { return b_.CreateAnd(count, number(~(part - 1))); };
   Value* count = b_.CreateSub(to, from);
   Value* part = b_.CreateUDiv(count, number(streams));
-  Value* is_long = b_.CreateICmpSGE(part, number(target_.costs.stream_points));
+  Value* is_long = b_.CreateICmpSGE(part, number(plan_.lanes.part_points));
   // Parts begin an odd number of cache lines apart: at powers of two, all streams would compete for the same few ways
   // of a cache.
   Value* odd = b_.CreateAdd(whole(b_.CreateSub(part, number(kApart)), 2 * kApart), number(kApart));

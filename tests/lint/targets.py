@@ -31,6 +31,9 @@ ALLOWED = {
 }
 SKIPPED = re.compile(r"^inductor/cpu/(?:vector_math|wide_math|avx512_math|lane_math|lane_ops|code_names)\."
                      r"|^inductor/cpu/plan/bf16_values\.|_costs\.def$|prelude\.hip$")
+# The plan of a kernel reads costs; its emission reads the plan.
+EMITS = re.compile(r"^inductor/cpu/\w+\.(?:cpp|h)$")
+COSTS = re.compile(r"\bcosts\b")
 COMMENT = re.compile(r"//.*|\"(?:\\.|[^\"\\])*\"")
 
 TABLE, PROGRAMS = "inductor/target/costs.def", "benchmarks/costs.py"
@@ -49,6 +52,8 @@ def check(path: str, text: str) -> list[str]:
             hit = pattern.search(code) or (pattern is ASKS[0][0] and pattern.search(line.split("//")[0]))
             if hit and not any(path == where and word in hit.group() for where, word in ASKED_IN):
                 found.append(f"{path}:{number}: {why}: {line.strip()[:100]}")
+        if EMITS.match(path) and COSTS.search(code):
+            found.append(f"{path}:{number}: decides by a cost: inductor/cpu/plan does: {line.strip()[:100]}")
         is_bare = (BARE.search(code) and not SKIPPED.search(path)) or NAMED.search(code)
         if is_bare and not any(re.search(rf"\b{name}\b", code) for name in ALLOWED):
             found.append(f"{path}:{number}: a bare number: a row of {TABLE}, or a formula of what the machine is "

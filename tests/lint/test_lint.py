@@ -249,6 +249,8 @@ def test_reasons(text, finds):
     ("inductor/buffer_placement.cpp", "constexpr int64_t kLarge = 64 * 1024;", True),
     ("inductor/schedule/schedule.cpp", "const bool is_small = work(nest) <= 4096;", True),
     ("inductor/cpu/nest_columns.cpp", "constexpr int64_t kCacheLine = 64;", True),
+    ("inductor/cpu/nest_emitter.cpp", "number(target_.costs.stream_points)", True),
+    ("inductor/cpu/plan/main_loop.cpp", "if (part < p.costs.stream_points) x();", False),
     ("inductor/cpu/nest_columns.cpp", "constexpr int64_t kStackBytes = 48 << 10;", False),
     ("inductor/cpu/nest_reductions.cpp", "constexpr int64_t kShort = 64;  // of 4096 at most", False),
     ("inductor/cpu/vector_math.cpp", "constexpr int kBias = 1023;", False),

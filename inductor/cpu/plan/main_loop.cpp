@@ -41,7 +41,7 @@ unsigned stream_lanes(const Planning& p) {
 int64_t streams_end(const Planning& p, int64_t points) {
   const int64_t streams = p.plan.lanes.unroll, part = points / streams;
   const int64_t turn = p.plan.lanes.main_lanes * streams;
-  if (part < p.costs.stream_points) return points / turn * turn;
+  if (part < p.plan.lanes.part_points) return points / turn * turn;
   return (((part - kFlatUnit) & ~(2 * kFlatUnit - 1)) + kFlatUnit) * streams;
 }
 
@@ -57,6 +57,7 @@ void plan_main_loop(Planning& p) {
   const std::optional<int64_t> points = lanes.is_part ? std::nullopt : size;
   const bool has_main = !points || *points >= wide;
   if (has_streams(p)) lanes.main_lanes = stream_lanes(p);
+  if (has_main && has_streams(p)) lanes.part_points = p.costs.stream_points;
   if (!has_main) lanes.main = MainLoop::kNone;
   else if (has_streams(p)) lanes.main = MainLoop::kStreams;
   else if (is_search(p)) lanes.main = MainLoop::kSearch;

@@ -76,6 +76,7 @@ struct LanesPlan {
   bool is_split = false;  // the main loop holds its even lanes first, then the odd ones
   bool is_part = false;  // of a flat kernel: from begin to end of the call
   MainLoop main = MainLoop::kNone;
+  int64_t part_points = 0;  // kStreams: neighbours below so many points each; above, each has its part of the range
   std::optional<int64_t> main_end;  // where the main loop ends, if that is a constant
   bool is_even = false;  // it ends where the range does, whatever the range
   bool has_tail = true;
@@ -122,6 +123,7 @@ struct ProductPlan {
   unsigned rows = 0, columns = 0;  // of a tile of sums in registers
   int64_t blocks = 0, terms = 0;  // of the summed dimension; terms per block
   bool has_whole_columns = false;  // no column is left outside of the tiles
+  int64_t columns_at_once = 0;  // what is summed of them stays in the second-level cache
 };
 
 struct KernelPlan {

@@ -77,7 +77,9 @@ class NestText {
     switch (lanes.main) {
       case MainLoop::kNone: return "none";
       case MainLoop::kTurns: return wide + " lanes a turn";
-      case MainLoop::kStreams: return number(lanes.unroll) + " streams of " + number(lanes.main_lanes) + " lanes";
+      case MainLoop::kStreams:
+        return number(lanes.unroll) + " streams of " + number(lanes.main_lanes) + " lanes, neighbours below " +
+               number(lanes.part_points) + " points each";
       case MainLoop::kSearch: return "a search by blocks of " + wide + " lanes";
       case MainLoop::kSlabs:
         return "slabs of " + number(plan_.slabs.rows) + " rows, " + number(plan_.slabs.columns) +
@@ -166,7 +168,8 @@ std::string print(const KernelPlan& plan, const Kernel& kernel, const TargetInfo
   if (kernel.in_tiles) text += "tiles of " + number(plan.tiles.points) + " points\n";
   if (kernel.is_product)
     text += "product: tiles of " + number(plan.product.rows) + " rows and " + number(plan.product.columns) +
-            " columns, " + (plan.product.has_whole_columns ? "nothing" : "columns") + " beside them\n" +
+            " columns, " + (plan.product.has_whole_columns ? "nothing" : "columns") + " beside them, " +
+            number(plan.product.columns_at_once) + " columns at once\n" +
             "sums: " + number(plan.product.blocks) + (plan.product.blocks == 1 ? " block" : " blocks") + " of " +
             number(plan.product.terms) + " terms\n";
   for (size_t k = 0; k < plan.nests.size(); ++k)
