@@ -5,6 +5,7 @@
 // line.
 #include "runtime/base/log.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -143,18 +144,18 @@ std::string not_written(const Sinks& s, const std::string& path, int error) {
 // The first time, `problem` gets the line that says so.
 std::string dump(Sinks& s, const Event& event, std::string& problem) {
   if (s.dump_dir.empty() || event.artefact.empty()) return "";
-  std::error_code failed;
-  const std::filesystem::path folder = std::filesystem::path(s.dump_dir) / (event.id.empty() ? "0" : event.id);
-  std::filesystem::create_directories(folder, failed);
+  const std::string id = event.id.empty() ? "0" : event.id;
   char number[16];
   std::snprintf(number, sizeof number, "%04u", s.artefacts++);
-  const std::filesystem::path path = folder / (std::string(number) + "_" + name_of(event.kind) + ".txt");
-  const int file = open_own_file(path.string());
+  const std::string name = std::string(number) + "_" + name_of(event.kind) + ".txt";
+  const std::filesystem::path path = std::filesystem::path(s.dump_dir) / id / name;
+  const int folder = open_own_folder(s.dump_dir, id), file = folder < 0 ? -1 : open_own_file(folder, name);
   bool is_written = file >= 0 && write_whole(file, event.artefact);
-  int error = failed && file < 0 ? failed.value() : errno;
+  int error = errno;
   if (file >= 0 && close(file) != 0) is_written = false, error = errno;
+  if (file >= 0 && !is_written) unlinkat(folder, name.c_str(), 0);  // part of a dump would look like a whole one
+  if (folder >= 0) close(folder);
   if (is_written) return path.string();
-  if (file >= 0) std::filesystem::remove(path, failed);  // part of a dump would look like a whole one
   if (!std::exchange(s.said_of_dumps, true) && (s.wanted & kUnnamed)) problem = not_written(s, path.string(), error);
   return "";
 }

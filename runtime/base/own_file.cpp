@@ -9,8 +9,11 @@
 
 namespace framejit {
 
-int open_own_file(const std::string& path) {
-  const int file = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
+int open_own_file(const std::string& path) { return open_own_file(AT_FDCWD, path); }
+
+int open_own_file(int folder, const std::string& name) {
+  constexpr int kFlags = O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
+  const int file = openat(folder, name.c_str(), kFlags, 0644);
   if (file < 0) return -1;
   struct stat facts{};
   const bool is_known = fstat(file, &facts) == 0;
@@ -20,6 +23,20 @@ int open_own_file(const std::string& path) {
   close(file);
   errno = error;
   return -1;
+}
+
+int open_own_folder(const std::string& parent, const std::string& name) {
+  const int above = open(parent.c_str(), O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+  if (above < 0) return -1;
+  const bool is_there = mkdirat(above, name.c_str(), 0777) == 0 || errno == EEXIST;
+  const int folder = is_there ? openat(above, name.c_str(), O_DIRECTORY | O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+  int error = errno;
+  struct stat known{};
+  const bool is_known = folder < 0 && fstatat(above, name.c_str(), &known, AT_SYMLINK_NOFOLLOW) == 0;
+  if (is_known && S_ISLNK(known.st_mode)) error = ELOOP;  // the system says that it is no folder
+  close(above);
+  errno = error;
+  return folder;
 }
 
 bool write_whole(int file, const std::string& bytes) {

@@ -267,6 +267,12 @@ def test_dumps_go_through_no_link_and_over_ones_own_files_alone(tmp_path):
     (folder / "0000_Graph.txt").write_text("of an earlier run, and longer than a graph" * 1000)
     done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
     assert done.returncode == 0 and "earlier run" not in (folder / "0000_Graph.txt").read_text()
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    before = sorted((tmp_path / "elsewhere").iterdir())
+    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
+    assert done.returncode == 0 and "symbolic link" in done.stderr, done.stderr
+    assert sorted((tmp_path / "elsewhere").iterdir()) == before
 
 
 def test_help_lists_the_channels():

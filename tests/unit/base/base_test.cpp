@@ -211,6 +211,28 @@ TEST(Log, ListenersGetEverythingAndTheFileOnlyWhatWasAsked) {
   EXPECT_EQ(rest, "graph text");
 }
 
+TEST(Log, DumpsDoNotFollowTheFolderOfACompile) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "framejit_dump_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "dump");
+  std::filesystem::create_directories(folder / "other");
+  std::filesystem::create_directory_symlink(folder / "other", folder / "dump" / "1.1");
+  const std::string file = (folder / "log").string();
+  ASSERT_TRUE(log::configure("graph", file, "text", (folder / "dump").string()).ok());
+  for (const char* id : {"1.1", "1.2"}) {
+    const log::CompileScope scope(id);
+    log::emit(log::Kind::Graph, "a.py:1 f", {{"graph", "f"}, {"calls", "2"}}, "graph text\n");
+  }
+  ASSERT_TRUE(log::configure("", "", "", "").ok());
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "other"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "dump" / "1.2" / "0001_Graph.txt"));
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  EXPECT_NE(line.find("cannot write " + (folder / "dump" / "1.1").string()), std::string::npos) << line;
+  EXPECT_NE(line.find("symbolic link"), std::string::npos) << line;
+}
+
 TEST(Text, NumbersRoundTrip) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 2000; ++i) {
