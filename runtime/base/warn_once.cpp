@@ -1,7 +1,9 @@
 // runtime/base/warn_once.cpp — see warn_once.h.
 #include "runtime/base/warn_once.h"
 
+#include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "runtime/base/log.h"
@@ -10,9 +12,13 @@ namespace framejit::log {
 
 namespace {
 
+// How many causes of one reason are reported; a program can have any number of them.
+constexpr size_t kMostCauses = 8;
+
 struct Said {
   std::mutex mutex;
   std::set<std::string> subjects;
+  std::map<Reason, std::set<std::string>> causes;  // one more of each reason than is reported
 };
 Said& said() {
   static auto* const one = new Said;  // never destroyed: threads may log during exit
@@ -23,8 +29,15 @@ Said& said() {
 
 namespace {
 
-// How many causes of one reason are reported; a program can have any number of them.
-constexpr int kMostCauses = 8;
+// How many causes of this reason were said when a new one is noted; nothing: it is no new one, or nothing is said of
+// further ones.
+std::optional<size_t> note_cause(Reason reason, const std::string& cause) {
+  const std::lock_guard lock(said().mutex);
+  std::set<std::string>& causes = said().causes[reason];
+  const size_t before = causes.size();
+  if (before > kMostCauses || !causes.insert(cause).second) return std::nullopt;
+  return before;
+}
 
 // The first line is followed by the text of code or of kernels.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -43,18 +56,22 @@ bool is_first_time(const std::string& subject) {
 }
 
 void warn_reason(Reason reason, const std::string& detail, const std::string& where) {
+  if (!enabled(Kind::RunsPlainly)) return;
   const ReasonRow& row = row_of(reason);
-  const std::string text = first_line(text_with_detail(reason, detail)), count = std::string(row.name) + " ";
-  if (!enabled(Kind::RunsPlainly) || !is_first_time(std::string(row.name) + ": " + text)) return;
-  for (int i = 0; i < kMostCauses; ++i) {
-    if (!is_first_time(count + std::to_string(i))) continue;
-    return emit(Kind::RunsPlainly, where, {{"reason", row.name}, {"detail", text}, {"hint", row.hint}});
-  }
+  const std::string text = first_line(text_with_detail(reason, detail));
+  const std::optional<size_t> before = note_cause(reason, text);
+  if (!before) return;
+  const bool is_shown = *before < kMostCauses;
+  emit(Kind::RunsPlainly, where,
+       {{"reason", row.name},
+        {"detail", is_shown ? text : "further causes are not shown"},
+        {"hint", is_shown ? row.hint : "FRAMEJIT_LOGS=graph_breaks shows each"}});
 }
 
 void reset_warn_once() {
   const std::lock_guard lock(said().mutex);
   said().subjects.clear();
+  said().causes.clear();
 }
 
 }  // namespace framejit::log

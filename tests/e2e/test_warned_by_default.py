@@ -100,8 +100,10 @@ def test_two_causes_are_two_lines_and_many_are_few():
         framejit.compile(make(1), backend="planted")(torch.ones(2))
     """)
     assert printed == "{'kernel_refused': 50}\n"
-    causes = [line[line.index("cause "):].split(";")[0] for line in lines if "kernel_refused" in line]
+    causes = [line[line.index("cause "):].split(";")[0] for line in lines if "cause " in line]
     assert causes == [f"cause {i}" for i in range(8)] + ["cause 24"], lines  # the last after reset()
+    further = [line for line in lines if "kernel_refused: further causes are not shown" in line]
+    assert lines.index(further[0]) == 8 and len(further) == 1 and len(lines) == 10, lines
 
 
 @pytest.mark.slow
@@ -193,6 +195,9 @@ SAID = {
                "modes_unsupported", "leave the mode"),
     "odd globals": ("class D(dict):\n    pass\nf = framejit.compile(eval('lambda x: x * 2', D()))\n"
                     "[f(torch.ones(3)) for _ in range(3)]", "odd_globals", "define the function in a module"),
+    "a gradient that cannot be recorded": (
+        "x = torch.rand(4, 2, requires_grad=True)\nf = framejit.compile(lambda x: x.cumprod(1))\n"
+        "with torch.enable_grad():\n    [f(x) for _ in range(3)]", "no_backward", "framejit.disable"),
     "a generator": ("@framejit.compile\ndef g(x):\n    yield x * 2\n[list(g(torch.ones(3))) for _ in range(3)]",
                     "generator_frame", "compile the function that consumes it"),
     "a coroutine": ("@framejit.compile\nasync def g(x):\n    return x * 2\n",
