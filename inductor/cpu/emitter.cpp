@@ -93,8 +93,7 @@ void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
     Value* first = s.outer.back();
     Value* step = s.least(s.b.CreateSub(extents.back(), first), s.b.CreateSub(s.end, point));
     if (kernel.in_tiles) step = s.least(step, s.b.getInt64(static_cast<uint64_t>(s.plan.tiles.points)));
-    if (kernel.is_product)
-      step = s.least(step, s.b.getInt64(static_cast<uint64_t>(s.plan.product.columns_at_once)));
+    if (kernel.is_product) step = s.least(step, s.b.getInt64(static_cast<uint64_t>(s.plan.product.columns_at_once)));
     s.tile_end = s.b.CreateAdd(first, step);
     if (kernel.is_product) {
       emit_product(s, kernel, options);

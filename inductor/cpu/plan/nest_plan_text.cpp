@@ -169,9 +169,8 @@ std::string print(const KernelPlan& plan, const Kernel& kernel, const TargetInfo
   if (kernel.is_product)
     text += "product: tiles of " + number(plan.product.rows) + " rows and " + number(plan.product.columns) +
             " columns, " + (plan.product.has_whole_columns ? "nothing" : "columns") + " beside them, " +
-            number(plan.product.columns_at_once) + " columns at once\n" +
-            "sums: " + number(plan.product.blocks) + (plan.product.blocks == 1 ? " block" : " blocks") + " of " +
-            number(plan.product.terms) + " terms\n";
+            number(plan.product.columns_at_once) + " columns at once\n" + "sums: " + number(plan.product.blocks) +
+            (plan.product.blocks == 1 ? " block" : " blocks") + " of " + number(plan.product.terms) + " terms\n";
   for (size_t k = 0; k < plan.nests.size(); ++k)
     text += "nest " + number(static_cast<int64_t>(k)) + "\n" + NestText(plan, kernel, k).run();
   return text;

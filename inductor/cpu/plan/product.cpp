@@ -30,7 +30,10 @@ ProductPlan plan_product(const Kernel& kernel, const TargetInfo& target) {
   const int64_t terms = nest.extent(kSum).constant(), most = most_terms(target.caches, tile.rows);
   const int64_t blocks = (terms + most - 1) / most, lanes = target.registers.lanes;
   const auto columns = nest.extent(kColumn).as_constant();
-  return {tile.rows, tile.columns, blocks, ((terms + blocks - 1) / blocks + lanes - 1) / lanes * lanes,
+  return {tile.rows,
+          tile.columns,
+          blocks,
+          ((terms + blocks - 1) / blocks + lanes - 1) / lanes * lanes,
           kernel.unit() % tile.columns == 0 && columns && *columns % int64_t{tile.columns} == 0,
           target.costs.product_columns};
 }
