@@ -7,7 +7,8 @@
 
 namespace framejit::graph {
 
-// `budget`: percent of what the least cut saves; at 0 all that may be computed again is.
+// `budget`: how much may be saved, in percent of the bytes that eager would keep. 100: no limit; 0: only what
+// cannot be computed again is saved.
 Result<TrainingGraphs> partition(const Graph& joint, const JointLayout& layout, int64_t budget = 100);
 
 // Random masks become bools before they are read, so that a byte an element is enough to save one. None: nothing is

@@ -2,8 +2,7 @@
 here.
 
 torch finds it by the entry point `torch_dynamo_backends` of this package. Nothing in framejit needs it:
-framejit.compile traces programs itself. Where a gradient is recorded the graph runs op by op under autograd, so
-gradients are torch's.
+framejit.compile traces programs itself. If gradients are recorded, the backward of each graph is compiled too.
 """
 from __future__ import annotations
 
