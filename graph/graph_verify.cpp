@@ -73,7 +73,8 @@ class Verifier {
   Result<void> results() const {
     for (ValueId v : graph_.outputs)
       if (!is_defined(v)) return fail("an output is not defined");
-    if (graph_.output_aliases.size() != graph_.outputs.size()) return fail("as many output aliases as outputs");
+    if (graph_.output_aliases.size() != graph_.outputs.size())
+      return fail("there must be as many output aliases as outputs");
     for (size_t i = 0; i < graph_.output_aliases.size(); ++i) {
       const OutputAlias& alias = graph_.output_aliases[i];
       const bool of_output = alias.kind == OutputKind::kViewOfOutput;

@@ -1,4 +1,3 @@
-// graph/weight_values.cpp — see weight_values.h.
 #include "graph/weight_values.h"
 
 #include <algorithm>

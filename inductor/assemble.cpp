@@ -210,7 +210,7 @@ class Assembler {
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) find_overwritten(*call, s);
       else if (target_.info().traits.points_run_in_order) find_taken(s);
-      // otherwise threads meet at barriers between the nests' common data, not here
+      // Elsewhere, threads meet only at barriers for data that nests share: one might overwrite what another reads.
     }
     for (size_t b = 0; b < owner_.size(); ++b)
       while (taken_by_[owner_[b]] != kNobody) owner_[b] = taken_by_[owner_[b]];
@@ -257,7 +257,7 @@ class Assembler {
     for (size_t w = 0; w < buffers.size(); ++w) {
       const LoopBufferId result = buffers[w].source;
       if (!buffers[w].is_written || buffers[w].is_local || uses_[result].first != s || !exists(result)) continue;
-      // A temporary would rather stay in the arena, an output in memory that is there.
+      // Temporaries prefer the arena; outputs prefer memory that already exists.
       const bool spent_first = program_.buffers[result].is_output;
       if (spent_first && take_spent(s, w)) continue;
       if (!take_operand(s, w) && !spent_first) take_spent(s, w);

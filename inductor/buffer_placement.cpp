@@ -1,4 +1,3 @@
-// inductor/buffer_placement.cpp — see buffer_placement.h.
 #include "inductor/buffer_placement.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// runtime/backward_plan.cpp — see backward_plan.h.
 #include "runtime/backward_plan.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// runtime/gpu_driver.h — the GPU's run-time compiler and driver, NVIDIA's or AMD's, behind one face.
+// runtime/gpu_driver.h — the GPU's run-time compiler and driver, NVIDIA's or AMD's, with one interface.
 //
 // Both are opened with dlopen when first asked for; a machine without them gets an Error. Objects live as long as the
 // process.

@@ -38,13 +38,13 @@ class ProtectedPages {
   ProtectedPages() = default;
   ProtectedPages(const ProtectedPages&) = delete;
 
-  // Once per process. Returns why pages cannot be protected here and what to do, or nothing. A child closes what it has
-  // from its parent.
+  // Once per process. Returns why pages cannot be protected here and what to do, or nothing. A child closes the files
+  // that it inherited.
   std::string open();
-  bool is_open_here() const;  // in this process, whatever the result was: false in a forked child
+  bool is_open_here() const;  // called in this process, with whatever result; false in a forked child
 
   // Return 0 or an errno.
-  int add(const PageRange& range);  // pages that are added already stay as they are
+  int add(const PageRange& range);  // does not change pages that were added before
   int protect(const PageRange& range);
   // The same; also reports every piece that was not protected at that moment, or is not what was protected.
   int protect_and_tell(const PageRange& range, const std::function<void(const PageRange&)>& found);
@@ -53,8 +53,8 @@ class ProtectedPages {
   // Whether all pages are still the protected ones, and still protected. One call that walks page tables; for files it
   // also looks at each page.
   bool are_protected(const PageRange& range) const;
-  // The same for a range with gaps, in order of address: pages that are added, and may be written. False also if the
-  // system does not tell. Not for files.
+  // The same for a range with gaps, in order of address: pages that were added, and may be written. Also false if the
+  // system cannot tell. Not for files.
   bool are_protected_but_for(const std::vector<PageRange>& gaps, const PageRange& range) const;
 
   bool has_pages_of_files(const PageRange& range) const;  // or shared ones; true if there is no answer

@@ -1,8 +1,9 @@
-// runtime/write_watch.cpp — who owns which pages, and what a fork leaves of that.
+// runtime/write_watch.cpp — who owns which pages, also after a fork.
 //
-// Ranges may share pages. A page has one protection: who arms it makes it look unwritten to all. So shared pages are
-// protected by a call that says how each was in that moment, and every other range that has the page is marked. Ending
-// a range takes the protection of those pages only that no other range has.
+// Ranges may share pages. A page has a single protection flag, so arming one range would make a shared page look
+// unwritten to the others. Therefore the call that protects shared pages also reports which of them were written, and
+// other ranges with such a page are marked as written. The end of a range only unprotects pages that no other range
+// has.
 #include "runtime/write_watch.h"
 
 #include <pthread.h>
@@ -20,7 +21,7 @@ struct WriteWatch::Watched {
   const PageRange pages;
   PageRange reach;          // what is added: the pages, and other pages of the caller next to them
   bool is_added = false;    // in this process, not in the one that it was forked from
-  bool was_written = true;  // since it was armed; these three under the mutex
+  bool was_written = true;  // since it was armed. The mutex guards these three.
 };
 
 namespace {
@@ -36,7 +37,7 @@ struct Part {
   PageRange pages;
   bool is_shared;
 };
-// The range cut at the borders of what others have.
+// The range, cut at the borders of the others.
 std::vector<Part> parts_of(const PageRange& range, std::vector<PageRange> others) {
   std::sort(others.begin(), others.end(), [](const PageRange& a, const PageRange& b) { return a.begin < b.begin; });
   std::vector<Part> parts;
@@ -63,14 +64,14 @@ WriteWatch& WriteWatch::instance() {
   return watch;
 }
 
-// A fork waits until nobody changes anything. The child has a mutex of its own: the old one knows its owner by the
-// number of a thread that the child does not have. The old one is not freed.
+// A fork waits until nobody changes anything. The child gets a new mutex: the old one is locked by a thread that does
+// not exist there. The old one is not freed.
 WriteWatch::WriteWatch() : mutex_(new std::shared_mutex) {
   pthread_atfork([] { instance().mutex_->lock(); }, [] { instance().mutex_->unlock(); },
                  [] { instance().mutex_ = new std::shared_mutex; });
 }
 
-// With the mutex held. What a parent process has armed is armed no longer.
+// The mutex must be held. Ranges that a parent process armed are no longer armed.
 void WriteWatch::open_locked() {
   if (pages_.is_open_here()) return;
   for (Watched* watched : watched_) {
@@ -90,7 +91,7 @@ const std::string& WriteWatch::unavailable() {
   return unavailable_;
 }
 
-// Whether it may be watched, and whether it is of a file. Takes no lock.
+// Whether the pages may be watched; sets whether they are of a file. Takes no lock.
 WriteWatch::Refused WriteWatch::kind_of(PageRange& pages) {
   pages.is_of_file = false;
   uintptr_t mapped = pages.begin;
@@ -105,7 +106,7 @@ WriteWatch::Refused WriteWatch::kind_of(PageRange& pages) {
   return {};
 }
 
-// Makes pages of files anonymous. A mapping that may not be written is no matter if it has none of them.
+// Makes pages of files anonymous. A read-only mapping is fine if it has no file pages.
 WriteWatch::Refused WriteWatch::prepare(PageRange& pages) {
   if (Refused refused = kind_of(pages); refused || !pages.is_of_file) return refused;
   int64_t missing = static_cast<int64_t>(pages.end - pages.begin);
@@ -122,8 +123,8 @@ WriteWatch::Refused WriteWatch::prepare(PageRange& pages) {
   return {};
 }
 
-// With the mutex held. Of others, those count that are unwritten until now: their memory is the one that they have
-// protected. What is left over from before (protection survives mremap on some systems) is set anew.
+// The mutex must be held. Only other ranges that are still unwritten count: they still own the pages that they
+// protected. Stale protection (mremap keeps it on some systems) is set again.
 WriteWatch::Refused WriteWatch::protect(Watched& watched) {
   const PageRange& pages = watched.pages;
   watched.was_written = true;
@@ -163,7 +164,7 @@ WriteWatch::Refused WriteWatch::protect(Watched& watched) {
   return {};
 }
 
-// What it lies in is asked again afterwards: it may have been mapped anew before it was added.
+// Checks the mapping again after arming: the range may have been remapped before it was added.
 WriteWatch::Refused WriteWatch::arm(Watched& watched) {
   if (const std::string& why = unavailable(); !why.empty()) return {Refusal::kUnavailable, why};
   PageRange pages = watched.pages;
@@ -209,7 +210,7 @@ void WriteWatch::end(Watched* watched) {
     if (!part.is_shared) pages_.remove(part.pages);
 }
 
-// Ranges of files are asked about in another way, so they are not joined with others.
+// Queries about ranges of files work differently, so these are not joined with others.
 WriteWatch::Question::Question(std::vector<Handle> handles) : handles_(std::move(handles)) {
   std::vector<std::pair<PageRange, PageRange>> sorted;
   {

@@ -3,15 +3,15 @@
 // The system write-protects pages and lifts the protection by itself at the first write to each; one call asks whether
 // a range is still protected as a whole (runtime/protected_pages.h; Linux 6.7). Nobody is stopped, no signal is used.
 //
-// The order is: arm, read the source, ask. What is written after arming is seen, while the source is read too. A write
-// between the question and the use of what was derived is a race in the program itself.
+// The order is: arm, read the source, ask. Every write after arming is seen, also one while the source is read. A write
+// between the question and the use of a derived value is a race in the program itself.
 // "Written" is also the answer where nothing is known: memory that was unmapped, moved or mapped anew, pages that were
-// dropped, a forked child, a call that failed. Ranges are rounded outwards to pages: writes beside them count too.
+// dropped, a forked child, a call that failed. Ranges are rounded outwards to pages: writes next to them count too.
 //
-// Not seen: what a device writes into pages that were pinned for it before they were armed (cudaHostRegister, RDMA,
-// registered buffers of io_uring). Do not watch pinned memory.
+// Not seen: writes of a device into pages that were pinned for it before they were armed (cudaHostRegister, RDMA,
+// registered buffers of io_uring). So pinned memory must not be watched.
 //
-// Thread-safe. A forked child begins without watches: all handles say "written" until the child arms them.
+// Thread-safe. A forked child starts without watches: all handles say "written" until the child arms them.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ class WriteWatch {
     kNoMemory,     // pages of a file of which no private copies could be made
     kFailed,       // not mapped, watched by somebody else, or the system refused
   };
-  // A range under watch. It says "written" to one owner, who arms it: for a second value that is derived from the same
-  // memory, watch the memory again. What one owner arms is never hidden from another.
+  // A range under watch. It has one owner, who arms it: for a second value that is derived from the same memory, watch
+  // the memory again. Arming by one owner never hides a write from another.
   struct Watched;
   using Handle = std::shared_ptr<Watched>;  // the last one ends the watch
   struct Answer {
@@ -53,10 +53,10 @@ class WriteWatch {
 
   // Watches and arms the pages of [begin, begin + bytes). `before` and `after`: bytes next to it that belong to the
   // caller, on pages that are not watched; with them, neighbours can be asked about in one call. Pages of private file
-  // mappings become copies of this process first, which costs their bytes; questions about them look at each page (8 us
-  // a MiB, others 0.25 us at most).
+  // mappings become copies of this process first, which takes their size in memory. Questions about them look at each
+  // page, which is slower (benchmarks/results/decisions.md).
   Answer watch(const void* begin, size_t bytes, size_t before = 0, size_t after = 0);
-  // Arms it anew, before its memory is read again. False: it can no longer be watched, and stays "written".
+  // Arms it again, before its memory is read again. False: it can no longer be watched, and stays "written".
   bool arm(const Handle& handle);
   // Whether anybody wrote to one of them since it was armed.
   bool written(const std::vector<Handle>& handles);

@@ -181,7 +181,8 @@ namespace {
 [[gnu::noinline]] PyObject* call_near_stack_end(PyObject* function, PyObject* const* arguments, size_t count_and_flag,
                                                 PyObject* keyword_names) {
   if (c_stack_is_over()) {
-    PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack of this thread ends");
+    PyErr_SetString(PyExc_RecursionError,
+                    "maximum recursion depth exceeded: the C stack of this thread is nearly used up");
     return nullptr;
   }
   armed_handler->on_stack_end(reinterpret_cast<PyCodeObject*>(code_of_callable(function)));

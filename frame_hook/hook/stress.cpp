@@ -1,4 +1,3 @@
-// frame_hook/hook/stress.cpp — see stress.h.
 #include "frame_hook/hook/stress.h"
 
 #include <random>

@@ -1,4 +1,3 @@
-// frame_hook/resume/call_settings.cpp — see call_settings.h.
 #include "frame_hook/resume/call_settings.h"
 
 #include <utility>

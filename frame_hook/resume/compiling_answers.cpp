@@ -1,4 +1,3 @@
-// frame_hook/resume/compiling_answers.cpp — see compiling_answers.h.
 #include "frame_hook/resume/compiling_answers.h"
 
 #include "frame_hook/resume/entries.h"

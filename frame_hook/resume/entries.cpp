@@ -1,4 +1,3 @@
-// frame_hook/resume/entries.cpp — see entries.h.
 #include "frame_hook/resume/entries.h"
 
 #include <algorithm>

@@ -253,8 +253,8 @@ void Drive::log_loss(Site& site) {
   stats().left_alone += 1;
   if (!log::enabled(log::Kind::LeftAlone)) return;
   log::emit(log::Kind::LeftAlone, place(frame_),
-            {{"reason", "one compiled entry after the other died before " + std::to_string(kHitsThatPay) +
-                            " calls had used it: " + guards::kObjectIsGone}});
+            {{"reason", "many compiled entries in a row died before " + std::to_string(kHitsThatPay) +
+                            " calls had used them: " + guards::kObjectIsGone}});
 }
 
 // A function that FRAMEJIT=1 found is compiled to its return or not at all.

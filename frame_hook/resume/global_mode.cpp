@@ -1,4 +1,3 @@
-// frame_hook/resume/global_mode.cpp — see global_mode.h.
 #include "frame_hook/resume/global_mode.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// frame_hook/resume/loop_hints.cpp — see loop_hints.h.
 #include "frame_hook/resume/loop_hints.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// frame_hook/resume/misses.cpp — see misses.h.
 #include "frame_hook/resume/misses.h"
 
 #include <algorithm>

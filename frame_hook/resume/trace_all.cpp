@@ -1,4 +1,3 @@
-// frame_hook/resume/trace_all.cpp — see trace_all.h.
 #include "frame_hook/resume/trace_all.h"
 
 #include "frame_hook/hook/frame_hook.h"

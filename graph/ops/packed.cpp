@@ -1,5 +1,5 @@
-// graph/ops/packed.cpp — ops that no program calls: the library's over weights that it has packed, and casts of many
-// tensors. Only the passes of a backend make them, and say what their results are.
+// graph/ops/packed.cpp — ops that no program calls: products with weights that the library has packed, and casts of
+// many tensors. Only the passes of a backend make them, and these passes say what the results are.
 #include "graph/ops/families.h"
 
 namespace framejit::graph {

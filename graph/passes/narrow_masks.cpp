@@ -1,7 +1,7 @@
-// graph/passes/narrow_masks.cpp — what a Bernoulli draw gave is saved for the backward in one byte an element.
+// graph/passes/narrow_masks.cpp — the result of a Bernoulli draw is saved for the backward with one byte per element.
 //
-// Dropout draws zeros and ones in the dtype of its input. Between the draw and its readers come a bool and the number
-// again, which is the same: so the cheapest value to save is the bool.
+// Dropout draws zeros and ones in the dtype of its input. The pass converts them to bool and back, which loses nothing.
+// The cut then saves the bool, which is the smallest.
 #include <algorithm>
 
 #include "graph/passes/partition.h"

@@ -1,9 +1,9 @@
-// graph/passes/partial_backward.cpp — the backward when some outputs get no gradient, or some inputs want none.
+// graph/passes/partial_backward.cpp — the backward when some outputs get no gradient, or some inputs need none.
 //
 // In eager an undefined gradient is left out of sums, and an op all of whose gradients are undefined does not run, so
 // that the gradients before it are undefined too. The same here: "undefined" goes through the graph from the tangents.
-// Where an op takes defined and undefined gradients alike (a cat of gradients of pieces), eager makes zeros, and so do
-// we.
+// If an op takes both defined and undefined gradients (a cat of the gradients of pieces), eager makes zeros for the
+// undefined ones. So does this pass.
 #include <algorithm>
 
 #include "graph/node_values.h"

@@ -11,12 +11,12 @@ namespace framejit::graph {
 // cannot be computed again is saved.
 Result<TrainingGraphs> partition(const Graph& joint, const JointLayout& layout, int64_t budget = 100);
 
-// Random masks become bools before they are read, so that a byte an element is enough to save one. None: nothing is
+// Random masks become bools before they are read, so that saving one takes a byte per element. Nothing if no mask is
 // drawn.
 std::optional<Graph> narrow_masks(const Graph& joint);
 
-// The backward where only some gradients are given (per tangent) and wanted (per gradient). A gradient that depends on
-// none that is given is absent from the outputs (kNoValue): eager leaves it undefined. Inputs stay as they are.
+// The backward if only some gradients are given (per tangent) and wanted (per gradient). A gradient that depends on no
+// given one is absent from the outputs (kNoValue), as eager leaves it undefined. The inputs stay the same.
 Result<Graph> partial_backward(const TrainingGraphs& graphs, const std::vector<bool>& given,
                                const std::vector<bool>& wanted);
 

@@ -1,4 +1,3 @@
-// graph/passes/rebuild.cpp — see rebuild.h.
 #include "graph/passes/rebuild.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/cpu/accumulators.cpp — see accumulators.h.
 #include "inductor/cpu/accumulators.h"
 
 namespace framejit::inductor {

@@ -1,4 +1,3 @@
-// inductor/cpu/function_state.cpp — see function_state.h.
 #include "inductor/cpu/function_state.h"
 
 namespace framejit::inductor {

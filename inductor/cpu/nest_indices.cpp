@@ -1,4 +1,3 @@
-// inductor/cpu/nest_indices.cpp — see nest_indices.h.
 #include "inductor/cpu/nest_indices.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/cpu/nest_instructions.cpp — see nest_instructions.h.
 #include "inductor/cpu/nest_instructions.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/cpu/nest_memory.cpp — see nest_memory.h.
 #include "inductor/cpu/nest_memory.h"
 
 namespace framejit::inductor {

@@ -1,4 +1,3 @@
-// inductor/cpu/nest_positions.cpp — see nest_positions.h.
 #include "inductor/cpu/nest_positions.h"
 
 namespace framejit::inductor {

@@ -1,4 +1,3 @@
-// inductor/cpu/nest_prefetch.cpp — see nest_prefetch.h.
 #include "inductor/cpu/nest_prefetch.h"
 
 namespace framejit::inductor {

@@ -1,4 +1,3 @@
-// inductor/cpu/nest_reductions.cpp — see nest_reductions.h.
 #include "inductor/cpu/nest_reductions.h"
 
 namespace framejit::inductor {

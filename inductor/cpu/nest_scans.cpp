@@ -1,4 +1,3 @@
-// inductor/cpu/nest_scans.cpp — see nest_scans.h.
 #include "inductor/cpu/nest_scans.h"
 
 #include <llvm/IR/MDBuilder.h>

@@ -1,4 +1,3 @@
-// inductor/cpu/product_emitter.cpp — see product_emitter.h.
 #include "inductor/cpu/product_emitter.h"
 
 #include "inductor/loop/index_expr.h"

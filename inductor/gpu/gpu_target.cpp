@@ -40,7 +40,7 @@ int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scala
       k.driver->launch(k.function.handle, blocks, static_cast<uint32_t>(k.threads), runtime::gpu_stream(), arguments));
 }
 
-// What profilers show: the ops that a kernel was made of. Equal kernels are one, under the name of the first.
+// What profilers show: the ops that a kernel was made of. Equal kernels are one, with the name of the first.
 std::string entry_of(const std::string& kernel_name) { return "fj_" + kernel_name; }
 
 TargetInfo info_for(runtime::GpuVendor vendor, int processors) {
@@ -87,7 +87,7 @@ class GpuTarget : public KernelTarget {
     return runtime::LoadedKernel{launch, {self}, std::move(loaded)};
   }
 
-  // The compiler takes a tenth of a second for a kernel, and many programs at a time.
+  // The compiler takes about 0.1 s per kernel, and compiles many programs at once.
   int64_t most_compiling_threads() const override { return info_.cores; }
 
   Result<std::vector<KernelText>> texts(const Kernel& kernel, bool) override {

@@ -1,7 +1,7 @@
-// inductor/gpu/gpu_target.h — kernel IR becomes code of this machine's GPU, through hiprtc or NVRTC, and is launched by
-// its driver.
+// inductor/gpu/gpu_target.h — compiles kernel IR for this machine's GPU with hiprtc or NVRTC, and launches it through
+// the GPU's driver.
 //
-// Kernels run on the stream that runtime::gpu_stream() names when they are called, and are not waited for.
+// Kernels run on the stream that runtime::gpu_stream() names when they are called. A call does not wait for its kernel.
 #pragma once
 
 #include "inductor/kernel/target.h"

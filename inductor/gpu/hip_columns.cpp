@@ -1,9 +1,8 @@
 // inductor/gpu/hip_columns.cpp — one nest whose kept dimensions are contiguous and whose reduced ones are not.
 //
-// A thread takes a run of columns side by side, 16 bytes of each row; the lanes of a block lie side by side too, and
-// several threads share a run, each with every so many rows. They meet in shared memory: the partial results of a
-// column are added in the order of the threads. Where there are few columns runs are shorter, so that there are blocks
-// enough.
+// A thread takes a run of adjacent columns, 16 bytes of each row, and the lanes of a block take adjacent runs. Several
+// threads share a run: each takes every n-th row. Their partial results meet in shared memory and are added in the
+// order of the threads. If there are few columns, runs are shorter, so that there are enough blocks.
 #include <algorithm>
 
 #include "inductor/gpu/hip_runs.h"
@@ -76,7 +75,7 @@ class Columns {
     lanes_ = parts_ == 1 ? costs_.block_threads : costs_.column_lanes;
   }
 
-  // Of what a thread brings for a column.
+  // Of the partial result that a thread has for a column.
   int64_t bytes_of_a_part() const {
     int64_t bytes = 1;
     HipWriter::for_each_reduction(n_.nest, [&](InstId i) {
@@ -125,7 +124,7 @@ class Columns {
     }
   }
 
-  // Stores of what no reduction feeds come last.
+  // Stores outside of the reduced loop are left to results().
   void values(Part part) {
     const auto inner = inner_insts(n_.nest, symbols_), after = after_reduction(n_.nest, symbols_);
     for (InstId i = 0; i < n_.nest.body.size(); ++i) {
@@ -161,9 +160,9 @@ class Columns {
     w_.close();
   }
 
-  // Long sums are sums of sums, so that rounding errors do not add up all the way.
+  // Long sums are sums of shorter sums, to bound their rounding error.
   void rows(bool has_parts_of_runs) {
-    constexpr int64_t kChain = 32;  // additions one after the other
+    constexpr int64_t kChain = 32;  // additions in a chain
     const Nest& nest = n_.nest;
     const SymExpr all = count(nest, reduced_dims(nest));
     const std::string own = "(index)threadIdx.x / " + std::to_string(lanes_), end = text_.expr(all);
@@ -210,7 +209,7 @@ class Columns {
     w_.close();
   }
 
-  // Each of a column's threads that is one of the first has one column of the run.
+  // Of the threads that share a run, the first ones finish one of its columns each.
   void results() {
     const Nest& nest = n_.nest;
     const auto whole = [&](InstId i, const std::string& of) { w_.result(after_, nest, i, of); };
@@ -240,7 +239,7 @@ class Columns {
   const Costs& costs_;
   const KernelNest& n_;
   const NestSymbols symbols_;
-  NestText text_, after_;  // inside of the loop, with runs; behind it, with single columns
+  NestText text_, after_;  // in the loop over rows, with runs; after it, with single columns
   HipWriter w_;
   std::vector<size_t> dims_;
   HipProgram program_;

@@ -1,12 +1,11 @@
-// inductor/gpu/hip_emitter.cpp — which shape a kernel has.
-//
-// Points (hip_points.cpp): one nest without a reduction, a thread for each few points that lie side by side. Tiles
-// (hip_tiles.cpp): the same, a block for a square of points, where loads lie across. Columns (hip_columns.cpp): one
-// nest whose kept dimensions are contiguous and whose reduced ones are not: neighbouring threads take neighbouring
-// columns, several threads share a column and meet in shared memory. Rows (hip_rows.cpp): all nests run over the same
-// points of a row, each thread over its own, which stay in its registers. Products (hip_products.cpp): one nest that
-// sums over a few rows and many columns. Mixed rows (hip_mixed_rows.cpp): everything else. Sums are added in an order
-// that depends on the kernel alone.
+// inductor/gpu/hip_emitter.cpp — chooses the shape of a kernel:
+// - points (hip_points.cpp): one nest without a reduction; each thread takes a few adjacent points;
+// - tiles (hip_tiles.cpp): the same, with loads that are contiguous along another dimension; a block takes a square;
+// - columns (hip_columns.cpp): one nest whose kept dimensions are contiguous and whose reduced ones are not;
+// - products (hip_products.cpp): one nest that reduces a few rows and many columns over the same points;
+// - rows (hip_rows.cpp): all nests run over the same points of a row, and each thread keeps its own in registers;
+// - mixed rows (hip_mixed_rows.cpp): everything else.
+// Sums are added in an order that depends on the kernel alone.
 #include "inductor/gpu/hip_emitter.h"
 
 #include <algorithm>
@@ -26,7 +25,7 @@ std::string_view hip_prelude() {
 namespace {
 
 std::string head(const Kernel& kernel, const HipProgram& program, const Costs& costs) {
-  const int64_t over_the_end = costs.most_row_threads * costs.row_values;  // no block takes more
+  const int64_t over_the_end = costs.most_row_threads * costs.row_values;  // no block goes further
   std::string text = fits_in_32_bits(kernel, over_the_end) ? "typedef int index;\n" : "typedef i64 index;\n";
   text += "KERNEL(" + std::to_string(program.threads) +
           (program.residents > 0 ? " RESIDENT(" + std::to_string(program.residents) + ")" : "") + ")(";
@@ -54,7 +53,7 @@ HipProgram shaped(const Kernel& kernel, const TargetInfo& target) {
   return emit_mixed_rows(kernel, costs);
 }
 
-// Nests that go through one reduced point in order, as nests of points.
+// Turns nests that run in order over a single reduced point into nests of points.
 Result<Kernel> without_walks(Kernel kernel) {
   const NestSymbols symbols(kernel.symbol_count);
   for (KernelNest& n : kernel.nests) {

@@ -1,7 +1,7 @@
 // inductor/gpu/hip_emitter.h — a kernel as HIP source that hiprtc and NVRTC both take.
 //
-// In: kernel IR.  Out: text without headers, to stand behind the prelude, and how to launch it. What the GPU form of a
-// kernel cannot say (several points in order) is an Error.
+// In: kernel IR.  Out: text without headers, which goes after the prelude, and how to launch it. An Error if the kernel
+// has no GPU form: it runs over several points in order.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct HipProgram {
   SymExpr extent = 1;       // its last argument
   int64_t per_block = 1;    // ceil(extent / per_block) blocks
   int64_t threads = 0;      // of a block
-  int64_t residents = 0;    // blocks that a processor is to have at a time; 0: as many as come
+  int64_t residents = 0;    // blocks to be resident on a multiprocessor at a time; 0: not asked for
 };
 
 Result<HipProgram> emit_hip(const Kernel& kernel, const TargetInfo& target);

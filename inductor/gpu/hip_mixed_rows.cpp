@@ -1,5 +1,7 @@
-// inductor/gpu/hip_mixed_rows.cpp — a block for each outer point, whatever its nests run over: the block's threads step
-// through a nest's inner points together, a barrier stands between nests, scratch lies in shared memory.
+// inductor/gpu/hip_mixed_rows.cpp — a block for each outer point, whose nests may run over different points.
+//
+// The threads of a block step through a nest's inner points together, with a barrier between nests. Scratch lies in
+// shared memory.
 #include <algorithm>
 
 #include "inductor/gpu/hip_writer.h"
@@ -78,7 +80,7 @@ class MixedRows {
     w_.close();
   }
 
-  // All threads of the block reduce together; what is stored once is stored by the first.
+  // All threads of the block reduce together. The first one does the stores.
   void shared_reduction(const NestText& t, const Nest& nest) {
     const std::string guard = "if (threadIdx.x == 0) ";
     w_.part(t, nest, Part::kBefore, guard);

@@ -1,5 +1,5 @@
-// inductor/gpu/hip_points.cpp — one nest without a reduction: a thread takes points side by side along the last
-// dimension, a run, where that divides into runs.
+// inductor/gpu/hip_points.cpp — one nest without a reduction. A thread takes a run of adjacent points of the last
+// dimension, if that divides into runs.
 #include "inductor/gpu/hip_runs.h"
 #include "inductor/gpu/hip_writer.h"
 
@@ -21,7 +21,7 @@ class Points {
 
   HipProgram run() {
     const int64_t points = hinted(kernel_, count(n_.nest, dims_), costs_.many_points);
-    // Rows that are no whole number of runs begin between words; a line has one beginning.
+    // If a row is not a whole number of runs, the next row starts between words. A nest of one dimension has one row.
     const bool is_line = dims_.size() == 1;
     if (!dims_.empty()) width_ = run_width(kernel_, {&n_.nest}, dims_.back(), !is_line);
     program_.threads = points >= costs_.many_points ? costs_.block_threads : costs_.few_points_threads;
@@ -85,7 +85,7 @@ class Points {
         w_.line("store_run(&" + text_.access(n_.nest.body[i]) + ", x" + std::to_string(i) + ", wide" + whole + rest);
   }
 
-  // What is read after it was written stays where it is.
+  // Buffers that are read after a write are not accessed in runs.
   void choose_runs(size_t last) {
     WideAccess wide(width_);
     for (InstId i = 0; i < n_.nest.body.size(); ++i) {

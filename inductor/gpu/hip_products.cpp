@@ -1,12 +1,12 @@
-// inductor/gpu/hip_products.cpp — one nest that reduces what a few rows and many columns have at the same points: a
-// matrix product of few rows, with all that is fused around it.
+// inductor/gpu/hip_products.cpp — one nest that reduces a few rows and many columns over the same points: a matrix
+// product of few rows, with everything that is fused around it.
 //
-// It waits for the columns' memory and for nothing else. A processor's threads stay for the whole kernel: a block has
-// columns that lie one after the other. The threads of a column share its points, and each has the same points of all
-// columns, so that it holds the rows' values there in registers. Its next words of the columns are on their way while
-// it works on the last ones: no branch stands before a load. Beyond a column's end a thread reads its last word again,
-// and leaves the result alone. Parts of sums meet once for many columns, in shared memory, in an order that depends on
-// the kernel alone; there every thread finishes the results of another column, so that they are stored side by side.
+// Its time is the time to read the columns, so it must never wait for anything else. Blocks stay for the whole kernel:
+// each works through consecutive columns. The threads of a column share its points, and a thread has the same points in
+// every column, so it can hold the rows' values there in registers. It loads the next words of the columns while it
+// computes with the current ones. No thread skips a load: past the end of a column, it reads the last word again and
+// ignores it. The partial sums of many columns meet at once, in shared memory, in an order that depends
+// on the kernel alone. Neighbouring threads then finish neighbouring columns, so their stores are contiguous.
 #include <algorithm>
 #include <optional>
 
@@ -19,7 +19,7 @@ namespace {
 std::string number(int64_t n) { return std::to_string(n); }
 std::string name(const char* of, InstId i) { return of + std::to_string(i); }
 
-// Where the rows' values at a thread's points are between columns.
+// Where a thread keeps its values of the rows from one column to the next.
 enum class HeldRows : uint8_t { kValues, kWords, kMemory };
 
 class Products {
@@ -76,7 +76,7 @@ class Products {
   }
   int64_t extent_of(const std::vector<size_t>& dims) const { return count(nest_, dims).constant(); }
 
-  // The columns are the points of what is largest.
+  // The columns are the outer dimensions of the largest load.
   bool find_dims() {
     for (InstId i = 0; i < nest_.body.size(); ++i) {
       if (!is_inner_load(i)) continue;
@@ -90,7 +90,7 @@ class Products {
     return !column_dims_.empty() && rows_ > 0 && rows_ <= std::max<int64_t>(costs_.few_product_rows, 1);
   }
 
-  // Columns are read word by word, and no load is one of a row and a column.
+  // False if columns cannot be read in whole words, or if a load depends on both row and column.
   bool find_streams() {
     int64_t least = kWord;
     bool has_row_load = false;
@@ -115,7 +115,7 @@ class Products {
     return true;
   }
 
-  // What depends on points and rows alone; and which of that is used by what depends on columns.
+  // Finds the values that depend on points and rows only, and among them those that values of columns use.
   void find_row_values() {
     is_of_columns_.assign(nest_.body.size(), false);
     std::vector<bool> is_used(nest_.body.size(), false);
@@ -139,8 +139,8 @@ class Products {
 
   // ---- shape
 
-  // Threads of a column: part of a wave, or whole waves of any GPU. They waste little, have few words each, and are
-  // as many as product_threads if they can be.
+  // Threads of a column: part of a wave, or whole waves of any GPU. Little waste and few words per thread come first,
+  // then a number close to product_threads.
   void choose_threads() {
     const int64_t words = points_ / width_, wave = costs_.wave_threads;
     threads_ = power_of_two_from(std::min(words, wave));
@@ -159,7 +159,7 @@ class Products {
     is_even_ = turns_ * threads_ == words;
     groups_ = std::max<int64_t>(costs_.product_threads / threads_, 1);
     if (threads_ > wave) groups_ = 1;
-    // Columns side by side share what is read and converted of the rows.
+    // Columns that are taken together share the loads and conversions of the rows.
     const int64_t words_of_a_column = turns_ * static_cast<int64_t>(streams_.size());
     const int64_t least = std::max<int64_t>(costs_.product_words / words_of_a_column, 1);
     const int64_t most = std::max<int64_t>(2 * costs_.product_words / words_of_a_column, least);
@@ -228,7 +228,7 @@ class Products {
   }
 
   std::string of_group() const { return groups_ == 1 ? "" : " + g * " + number(together_); }
-  // The word of turn j, in points.
+  // The first point of the word of turn j.
   std::string point() const {
     const std::string turn = turns_ == 1 ? "t" : "j * " + number(threads_) + " + t";
     const std::string word =
@@ -276,13 +276,13 @@ class Products {
     }
   }
 
-  // Columns beyond the block's last one are its last one again.
+  // Indices past the block's last column are clamped to it.
   void take_column(const std::string& column) {
     w_.line("const index n = idx_min<index>(" + column + ", last - 1);");
     w_.take_apart(text_, nest_, column_dims_, "n");
   }
 
-  // The rows' words or values at a thread's points.
+  // Loads the rows' words, or computes their values, at a thread's points.
   void hold_rows() {
     if (kept_ == HeldRows::kMemory) return;
     const std::string all = "[" + number(rows_) + "][" + number(turns_) + "]";
@@ -325,7 +325,7 @@ class Products {
     w_.close();
   }
 
-  // The statements that the given ones need, themselves included; a row's value that is held is read.
+  // Emits `wanted` and everything that they depend on. Values of rows that are held in registers are read from there.
   void statements(const NestText& t, const std::vector<InstId>& wanted, HeldRows kept) {
     std::vector<bool> needed(nest_.body.size(), false);
     for (InstId i : wanted) needed[i] = true;
@@ -347,7 +347,8 @@ class Products {
     }
   }
 
-  // Some columns of each group: each of their words is worked on, after the one that takes its place was asked for.
+  // Emits one step over the columns, `together_` of each group. Each word is copied, its successor is loaded in its
+  // place, and then the copy is used.
   void write_columns(const std::string& step) {
     HipWriter::for_each_reduction(nest_, [&](InstId i) {
       w_.line(text_.accumulator_type(i) + " " + name("a", i) + "[" + number(together_) + "][" + number(rows_) + "];");
@@ -387,7 +388,7 @@ class Products {
     w_.close();
   }
 
-  // A word of each column, and all rows.
+  // Computes with one word of each column and all rows.
   void work() {
     NestText t = text_;
     for (InstId i : streams_) t.stand_in(i, name("y", i) + "[r].get(e)");
@@ -450,19 +451,19 @@ class Products {
   HipProgram program_;
   std::vector<size_t> row_dims_, column_dims_;
   int64_t rows_ = 1, columns_ = 1, points_ = 1;
-  int64_t width_ = 1;  // points of a word
+  int64_t width_ = 1;  // points in a word
   WideAccess wide_{1};
   std::vector<InstId> streams_, row_loads_;  // loads of columns and of rows
   std::vector<bool> is_of_columns_;
-  std::vector<InstId> held_;  // values of rows that columns meet
-  int64_t threads_ = 1, groups_ = 1;  // of a column, and columns that a block has at a time
-  int64_t turns_ = 1;  // words of a column that a thread has
-  bool is_even_ = true;  // all threads have as many
-  int64_t together_ = 1;  // columns of a group at a time
+  std::vector<InstId> held_;  // values of rows that values of columns use
+  int64_t threads_ = 1, groups_ = 1;  // threads of a column, groups of threads in a block
+  int64_t turns_ = 1;  // words of a column per thread
+  bool is_even_ = true;  // all threads have the same number of words
+  int64_t together_ = 1;  // columns that a group takes together
   HeldRows kept_ = HeldRows::kValues;
   int64_t registers_ = 1;  // of a thread, estimated
-  int64_t at_once_ = 1;  // columns whose parts meet at a time
-  bool is_at_once_ = true;  // all of a block
+  int64_t at_once_ = 1;  // columns whose partial sums meet at once
+  bool is_at_once_ = true;  // these are all columns of a block
 };
 
 }  // namespace

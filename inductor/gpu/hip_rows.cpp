@@ -1,10 +1,11 @@
-// inductor/gpu/hip_rows.cpp — all nests of a kernel run over the same points of a row, each at its own place.
+// inductor/gpu/hip_rows.cpp — kernels whose nests all run over the same points of a row, and hand each other values of
+// the same point only.
 //
-// A row has its threads, a power of two; a block has one row or several. A thread takes every so manieth run of points
-// and the same ones in all nests. So what one nest hands to the next stays in the thread's registers, what several
-// nests read is read once, and only reductions make threads meet: by shuffles in a wave, then through shared memory,
-// in an order that is always the same. Rows that are too long for registers, which is known when the kernel is made or
-// (for symbolic lengths) when it runs, are walked once for each nest; their scratch lies in shared memory.
+// A row has a power of two of threads; a block has one row or several. Each thread takes every n-th run of points, the
+// same ones in all nests. So a value that one nest hands to the next stays in the thread's registers, and what several
+// nests read is loaded once. Threads meet only in reductions: by shuffles within a wave, then through shared memory,
+// always in the same order. Some rows are too long for registers; this is known when the kernel is made or, for
+// symbolic lengths, when it runs. Then each nest walks the row again, and scratch lies in shared memory.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -16,14 +17,14 @@
 namespace framejit::inductor {
 namespace {
 
-// One place of a buffer for each point of a row; nests share it.
+// An index of a buffer, with an element for each point of a row. Nests that access the same index share the place.
 struct Place {
   LoopBufferId buffer = 0;
   SymExpr index = 0;
   bool is_wide = false;
   bool is_stored = false;
   size_t first_load = SIZE_MAX, last_load = 0;  // nests
-  int64_t words = 0;                            // of 4 bytes, of a run
+  int64_t words = 0;                            // of 4 bytes, in a run
 };
 
 class Rows {
@@ -95,7 +96,7 @@ class Rows {
     return true;
   }
 
-  // Whether nests hand each other what they write at places that are a thread's own.
+  // False if a nest reads what another thread has written in an earlier one.
   bool find_places() {
     std::map<LoopBufferId, std::vector<std::pair<size_t, InstId>>> accesses;
     for (size_t k = 0; k < kernel_.nests.size(); ++k)
@@ -122,7 +123,7 @@ class Rows {
   const LoopInst& inst_of(const Access& a) const { return kernel_.nests[a.first].nest.body[a.second]; }
   bool is_store(const Access& a) const { return inst_of(a).op == LoopOp::kStore; }
 
-  // All at the same place of a row, which is the point's own or the row's; stored before it is loaded in each nest.
+  // Whether all accesses have the same index, and no access follows a store in the same nest.
   bool are_own(LoopBufferId buffer, const std::vector<Access>& all) const {
     const SymExpr& index = inst_of(all[0]).index[0];
     const bool is_array = kernel_.buffers[buffer].is_local && kernel_.buffers[buffer].local_elements > 1;
@@ -137,7 +138,8 @@ class Rows {
     return true;
   }
 
-  // Accesses that are no place stay where they are, element by element.
+  // Notes the place of an access. An access without one is done element by element; false if that is not possible,
+  // because the buffer is both stored and loaded.
   bool add_place(const Access& a) {
     const LoopInst& inst = inst_of(a);
     const Nest& nest = kernel_.nests[a.first].nest;
@@ -269,7 +271,7 @@ class Rows {
   std::string wide() const { return width_ > 1 ? ", wide" : ", false"; }
   bool has_partial_runs() const { return !rest().empty(); }
 
-  // Opens the loop over a thread's runs: q is the first point.
+  // Opens the loop over a thread's runs: q is the first point of a run.
   void open_runs() {
     const std::string w = number(width_), times = width_ > 1 ? " * " + w : "";
     if (in_registers_) {
@@ -294,7 +296,8 @@ class Rows {
     w_.take_apart(texts_[k], kernel_.nests[k].nest, inner_, point);
   }
 
-  // Places that nest k loads, that are kept and not held yet; the first ones of all before anything else.
+  // Loads the places of nest k that are kept in registers and are not there yet. first: only those that can be loaded
+  // before all nests.
   void load_places(size_t k, bool first) {
     std::vector<size_t> wanted;
     for (const auto& [access, p] : place_of_)
@@ -322,7 +325,7 @@ class Rows {
     w_.line("load_run(" + into + ", " + address(k, p) + wide() + rest() + ");");
   }
 
-  // What nest k stores and a later one loads.
+  // Declares the runs that nest k stores and a later nest loads.
   void declare_kept_stores(size_t k) {
     for (const auto& [access, p] : place_of_)
       if (access.first == k && is_store(access) && is_kept(places_[p]) && places_[p].last_load > k)
@@ -350,7 +353,8 @@ class Rows {
     if (nest.is_reduction()) w_.part(t, nest, Part::kAfter, guard());
   }
 
-  // One value for each row that nests hand each other beside storing it.
+  // A slot is a variable with one value per row, by which nests hand it to each other. It is also stored to memory,
+  // unless the buffer is the kernel's own.
   void stand_in_slots(size_t k) {
     const Nest& nest = kernel_.nests[k].nest;
     for (InstId i = 0; i < nest.body.size(); ++i) {
@@ -420,7 +424,7 @@ class Rows {
     close_runs();
   }
 
-  // Stores of single elements are the thread's own, but a row beyond the end has none.
+  // Stores of single elements are the thread's own. Threads of a row past the end store nothing.
   void statements(const NestText& t, const Nest& nest, Part part, const std::vector<bool>& varies) {
     const auto inner = inner_insts(nest, symbols_), after = after_reduction(nest, symbols_);
     for (InstId i = 0; i < nest.body.size(); ++i) {
@@ -430,7 +434,7 @@ class Rows {
     }
   }
 
-  // What is another value at each point of a row, and what is stored.
+  // Per instruction: whether its value differs from point to point of a row, or is stored.
   std::vector<bool> vary(const Nest& nest) const {
     std::vector<bool> varies(nest.body.size(), false);
     for (InstId i = 0; i < nest.body.size(); ++i) {
@@ -444,7 +448,8 @@ class Rows {
     return varies;
   }
 
-  // What does not vary, in front of the points; of what they are divided by, its inverse too.
+  // Emits values that are the same for the whole row before the loop over its points, and the reciprocals of those that
+  // the points are divided by.
   void once_a_row(NestText& t, const Nest& nest, Part part, const std::vector<bool>& varies) {
     const auto inner = inner_insts(nest, symbols_), after = after_reduction(nest, symbols_);
     std::set<InstId> divisors;
@@ -483,18 +488,18 @@ class Rows {
   HipWriter w_;
   HipProgram program_;
   std::vector<NestText> texts_;                // of each nest
-  std::vector<size_t> inner_;                  // dimensions of a row, alike in all nests
-  SymExpr points_ = 1, linear_ = 0;            // of a row: how many, and a point's number
+  std::vector<size_t> inner_;                  // dimensions of a row, the same in all nests
+  SymExpr points_ = 1, linear_ = 0;            // of a row: their number, and the index of one
   std::string points_text_;
-  int64_t width_ = 1;                          // points of a run
-  int64_t threads_ = 1, chunks_ = 1, rows_ = 1;  // of a row, runs of a thread, rows of a block
+  int64_t width_ = 1;                          // points in a run
+  int64_t threads_ = 1, chunks_ = 1, rows_ = 1;  // threads of a row, runs of a thread, rows of a block
   bool in_registers_ = false, is_full_ = false;
   WideAccess wide_{1};
   std::vector<Place> places_;
   std::map<Access, size_t> place_of_;
-  std::vector<LoopBufferId> arrays_, slots_;   // scratch with an element for each point; what is stored once a row
-  size_t first_nest_ = 0;                      // that has points
-  std::map<size_t, std::string> held_;         // places whose runs are in registers, and their names
+  std::vector<LoopBufferId> arrays_, slots_;   // scratch with an element per point; buffers stored once per row
+  size_t first_nest_ = 0;                      // the first one with points
+  std::map<size_t, std::string> held_;         // places whose runs are in registers -> their names
   int parity_ = 0;
 };
 

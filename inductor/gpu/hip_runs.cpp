@@ -1,4 +1,3 @@
-// inductor/gpu/hip_runs.cpp — see the header.
 #include "inductor/gpu/hip_runs.h"
 
 #include <algorithm>

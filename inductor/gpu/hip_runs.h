@@ -1,4 +1,5 @@
-// inductor/gpu/hip_runs.h — elements that lie side by side along one dimension, taken together: words of 16 bytes.
+// inductor/gpu/hip_runs.h — runs: elements that are adjacent along one dimension, accessed together as a word of up to
+// 16 bytes.
 #pragma once
 
 #include <set>
@@ -12,11 +13,12 @@ namespace framejit::inductor {
 // An access without a mask, at an index free of data, that steps by one along the dimension.
 bool is_side_by_side(const LoopInst& inst, const NestSymbols& symbols, size_t dim);
 
-// How many elements a thread takes together, so that the smallest of those that lie side by side fill 16 bytes; a
-// divisor of the dimension's extent if that is a number and `is_divided`. 1: none lie so.
+// How many adjacent elements a thread takes: 16 bytes of the smallest dtype that is accessed contiguously, at most 8
+// elements. 1 if no access is contiguous. If `is_divided`, it divides the extent of the dimension, if that is a number.
 int64_t run_width(const Kernel& kernel, const std::vector<const Nest*>& nests, size_t dim, bool is_divided);
 
-// When words may be read and written as such; else elements are, one by one. Runs begin at multiples of the width.
+// The condition under which runs are accessed as words. Otherwise their elements are accessed one by one. Runs begin at
+// multiples of the width.
 class WideAccess {
  public:
   explicit WideAccess(int64_t width) : width_(width) {}

@@ -69,14 +69,14 @@ std::string constant_text(DType dtype, graph::ScalarValue value) {
 
 namespace {
 
-// A bound of |e| and of every part of it; nothing when it is not known or reaches 2^31.
+// A bound of |e| and of every part of it; nothing if it is unknown or reaches 2^31.
 std::optional<int64_t> magnitude(const SymExpr& e, const Nest& nest, const NestSymbols& symbols) {
   constexpr int64_t kLimit = INT32_MAX;
   const auto bounded = [](int64_t n) { return n < kLimit ? std::optional(n) : std::nullopt; };
   if (e.is_constant()) return e.constant() == INT64_MIN ? std::nullopt : bounded(std::abs(e.constant()));
   const SymExpr::Node& n = *e.node();
   if (n.op == SymOp::kSymbol) {
-    if (symbols.is_value(n.symbol)) {  // an index from data lies below the extent that it was checked for
+    if (symbols.is_value(n.symbol)) {  // an index from data is below the extent that it was checked against
       const LoopInst& inst = nest.body[symbols.inst_of(n.symbol)];
       const auto extent = inst.op == LoopOp::kCheck ? inst.index[0].as_constant() : std::nullopt;
       return extent ? bounded(*extent) : std::nullopt;
@@ -132,7 +132,7 @@ std::string NestText::expr(const SymExpr& e) const {
     for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
     return text;
   };
-  // A product that is divided, or divides.
+  // Operands of / and % that are products need parentheses.
   const auto quotient = [&](const char* between) {
     for (size_t k = 0; k < parts.size(); ++k) parts[k] = factor(n.operands[k]);
     return "(" + joined(between) + ")";

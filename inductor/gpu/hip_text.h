@@ -24,12 +24,12 @@ class NestText {
   std::string dim(size_t d) const;
   std::string expr(const SymExpr& e) const;
   std::string factor(const SymExpr& e) const;  // the same, as an operand of * / %
-  // One statement; a store by one thread only is behind `guard`.
+  // One statement. `guard` is put before a store that only one thread may do.
   std::string inst(InstId i, const std::string& guard) const;
   std::string access(const LoopInst& inst) const;
-  // From now on the text of a load's element, or what stands before and behind the value that is stored: no guard then.
-  void stand_in(InstId i, std::string before, std::string behind = "") { stand_ins_[i] = {before, behind}; }
-  // From now on u<i> is one divided by value i.
+  // From now on, load i reads `before` instead of memory; store i is before + value + after, without a guard.
+  void stand_in(InstId i, std::string before, std::string after = "") { stand_ins_[i] = {before, after}; }
+  // From now on, u<i> is the reciprocal of value i.
   void divide_by(InstId i) { divisors_.insert(i); }
   // Local buffers are the thread's own: each thread stores into them.
   void own_locals() { has_own_locals_ = true; }

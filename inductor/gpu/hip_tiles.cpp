@@ -1,9 +1,9 @@
 // inductor/gpu/hip_tiles.cpp — one nest without a reduction in which some loads are contiguous along another dimension
 // than the stores.
 //
-// A block has a square of points. Neighbouring threads first read what is contiguous along the square's height into
-// shared memory, then they compute along its width. Rows of shared memory have one element more than the square, so
-// that neither way meets in one bank.
+// A block has a square of points. Neighbouring threads first read along the square's height, where these loads are
+// contiguous, into shared memory. Then they compute along its width. A row in shared memory is one element longer than
+// the square, so neither direction has bank conflicts.
 #include "inductor/gpu/hip_writer.h"
 #include "inductor/kernel/loop_shape.h"
 

@@ -1,4 +1,3 @@
-// inductor/gpu/hip_writer.cpp — see the header.
 #include "inductor/gpu/hip_writer.h"
 
 namespace framejit::inductor {

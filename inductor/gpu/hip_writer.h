@@ -16,11 +16,11 @@ SymExpr count(const Nest& nest, const std::vector<size_t>& dims);
 std::vector<size_t> reduced_dims(const Nest& nest);
 std::vector<size_t> kept_dims(const KernelNest& n);  // those that the nest itself loops over, in its order
 std::vector<size_t> outer_dims(const Kernel& kernel);
-int64_t power_of_two_from(int64_t n);  // the least that is not below n
-// The extent of the call that the kernel was made for: symbols have their hints, or `unknown` without them.
+int64_t power_of_two_from(int64_t n);  // the smallest that is at least n
+// The value of `e` in the call that the kernel was made for; `unknown` if it has symbols and there are no hints.
 int64_t hinted(const Kernel& kernel, const SymExpr& e, int64_t unknown);
 
-enum class Part { kBefore, kInside, kAfter };  // of the reduced loop; what reduces nothing is all before
+enum class Part { kBefore, kInside, kAfter };  // the reduced loop; a nest without one is all kBefore
 
 class HipWriter {
  public:
@@ -37,16 +37,16 @@ class HipWriter {
 
   // Declares dimensions from their linear index, the last one fastest.
   void take_apart(const NestText& t, const Nest& nest, const std::vector<size_t>& dims, std::string linear);
-  // The statements of a part but for reductions; stores are behind `guard`.
+  // The statements of a part, except reductions. `guard` is put before each store.
   void part(const NestText& t, const Nest& nest, Part part, const std::string& guard);
   template <class Visit>
   static void for_each_reduction(const Nest& nest, Visit visit) {
     for (InstId i = 0; i < nest.body.size(); ++i)
       if (nest.body[i].op == LoopOp::kReduce) visit(i);
   }
-  // Accumulators over reduced points `from`, `from` + `step`, ...
+  // Declares accumulators, and reduces points `from`, `from` + `step`, ...
   void reduced_loop(const NestText& t, const Nest& nest, const std::string& from, const std::string& step);
-  // A reduction's value, from an expression for the whole of it.
+  // Declares the value of reduction i; `whole` is the expression of its result.
   void result(const NestText& t, const Nest& nest, InstId i, const std::string& whole);
 
  private:
@@ -56,14 +56,11 @@ class HipWriter {
   size_t depth_ = 1;
 };
 
-// The shapes (see hip_emitter.cpp): body text, and how to launch it.
+// The shapes (see hip_emitter.cpp): body text, and how to launch it. Nothing if the kernel does not have the shape.
 HipProgram emit_points(const Kernel& kernel, const Costs& costs);
-// Nothing: no load is contiguous along another dimension.
 std::optional<HipProgram> emit_tiles(const Kernel& kernel, const Costs& costs);
 HipProgram emit_columns(const Kernel& kernel, const Costs& costs);
-// Nothing: not all nests of the kernel run over the same points of a row, each at its own place.
 std::optional<HipProgram> emit_rows(const Kernel& kernel, const Costs& costs);
-// Nothing: not one nest that reduces what a few rows and many columns have at the same points.
 std::optional<HipProgram> emit_products(const Kernel& kernel, const TargetInfo& target);
 HipProgram emit_mixed_rows(const Kernel& kernel, const Costs& costs);
 

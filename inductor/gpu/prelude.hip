@@ -1,5 +1,6 @@
 R"hip(
-// What stands in front of every generated kernel. No header: compiles with hiprtc and with NVRTC, whose differences all are here.
+// The beginning of every generated kernel. It includes no header and compiles with hiprtc and NVRTC; all their
+// differences are here.
 typedef signed char i8;
 typedef unsigned char u8;
 typedef short i16;
@@ -23,7 +24,7 @@ DEV u16 f16_of(float f) { const _Float16 h = (_Float16)f; u16 bits; __builtin_me
 typedef u32 word8 __attribute__((vector_size(8)));
 typedef u32 word16 __attribute__((vector_size(16)));
 DEV void out_of_range() { __builtin_trap(); }
-#define RESIDENT(blocks)  // the compiler takes the number for one of waves
+#define RESIDENT(blocks)  // here the compiler would take it for a number of waves
 DEV void load_once(u32* to, const void* from) {
   const word16 word = __builtin_nontemporal_load((const word16*)from);
   for (int k = 0; k < 4; ++k) to[k] = word[k];
@@ -78,7 +79,7 @@ DEV void put(f16m* to, float v) { to->bits = f16_of(v); }
 DEV void put(bf16m* to, float v) { to->bits = bf16_of(v); }
 DEV void put(boolm* to, bool v) { to->byte = v; }
 
-// V elements that lie side by side, as words in registers. An element is set after those before it.
+// V adjacent elements, as words in registers. Elements must be set in order: the first one of a word clears the rest.
 template <class T, int V> struct Run {
   static constexpr int kBytes = V * (int)sizeof(T);
   u32 words[(kBytes + 3) / 4];
@@ -140,7 +141,7 @@ template <int V, class T> DEV void store_run(T* to, const Run<T, V>& from, bool 
     if (j < count) to[j] = from.get(j);
 }
 
-// Words that are read once in a kernel, at multiples of 16 bytes, and that no kernel of this call writes meanwhile.
+// For words that the kernel reads once, at multiples of 16 bytes, and that nobody writes while it runs.
 template <int V, class T> DEV void stream_run(Run<T, V>& to, const T* from) {
   static_assert(Run<T, V>::kBytes % 16 == 0, "whole words");
 #pragma unroll
@@ -161,7 +162,7 @@ template <bool kWrap, class T> DEV i64 checked(T value, i64 extent) {
   return at;
 }
 
-// Integers wrap around: arithmetic on the unsigned type of 64 bits, cut off by the conversion back.
+// Integers wrap around: the arithmetic is on u64, and the conversion back truncates.
 template <class T> DEV T fj_add(T a, T b) { return (T)((u64)a + (u64)b); }
 template <class T> DEV T fj_sub(T a, T b) { return (T)((u64)a - (u64)b); }
 template <class T> DEV T fj_mul(T a, T b) { return (T)((u64)a * (u64)b); }
@@ -199,7 +200,7 @@ BOTH_2(div, a / b, a / b)
 BOTH_1(neg, -a, -a)
 CALL_1(abs, fabs)
 BOTH_1(sign, (float)((a > 0) - (a < 0)), (double)((a > 0) - (a < 0)))
-// NaN of either operand wins.
+// A NaN in either operand is the result.
 #ifdef IS_SM80
 DEV float fj_minimum(float a, float b) { float m; asm("min.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b)); return m; }
 DEV float fj_maximum(float a, float b) { float m; asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b)); return m; }
@@ -209,8 +210,8 @@ DEV float fj_maximum(float a, float b) { return a != a || a > b ? a : b; }
 #endif
 DEV double fj_minimum(double a, double b) { return a != a || a < b ? a : b; }
 DEV double fj_maximum(double a, double b) { return a != a || a > b ? a : b; }
-// a / b, where r is 1 / b and the same for many a: one step of Newton's rounds correctly (Markstein). A divisor below one
-// might let a * r overflow where the quotient does not; infinities of a stay what they are.
+// a / b, where r is 1 / b and the same for many a: one Newton step gives the correctly rounded quotient (Markstein).
+// If |b| is below one, a * r might overflow though the quotient does not, so a / b is used. Infinite a stay infinite.
 DEV float quotient(float a, float b, float r) {
   if (!(fabsf(r) <= 1.0f && fabsf(r) > 1e-37f)) return a / b;
   const float q = a * r, better = fmaf(fmaf(-q, b, a), r, q);
@@ -242,18 +243,18 @@ BOTH_2(floor_div, float_floor_div(a, b), float_floor_div(a, b))
 template <class To, class From> DEV To fj_cast(From v) { return (To)v; }
 template <> __device__ __forceinline__ bool fj_cast<bool, float>(float v) { return v != 0; }
 template <> __device__ __forceinline__ bool fj_cast<bool, double>(double v) { return v != 0; }
-// Below zero too, as torch's: the integer's low bits.
+// As torch's, also for negative numbers: the low bits of the integer.
 template <> __device__ __forceinline__ u8 fj_cast<u8, float>(float v) { return (u8)(i64)v; }
 template <> __device__ __forceinline__ u8 fj_cast<u8, double>(double v) { return (u8)(i64)v; }
 
-// Reductions: every thread brings its part, every thread gets the whole. The order never depends on the run.
+// Reductions: each thread passes its part and gets the whole. The order is the same in every run.
 struct Sum { template <class T> DEV T of(T a, T b) { return fj_add(a, b); } };
 struct Prod { template <class T> DEV T of(T a, T b) { return fj_mul(a, b); } };
 struct Max { template <class T> DEV T of(T a, T b) { return fj_maximum(a, b); } };
 struct Min { template <class T> DEV T of(T a, T b) { return fj_minimum(a, b); } };
 struct Any { DEV bool of(bool a, bool b) { return a || b; } };
 struct All { DEV bool of(bool a, bool b) { return a && b; } };
-// Of equal values the first, NaN before all others; at < 0: nothing yet.
+// The first of equal values; NaN beats everything; at < 0: empty.
 template <class T, class I> struct Best { T value; I at; };
 template <bool kMax, class T> DEV bool is_better(T a, T b) { return (a != a && b == b) || (b == b && (kMax ? a > b : a < b)); }
 template <bool kMax, class T, class I> DEV Best<T, I> best_of(Best<T, I> a, Best<T, I> b) {
@@ -262,7 +263,7 @@ template <bool kMax, class T, class I> DEV Best<T, I> best_of(Best<T, I> a, Best
   if (is_better<kMax>(b.value, a.value)) return b;
   return a.at < b.at ? a : b;
 }
-// One more value, at a place behind all before.
+// One more value, at a position after all others.
 template <bool kMax, class T, class I> DEV Best<T, I> best_with(Best<T, I> a, T v, I at) {
   return a.at < 0 || is_better<kMax>(v, a.value) ? Best<T, I>{v, at} : a;
 }
@@ -291,27 +292,28 @@ template <class Op, class T> DEV T block_reduce(T v, u64* scratch) {
   T* const parts = (T*)scratch;
   v = wave_reduce<Op>(v);
   if (blockDim.x <= WAVE) return v;
-  __syncthreads();  // whoever read the last result is done
+  __syncthreads();  // all threads have read the last result
   if (threadIdx.x % WAVE == 0) parts[threadIdx.x / WAVE] = v;
   __syncthreads();
   v = parts[0];
   for (u32 w = 1; w < blockDim.x / WAVE; ++w) v = Op::of(v, parts[w]);
   return v;
 }
-// kThreads threads side by side, a power of two or whole waves, work together: what those of one wave have.
+// Reduces over kThreads adjacent threads (a power of two, or whole waves), as far as they lie in one wave.
 template <class Op, int kThreads, class T> DEV T lanes_reduce(T v) {
 #pragma unroll
   for (int mask = (kThreads < WAVE ? kThreads : WAVE) / 2; mask > 0; mask >>= 1) v = Op::of(v, shuffle(v, mask));
   return v;
 }
-// What several waves have, in their order.
+// Joins the results of several waves, in their order.
 template <class Op, int kCount, class T> DEV T joined(const T* parts) {
   T v = parts[0];
 #pragma unroll
   for (int k = 1; k < kCount; ++k) v = Op::of(v, parts[k]);
   return v;
 }
-// kThreads threads side by side, a power of two, have a row each. `scratch` is another one each second time.
+// Reduces over the kThreads adjacent threads of a row, a power of two. Consecutive calls must alternate between two
+// `scratch` areas.
 template <class Op, int kThreads, class T> DEV T row_reduce(T v, u64* scratch) {
   v = lanes_reduce<Op, kThreads>(v);
   if constexpr (kThreads > WAVE) {
@@ -329,7 +331,8 @@ template <class Op, int kThreads, class T> DEV T row_reduce(T v, u64* scratch) {
   }
   return v;
 }
-// `lanes` runs of V columns side by side, several threads for each; the first V of them get a column's result each.
+// A block has `lanes` adjacent runs of V columns, and several threads for each run. The first V of these get the result
+// of one column each.
 template <class Op, int V, class T> DEV T column_reduce(const T (&v)[V], u64* scratch, u32 lanes) {
   T* const parts = (T*)scratch;
   __syncthreads();

@@ -1,4 +1,3 @@
-// inductor/kernel/kept_kernels.cpp — see kept_kernels.h.
 #include "inductor/kernel/kept_kernels.h"
 
 #include "runtime/base/build_id.h"

@@ -1,4 +1,3 @@
-// inductor/lowering/bare_products.cpp — see bare_products.h.
 #include "inductor/lowering/bare_products.h"
 
 #include <algorithm>

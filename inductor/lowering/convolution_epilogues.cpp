@@ -1,4 +1,3 @@
-// inductor/lowering/convolution_epilogues.cpp — see convolution_epilogues.h.
 #include "inductor/lowering/convolution_epilogues.h"
 
 #include <map>
@@ -21,7 +20,7 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kChannels = 8;  // the library has such forms for multiples of it at least
+constexpr int64_t kChannels = 8;  // the library surely has such a form for multiples of this
 
 bool has_whole_channels(const SymExpr& size) { return size.is_constant() && size.constant() % kChannels == 0; }
 
@@ -67,7 +66,7 @@ class EpilogueFuser {
   }
   bool is_read_once(ValueId v) const { return uses_[index_of(v)] == 1; }
 
-  // The convolution that makes `v`, if it may end otherwise.
+  // The convolution that makes `v`, if an addition or relu may become part of it.
   std::optional<size_t> convolution_of(ValueId v) const {
     const auto made = producer(v);
     if (!made || !is_read_once(v)) return std::nullopt;

@@ -1,4 +1,3 @@
-// inductor/lowering/few_rows.cpp — see few_rows.h.
 #include "inductor/lowering/few_rows.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/lowering/joined_casts.cpp — see joined_casts.h.
 #include "inductor/lowering/joined_casts.h"
 
 #include <algorithm>

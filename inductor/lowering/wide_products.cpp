@@ -1,4 +1,3 @@
-// inductor/lowering/wide_products.cpp — see wide_products.h.
 #include "inductor/lowering/wide_products.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/schedule/arena_blocks.cpp — see arena_blocks.h.
 #include "inductor/schedule/arena_blocks.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/schedule/checks.cpp — see checks.h.
 #include "inductor/schedule/checks.h"
 
 #include <algorithm>

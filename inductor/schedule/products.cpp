@@ -1,4 +1,3 @@
-// inductor/schedule/products.cpp — see products.h.
 #include "inductor/schedule/products.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/weights/fold_norms.cpp — see fold_norms.h.
 #include "inductor/weights/fold_norms.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/weights/hoist.cpp — see hoist.h.
 #include "inductor/weights/hoist.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/weights/join_products.cpp — see join_products.h.
 #include "inductor/weights/join_products.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/weights/linear_layers.cpp — see linear_layers.h.
 #include "inductor/weights/linear_layers.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// inductor/weights/pack_products.cpp — see pack_products.h.
 #include "inductor/weights/pack_products.h"
 
 #include <algorithm>

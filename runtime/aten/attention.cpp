@@ -1,4 +1,3 @@
-// runtime/aten/attention.cpp — see attention.h.
 #include "runtime/aten/attention.h"
 
 #include <ATen/Parallel.h>

@@ -1,4 +1,3 @@
-// runtime/aten/derived_values.cpp — see derived_values.h.
 #include "runtime/aten/derived_values.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,4 +1,3 @@
-// runtime/aten/graph_replay.cpp — see graph_replay.h.
 #include "runtime/aten/graph_replay.h"
 
 #include <algorithm>

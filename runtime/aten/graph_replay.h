@@ -1,13 +1,13 @@
 // runtime/aten/graph_replay.h — which calls of a compiled graph are replays, and of which recording.
 //
-// The first call of each kind (sizes, stream, derived values) runs step by step: it readies the libraries and shows
-// where its inputs lie. The second one is recorded; so is what another thread records only after a call that it has run
-// step by step. Inputs that stay are read where they are: weights, those that the
-// program has marked, and those that lay at one address in both calls. The others are copied into the graph. An input
-// of the last kind that moves later is copied from then on.
-// If all outputs of a recording that fits are still in use, another recording hands out memory of its own, and from
-// the third on outputs are copied. Modules that share this compiled graph have recordings of their own.
-// Used with the GIL held. While a thread records or replays, calls of others run step by step.
+// The first call of each kind (sizes, stream, derived values) runs step by step: it initialises the libraries and shows
+// where its inputs lie. The second one is recorded. Another thread must also run one call step by step before it may
+// record. Inputs that stay in place are read there: weights, inputs that the program has marked, and inputs that lay at
+// one address in both calls. The others are copied into the graph. An input of the last kind that moves later is copied
+// from then on.
+// If the outputs of a fitting recording are still in use, another recording hands out memory of its own; from the third
+// one on, outputs are copied. Modules that share this compiled graph have recordings of their own.
+// The GIL must be held. While a thread records or replays, calls of other threads run step by step.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,3 @@
-// runtime/aten/inner_backward.cpp — see inner_backward.h.
 #include "runtime/aten/inner_backward.h"
 
 #include <torch/csrc/autograd/saved_variable.h>

@@ -1,4 +1,3 @@
-// runtime/aten/own_tensor.cpp — see own_tensor.h.
 #include "runtime/aten/own_tensor.h"
 
 #include <c10/core/InferenceMode.h>

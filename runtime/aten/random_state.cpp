@@ -1,4 +1,3 @@
-// runtime/aten/random_state.cpp — see random_state.h.
 #include "runtime/aten/random_state.h"
 
 #include <mutex>

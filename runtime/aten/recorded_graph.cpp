@@ -1,4 +1,3 @@
-// runtime/aten/recorded_graph.cpp — see recorded_graph.h.
 #include "runtime/aten/recorded_graph.h"
 
 #include <ATen/ops/copy_ops.h>

@@ -1,4 +1,3 @@
-// runtime/base/own_file.cpp — see own_file.h.
 #include "runtime/base/own_file.h"
 
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-// tests/unit/inductor/random_loops.cpp — see random_loops.h.
 #include "tests/unit/inductor/random_loops.h"
 
 #include <algorithm>
