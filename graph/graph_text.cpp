@@ -1,13 +1,14 @@
 // graph/graph_text.cpp — prints a graph and reads it back; printer and parser of one grammar, side by side.
 //
-//   graph   = "graph" "@"name "(" [%name ":" type {","}] ")" ["where" clause {","}] "{" {constant | node} {update}
-//           return "}"
-//   clause  = s0 "=" hint ["in" "[" low "," high "]"] | size ("==" | "!=" | "<" | "<=") size
-//   constant= "constant" %name ":" type          type = dtype "[" sizes [";" strides [";" offset]] "]" ["@"device]
-//   ["grad"] ["&"%value]
-//   node    = [results "="] op args [":" types]  results = %n | "_" | "[" results "]"     update = "update" %input "="
-//           %value
-//   return  = "return" %value ["as" ("input" | "view of input" | "view of output") n]
+//   graph    = "graph" "@"name "(" [%name ":" type {","}] ")" ["where" clause {","}] "{" {constant | node} {update}
+//              return "}"
+//   clause   = s0 "=" hint ["in" "[" low "," high "]"] | size ("==" | "!=" | "<" | "<=") size
+//   constant = "constant" %name ":" type
+//   type     = dtype "[" sizes [";" strides [";" offset]] "]" ["@"device] ["grad"] ["&"%value]
+//   node     = [results "="] op args [":" types]
+//   results  = %n | "_" | "[" results "]"
+//   update   = "update" %input "=" %value
+//   return   = "return" %value ["as" ("input" | "view of input" | "view of output") n]
 // Strides are printed if not contiguous; `&%v` says that a value lies in the storage of the earlier %v; `# file:line`
 // is a comment. Arguments stand in schema order. Values are numbered as nodes define them, so the text is canonical.
 #include <algorithm>

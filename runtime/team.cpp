@@ -113,7 +113,7 @@ struct Workers {
   alignas(64) Word epoch{0};               // changes with each job
   alignas(64) std::atomic<uint32_t> sleeping{0};
   std::atomic<int> count{0};
-  // small jobs in a row for which a worker was woken in vain; and how many since then woke nobody
+  // missed: small jobs in a row for which a worker was woken in vain; skipped: jobs since then that woke nobody
   std::atomic<uint32_t> missed{0}, skipped{0};
   std::mutex making;
   std::atomic<Clock::rep> look_out{0};  // how long a worker spins
@@ -121,7 +121,7 @@ struct Workers {
   void grow(int wanted);
   static void* start(void* number);
 
-  // Nobody should keep a core that others wait for.
+  // A worker must not keep a core that others wait for.
   void decide_look_out(int threads) {
     const char* policy = std::getenv("OMP_WAIT_POLICY");
     cpu_set_t cores;
@@ -147,7 +147,7 @@ struct Workers {
         has_slept = false;
         continue;
       }
-      // shorter for a worker that came too late: others may want the core
+      // A worker that came too late spins for a shorter time: others may want the core.
       const Clock::duration longest(look_out.load(std::memory_order_relaxed));
       const bool is_more = look_for(has_slept ? std::min<Clock::duration>(longest, kLookOutInVain) : longest,
                                     [&] { return epoch.load(std::memory_order_relaxed) != seen; });
@@ -166,8 +166,8 @@ struct Workers {
     return nullptr;
   }
 
-  // Whether waking sleepers is worth a system call: if small jobs kept being done before the sleepers came, not for a
-  // while.
+  // Whether waking sleepers is worth a system call. If small jobs were repeatedly done before the sleepers came, it is
+  // not for a while.
   bool should_wake(bool is_small) {
     const uint32_t in_vain = missed.load(std::memory_order_relaxed);
     if (!is_small || in_vain < 2) return true;

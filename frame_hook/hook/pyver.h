@@ -6,15 +6,15 @@
 // One header per version, each defining the same functions in namespace pyver (inline; the GIL is held); what two
 // versions share is in pyver_until_312.h and pyver_since_312.h. "Index" is a code unit.
 //
-//   code function globals builtins locals        fields of a frame; locals: co_nlocalsplus slots, the value stack
-//   follows
+//   code function globals builtins locals        fields of a frame; locals: co_nlocalsplus slots, then the value stack
 //   locals_mapping                               f_locals of class bodies and exec, else null
 //   next_index set_next                          where a frame that is not running continues
 //   current_index set_current                    the instruction that is executing: lines, f_lasti, tracebacks
-//   stack_base stack_top set_stack_top           the value stack; the top is written before anything that may look at
-//   the frame is_generator_frame is_incomplete             owned by a generator; before its RESUME (gets no traceback
-//   entry) FrameStack, and Link over it                 makes the frame the thread's current one while native code runs
-//   on it enter_recursion leave_recursion              what the interpreter counts per call; false: RecursionError set
+//   stack_base stack_top set_stack_top           the value stack; the top must be written before other code can see
+//                                                the frame
+//   is_generator_frame is_incomplete             owned by a generator; before its RESUME (gets no traceback entry)
+//   FrameStack, and Link over it                 makes the frame the thread's current one while native code runs on it
+//   enter_recursion leave_recursion              what the interpreter counts per call; false: RecursionError set
 //   stack_is_low                                 the interpreter's own C recursion limit is near
 //   end_frame                                    clears an unlinked frame and pops it, or leaves that to the caller as
 //                                                the version wants

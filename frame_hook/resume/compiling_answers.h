@@ -1,9 +1,9 @@
 // frame_hook/resume/compiling_answers.h — what one call of a compiled callable was told when it asked whether it is
 // being compiled.
 //
-// One object a call: its frame, the frames that segments inlined, and what runs after breaks share it. Once the call
-// had to be told no it is told no to its end. When an exception leaves a call, what it was told yes before cannot be
-// taken back; later calls are told no there.
+// One object per call: its frame, the frames that segments inlined, and what runs after breaks share it. After the
+// first answer "no", a call gets only "no". If an exception leaves the call, an earlier "yes" cannot be taken back, so
+// later calls of that code get "no".
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ namespace framejit::frame_hook {
 class CompilingAnswers final {
  public:
   bool answers_yes(CodeState& state) const;                         // to what is traced now
-  bool fits(const Segment& segment, CodeState& state) const;      // the segment was told what this call is told
+  bool fits(const Segment& segment, CodeState& state) const;      // the segment got the answer that this call gets
   void runs(const Segment& segment, PyCodeObject* code);          // a segment that asked has run
   void enters_callee() { ++callees_; }
   void leaves_callee() { --callees_; }
@@ -28,7 +28,7 @@ class CompilingAnswers final {
   void learn_from_error();
   bool only_no_ = false;
   int callees_ = 0;  // frames that segments inlined, and that go on by themselves
-  std::vector<PyRef> answered_yes_;  // code objects whose segments were, and the call went on
+  std::vector<PyRef> answered_yes_;  // code of segments that got "yes" and did not end the call
 };
 
 }  // namespace framejit::frame_hook

@@ -240,7 +240,7 @@ class Finder {
     return true;
   }
 
-  // Whether their sum is no larger than the first.
+  // Whether the sum of both masks is no larger than the first one.
   bool covers(ValueId mask, ValueId other) const {
     const SymSizes &sizes = graph_.meta(mask).sizes, &fewer = graph_.meta(other).sizes;
     if (fewer.size() > sizes.size()) return false;
@@ -362,7 +362,7 @@ class Rewriter {
       else mask = out().emit("where.self", {mask, zero, *found.replacement});
     }
     const TensorMeta& meta = out().meta(mask);
-    return meta.strides.back() == SymExpr(1) ? mask : contiguous_clone(out(), mask);  // as the kernel reads it
+    return meta.strides.back() == SymExpr(1) ? mask : contiguous_clone(out(), mask);  // the kernel reads rows
   }
 
   ValueId in_four_dimensions(ValueId mask) {
@@ -371,7 +371,7 @@ class Rewriter {
     return reshaped(out(), mask, sizes);
   }
 
-  // The view of the product, if nobody sees its strides: everything made from it is a copy of a permutation.
+  // The view of the product, if its strides do not matter: it is only read by a copy of a permutation.
   const Node* freely_laid(ValueId product, const SymSizes& batch) const {
     const auto only_user = [&](ValueId v, std::string_view op) {
       const auto& users = finder_.users(v);

@@ -1,8 +1,7 @@
 // graph/passes/dce.cpp — dead code elimination: one walk backwards marks what is needed, one walk forwards copies it.
 //
-// Random nodes stay (even an unused draw advances the generator), and so do nodes with side effects and nodes that
-// raise for some data.
-// Needs a functional graph.
+// In: a functional graph. Random nodes stay (even an unused draw advances the generator), and so do nodes with side
+// effects and nodes that raise for some data.
 #include <vector>
 
 #include "graph/node_values.h"

@@ -88,7 +88,7 @@ std::optional<std::vector<Arg>> single_args(Decomposing& d, const ListRow& row, 
       return std::nullopt;
     }
   }
-  // Beside a tensor without dimensions, a tensor in place of a number would promote as the number does not.
+  // With a tensor without dimensions, a tensor in place of a number would promote differently from the number.
   const bool is_twin = d.node.op->name.starts_with(kNumberIsTensor) && args.size() > 1;
   if (is_twin && d.args[1].get<ValueId>() != nullptr && args[0].get<ValueId>() != nullptr &&
       d.meta(*args[0].get<ValueId>()).sizes.empty())

@@ -378,7 +378,7 @@ class Functionalizer {
     return Error{Reason::no_functional_form, "a view that may show an element twice is written"};
   }
 
-  // as_strided may only write elements of its argument, or its scatter would lose them.
+  // as_strided may only write elements of its argument: its scatter would lose others.
   Result<void> stays_inside(const View& view, const TensorMeta& written) const {
     const TensorMeta& base = g_.meta(view.parent);
     SymExpr last = written.offset - base.offset;

@@ -100,7 +100,8 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
       unchanged = unchanged && (v == kNoValue) == (old == kNoValue) &&
                   (v == kNoValue || same_layout(out_.meta(v), from_.meta(old)));
     });
-  // Its strides are those of the recorded layout: with another layout, the same elements are a view or a copy.
+  // Its strides are those of the recorded layout. With another layout, the result is a view or a copy with its
+  // elements.
   if (!unchanged && op->name == "_reshape_alias")
     return {reshaped(out_, *args[0].get<ValueId>(), from_.meta(like.results[0]).sizes)};
   std::vector<TensorMeta> metas;
@@ -170,7 +171,7 @@ Graph Rebuild::build() {
 
 namespace {
 
-// A copy that is merged with no equal one: it has memory of its own.
+// A copy that is not merged with an equal one, because it must have memory of its own.
 ValueId new_clone(GraphBuilder& out, ValueId value) {
   const OpDef* op = find_op("clone");
   const std::vector<Arg> args{value, Arg{}};

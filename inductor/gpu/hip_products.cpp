@@ -5,8 +5,8 @@
 // each works through consecutive columns. The threads of a column share its points, and a thread has the same points in
 // every column, so it can hold the rows' values there in registers. It loads the next words of the columns while it
 // computes with the current ones. No thread skips a load: past the end of a column, it reads the last word again and
-// ignores it. The partial sums of many columns meet at once, in shared memory, in an order that depends
-// on the kernel alone. Neighbouring threads then finish neighbouring columns, so their stores are contiguous.
+// ignores it. The partial sums of many columns meet at once, in shared memory, in an order that depends on the kernel
+// alone. Neighbouring threads then finish neighbouring columns, so their stores are contiguous.
 #include <algorithm>
 #include <optional>
 

@@ -51,7 +51,7 @@ bool excludes_all(const at::Tensor& mask, int64_t batch, int64_t head, int64_t q
   return true;
 }
 
-// Whether the fused results are those of the original ops. Rows without a key become NaN, as there.
+// Whether the fused results equal those of the original ops. Sets rows without a key to NaN, as the original ops do.
 bool settle(at::Tensor& result, const at::Tensor& sums, const std::optional<at::Tensor>& mask) {
   if (!all_finite(result)) return false;
   const int64_t size = result.size(3);
@@ -62,7 +62,7 @@ bool settle(at::Tensor& result, const at::Tensor& sums, const std::optional<at::
       for (int64_t query = 0; query < sums.size(2); ++query) {
         const float logarithm = sum[query * sums.stride(2)];
         if (!std::isfinite(logarithm)) return false;
-        if (logarithm != 0) continue;  // zero: no score is finite, or it is zero by chance
+        if (logarithm != 0) continue;  // zero: no score is finite, or it happens to be zero
         if (!mask || !excludes_all(*mask, batch, head, query)) return false;
         float* row = rows + query * result.stride(2);
         for (int64_t i = 0; i < size; ++i) row[i * result.stride(3)] = kNaN;

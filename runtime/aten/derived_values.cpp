@@ -99,7 +99,7 @@ class KeptSource {
     return {std::move(kept)};
   }
 
-  // Except for what only the watch knows.
+  // Whether the tensor is unchanged as far as this can tell without the watch.
   bool is(const at::Tensor& tensor) const {
     if (storage_of(tensor) != storage_ || tensor.const_data_ptr() != data_) return false;
     if (tensor.sizes() != sizes_ || tensor.strides() != strides_ || tensor.scalar_type() != dtype_) return false;

@@ -249,7 +249,7 @@ void ExternCall::run(Operands& operands, std::vector<c10::IValue>& stack) const 
   for (c10::IValue& result : stack) {
     if (result.isTensor()) next(std::move(result).toTensor());
     else if (result.isTensorList()) for (const at::Tensor& t : result.toTensorVector()) next(t);
-    // Numbers are none of a node's results: the trace knows them.
+    // Numbers are not results of a node: the trace knows them.
   }
   stack.clear();
 }
@@ -258,7 +258,7 @@ bool ExternCall::draws(std::optional<at::Generator>& generator) const {
   bool has_argument = op_.hasTag(at::Tag::nondeterministic_seeded);
   for (size_t i = 0; i < constants_.size(); ++i) {
     if (op_.schema().arguments()[i].name() == "dropout_p" && constants_[i].isDouble() && constants_[i].toDouble() == 0)
-      return false;  // attention, as usual
+      return false;  // attention without dropout
     if (constants_[i].isGenerator()) generator = constants_[i].toGenerator();
     const c10::Type& type = *op_.schema().arguments()[i].type();
     has_argument |= type.kind() == c10::TypeKind::GeneratorType ||

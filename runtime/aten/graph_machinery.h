@@ -32,14 +32,14 @@ class GraphMachinery {
   virtual ~GraphMachinery() = default;
   virtual bool takes(c10::Device device) const = 0;
   virtual void* stream_of(c10::Device device) = 0;    // the current one of this thread
-  virtual bool is_capturing(void* stream) = 0;  // somebody captures what is enqueued there
-  virtual bool is_busy() const = 0;  // a capture is under way, in a thread that has let the GIL go
+  virtual bool is_capturing(void* stream) = 0;  // what is enqueued there is captured
+  virtual bool is_busy() const = 0;  // a thread that has released the GIL is capturing
   // Graphs of one stream share the memory that they need while they run: they are replayed on it alone. An Error or an
   // exception: nothing was enqueued anywhere, and `work` may run again.
   virtual Result<Captured> capture(c10::Device device, void* stream, const std::vector<at::Generator>& generators,
                                    const Work& work) = 0;
-  // There are graphs of this stream. Their replays write to whatever lies in the memory of a new one, but for the
-  // outputs that were recorded before them.
+  // Whether this stream has graphs. Their replays overwrite whatever lies in the memory of a new graph, except outputs
+  // that were recorded before them.
   virtual bool shares_memory(c10::Device device, void* stream) const = 0;
   virtual Result<void> copy(void* to, const void* from, size_t bytes, void* stream) = 0;
 };

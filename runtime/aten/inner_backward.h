@@ -1,4 +1,5 @@
-// runtime/aten/inner_backward.h — what a backward inside of a compiled plan leaves outside, and needs to hold there.
+// runtime/aten/inner_backward.h — a backward inside of a compiled plan: its conditions on the tensors outside, and the
+// history that it leaves there.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +18,8 @@ bool is_watched(const at::Tensor& tensor);
 // Whether a backward of `from` would give `to` a gradient. They are two tensors.
 bool leads_to(const at::Tensor& from, const at::Tensor& to);
 
-// Gives an output a history whose backward has run: another one to one of `inputs` raises eager's error. name: of
-// eager's node.
+// Gives an output a history whose backward has run: a second one that reaches one of `inputs` raises eager's error.
+// name: of eager's node.
 void give_freed_history(at::Tensor& output, const std::string& name, const std::vector<at::Tensor>& inputs);
 
 }  // namespace framejit::runtime

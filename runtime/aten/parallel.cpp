@@ -17,10 +17,9 @@
 namespace framejit::runtime {
 namespace {
 
-// A region ends when its last thread ends. If another process has a core, that takes milliseconds. So work of fewer
-// than this many grains, which takes up to 100 us, gets no region. Nobody would have to wait for threads of our own,
-// but after eager ops OpenMP's threads spin on the cores that ours would need: in benchmarks/kernels.py they took 1.2
-// to 5 times as long.
+// A region ends when its last thread ends, which takes long if another process has a core. So work of fewer than this
+// many grains gets no region. Nobody would have to wait for threads of our own, but after eager ops OpenMP's threads
+// spin on the cores that ours would need (benchmarks/results/decisions.md).
 constexpr int64_t kWorthARegion = 8;
 
 // In a forked child, GNU OpenMP waits for threads that do not exist there, if the parent used any.

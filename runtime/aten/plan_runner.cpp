@@ -157,7 +157,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
       prefer_huge_pages(const_cast<void*>(tensors_[buffer].const_data_ptr()),
                         static_cast<int64_t>(tensors_[buffer].storage().nbytes()));
     } else {
-      // What empty_strided comes to, without the way through the dispatcher.
+      // As empty_strided, without the dispatcher.
       const c10::DeviceGuard guard(shape.device);
       tensors_[buffer] = at::Tensor(at::detail::empty_strided_generic(
           sizes, strides, c10::GetAllocator(shape.device.type()),
@@ -170,7 +170,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     const at::Tensor& source = Call::tensor(base);
     const auto [sizes, strides] = shape_of(result);
     FJ_ASSERT(from.torch_dtype == to.torch_dtype, "a view step of plan " + program_->plan->name + " changes the dtype");
-    // Relative to where the base really begins: an input may be a slice.
+    // Relative to the real offset of the base: an input may be a slice.
     const int64_t offset =
         source.storage_offset() + size(to.offset) - (from.storage == Storage::kArena ? 0 : size(from.offset));
     if (program_->leaves[result]) {
@@ -297,7 +297,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
       if (has_strides[i] != strides[i] && sizes[i] > 1) return tensor.numel() == 0;
     return true;
   }
-  // The plan has the only handle, and the memory is torch's.
+  // Whether a kernel may write over the saved value: the plan has the only handle, and torch owns the memory.
   bool may_overwrite(BufferId buffer) {
     const Buffer& b = program_->plan->buffers[buffer];
     if (b.storage != Storage::kSaved || !between_->may_overwrite) return false;
@@ -306,7 +306,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     if (saved.use_count() != 1 || storage.use_count() != 1 || !storage.resizable() ||
         storage.nbytes() != saved.nbytes() || !lies_as_planned(saved, buffer))
       return false;
-    saved.mutable_data_ptr();  // memory that a lazy copy shares is copied
+    saved.mutable_data_ptr();  // copies memory that is shared by a lazy copy
     return true;
   }
   at::Tensor laid_as_planned(const at::Tensor& tensor, BufferId buffer);
@@ -330,7 +330,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   std::optional<c10::DeviceGuard> device_guard_;
 };
 
-// A rule that promised other strides costs a copy. What shares its memory with another tensor stays where it is.
+// If the shape rule promised other strides, the result is copied, unless it shares its memory with another tensor.
 at::Tensor PlanRunner::Call::laid_as_planned(const at::Tensor& tensor, BufferId buffer) {
   const auto [sizes, strides] = shape_of(buffer);
   FJ_ASSERT(tensor.sizes() == sizes,
@@ -347,7 +347,8 @@ at::Tensor PlanRunner::Call::arena_tensor(BufferId buffer) {
   return at::from_blob(data(buffer), sizes, strides, at::TensorOptions().dtype(shape.dtype).device(shape.device));
 }
 
-// What is written may be written; what steps write in place is no lazy copy that shares another tensor's memory.
+// Refuses inputs that must not be written. Gives inputs that steps write in place memory of their own, if they are lazy
+// copies.
 Result<void> PlanRunner::Call::own_written_inputs() {
   for (const auto& [input, buffer] : program_->plan->updates)
     if (inputs_[input]->is_inference() && !c10::InferenceMode::is_enabled())
@@ -356,7 +357,7 @@ Result<void> PlanRunner::Call::own_written_inputs() {
   return {};
 }
 
-// Values that show an input which is written are copied before the first write.
+// Values that may show a written input are copied before the first write.
 void PlanRunner::Call::write_inputs(const CallPlan& plan) {
   if (plan.updates.empty()) return;
   const auto value_of = [&](BufferId buffer) { return Call::tensor(buffer); };

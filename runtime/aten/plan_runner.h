@@ -1,7 +1,7 @@
 // runtime/aten/plan_runner.h — a plan of a bound executable over torch tensors.
 //
-// Extern calls go through the dispatcher below autograd and autocast, under the modes of the thread (the guards saw to
-// it that they are those of the capture). Steps that write, and views that leave the plan, run where torch keeps
+// Extern calls go through the dispatcher below autograd and autocast, under the modes of the thread (guards ensure
+// that they are those of the capture). Steps that write, and views that leave the plan, run where torch keeps
 // version counters and view bookkeeping, so that the caller sees eager's `_version`, `_base` and `_is_view()`. Writes
 // to inputs come last.
 // A runner is immutable: any number of threads may run it, with or without the GIL. State of a call lies in a
@@ -48,13 +48,13 @@ class PlanRunner {
                    ValuesBetweenPlans* between = nullptr) const;
   // The same for a plan of operators alone, which autograd records.
   Result<void> run_under_autograd(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) const;
-  // Enqueues the same under a capture of a GPU's stream: nothing runs, and generators are whoever captures' business.
+  // Enqueues the same under a capture of a GPU's stream: nothing runs, and the owner of the capture handles generators.
   Result<void> record(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs,
                       ValuesBetweenPlans* between) const;
   const CallPlan& plan() const;
   const PlanProgram& program() const { return *program_; }
-  // Runs the steps and drops their results: nothing is written to an input. Seconds that it took; infinity when it was
-  // given up before an operator that would have begun later than `most` seconds behind the start.
+  // Runs the steps and drops their results: nothing is written to an input. Returns the seconds that it took; infinity
+  // if it gave up, because an operator would have begun more than `most` seconds after the start.
   Result<double> seconds(const at::Tensor* const* inputs, const int64_t* symbols, double most) const;
 
  private:

@@ -3,8 +3,7 @@
 // A chain of n additions loses about sqrt(n) roundings of the total, n at worst. So a reduced loop of many steps
 // becomes blocks of a few steps, each with its own accumulators that start at zero. The results of kFanOut blocks are
 // added to a middle total, and the middle totals to the last one, which also keeps what each addition rounds away.
-// Blocks are counted from the loop's start:
-// their places depend only on the extents, never on threads.
+// Blocks are counted from the loop's start: their places depend only on the extents, never on threads.
 #pragma once
 
 #include "inductor/kernel/kernel_ir.h"

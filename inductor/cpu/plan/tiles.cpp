@@ -59,8 +59,7 @@ int64_t tile_line(const Kernel& kernel, const TargetInfo& target) {
 
 // One cache line of points and no more: each is a separate stream for everything else, and hardware follows only a few.
 // Beyond caches, several lines, and everything that is read is prefetched two tiles ahead: there, a new page for each
-// row of a tile costs more than streams do (4096x4096 of bfloat16 18.3 -> 7.9 ms, float32 17.0 -> 13.7; 1024x1024 would
-// take twice as long).
+// row of a tile costs more than streams do (benchmarks/results/decisions.md).
 TilePlan plan_tile(const Kernel& kernel, const TargetInfo& target) {
   if (!kernel.in_tiles) return {};
   const int64_t line = tile_line(kernel, target);

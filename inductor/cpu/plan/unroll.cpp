@@ -60,8 +60,7 @@ Body body_of(const Planning& p) {
 }
 
 // Several points side by side, if each instruction waits for the previous one over a longer stretch than a CPU looks
-// ahead: few values live at a time, so registers allow it. 30 sigmoids of 22607 points take 0.66 ms, two registers of
-// points at once 0.35, four 0.20 (AVX-512, Zen 5).
+// ahead: few values live at a time, so registers allow it (benchmarks/results/decisions.md).
 unsigned chain_unroll(const Planning& p) {
   const bool is_wide = std::any_of(p.nest.body.begin(), p.nest.body.end(), [](const LoopInst& inst) {
     return inst.op == LoopOp::kScalar && is_widened(inst.scalar);
