@@ -12,7 +12,8 @@ class Verifier {
   explicit Verifier(const Graph& graph) : graph_(graph), defined_(graph.values.size(), false) {}
 
   Result<void> run() {
-    if (graph_.inputs.size() != graph_.input_names.size()) return fail("as many input names as inputs");
+    if (graph_.inputs.size() != graph_.input_names.size())
+      return fail("there must be as many input names as inputs");
     for (ValueId v : graph_.inputs) FJ_TRY_VOID(define(v, "input"));
     for (ValueId v : graph_.constants) FJ_TRY_VOID(define(v, "constant"));
     for (size_t i = 0; i < graph_.nodes.size(); ++i) FJ_TRY_VOID(node(i));

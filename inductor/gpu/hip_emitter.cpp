@@ -62,13 +62,13 @@ Result<Kernel> without_walks(Kernel kernel) {
     std::vector<SymExpr> dims;
     for (size_t d = 0; d < n.nest.dim_count(); ++d) {
       if (d >= ranges && !(n.nest.extent(d) == SymExpr(1)))
-        return Error{Reason::gpu, "what runs in order has no GPU form"};
+        return Error{Reason::gpu, "a nest that runs in order has no GPU form"};
       dims.push_back(d < ranges ? symbols.dim(d) : SymExpr(0));
     }
     n.nest = with_dims(n.nest, kernel.symbol_count, n.nest.ranges, {}, dims);
     for (LoopInst& inst : n.nest.body) {
       if (inst.op == LoopOp::kScan || inst.mode == StoreMode::kJoin)
-        return Error{Reason::gpu, "what runs in order has no GPU form"};
+        return Error{Reason::gpu, "a nest that runs in order has no GPU form"};
       inst.mode = StoreMode::kPlain;
     }
     std::erase_if(n.order, [&](size_t d) { return d >= ranges; });

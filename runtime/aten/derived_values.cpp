@@ -292,7 +292,7 @@ Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRe
   if (new_bytes > source_bytes) return Error{Reason::not_derived, "it would take more memory than the weights"};
   if (new_bytes > 0 && Registry::instance().bytes_made_of(sources) + new_bytes > source_bytes) {
     *in_the_way = InTheWay::kOfTheseWeights;
-    return Error{Reason::not_derived, "with what other graphs derive it would take more memory than the weights"};
+    return Error{Reason::not_derived, "with the values of other graphs, it would take more memory than the weights"};
   }
   const int64_t limit = config().derived_mb << 20;
   const auto is_beyond_limit = [&](int64_t more, int64_t own) {
