@@ -280,7 +280,7 @@ def ending(seen):
 
 @contextlib.contextmanager
 def generator_in(states, which):
-    """Each of the two programs goes on with its own state of the generator."""
+    """Each of the two programs continues with its own generator state."""
     set_random_state(states[which])
     yield
     states[which] = random_state()
