@@ -19,8 +19,8 @@ TABLE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 MEANING = {
     "decomposed": "rewritten into other ops of this table before kernels are made",
     "view": "index arithmetic: no kernel, no copy",
-    "lowered": "loops of our own, fused with what stands around",
-    "composite": "torch itself expands it into others before it is recorded",
+    "lowered": "loops of our own, fused with the ops around it",
+    "composite": "torch expands it into other ops before it is recorded",
     "extern": "PyTorch's own op",
 }
 LEAST = {"decomposed": 18, "view": 6, "lowered": 122}  # may grow, never shrink
@@ -88,20 +88,20 @@ def make_table():
     text += ["", "## All overloads that become kernels or index arithmetic",
              f"{total} overloads of PyTorch that write nothing: "
              + ", ".join(f"{len(ops)} {kind}" for kind, ops in kinds.items()) +
-             f". Beside them {len(in_place)} in-place ones, which become their functional form. Of the core set that "
-             "is "
-             f"{sum(len(groups[kind]) for kind in kinds)} of {sum(len(ops) for ops in groups.values())}."]
+             f". Besides, {len(in_place)} in-place overloads become their functional form. Of the core set's "
+             f"{sum(len(ops) for ops in groups.values())} ops, {sum(len(groups[kind]) for kind in kinds)} are among "
+             "them."]
     for kind, ops in kinds.items():
         core = set(groups[kind])
         text += ["", f"{kind}, not core: " + ", ".join(f"`{op}`" for op in ops if op not in core)]
     some, none = declined({name for ops in kinds.values() for name in ops})
     text += ["", "## Rows that leave some samples to PyTorch",
-             "Of the first 40 float32 samples of torch's op_db so many have kernels or views of our own; the others, "
-             "those of no elements and of no dimensions among them, run as PyTorch's own op "
+             "How many of the first 40 float32 samples of torch's op_db have kernels or views of our own. The others, "
+             "those without elements or dimensions among them, run as PyTorch's own op "
              "(`tests/e2e/op_partly.txt`, `make sweep`): " + some + ".",
              "", "In none of them: " + none
-             + ". Random ops (`native_dropout` that drops, `bernoulli`) always draw by PyTorch's own op: its "
-               "generator decides."]
+             + ". Random ops (`native_dropout` that drops, `bernoulli`) are always PyTorch's own ops, which draw from "
+               "its generator."]
     return pages.filled("\n".join(text) + "\n"), groups, total
 
 
