@@ -354,7 +354,7 @@ class Rows {
   }
 
   // A slot is a variable with one value per row, by which nests hand it to each other. It is also stored to memory,
-  // unless the buffer is the kernel's own.
+  // unless only this kernel reads the buffer.
   void stand_in_slots(size_t k) {
     const Nest& nest = kernel_.nests[k].nest;
     for (InstId i = 0; i < nest.body.size(); ++i) {
