@@ -1,4 +1,3 @@
-// graph/compiler.cpp — see compiler.h.
 #include "graph/compiler.h"
 
 #include <algorithm>

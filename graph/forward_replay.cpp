@@ -1,4 +1,3 @@
-// graph/forward_replay.cpp — see forward_replay.h.
 #include "graph/forward_replay.h"
 
 #include <algorithm>
@@ -213,8 +212,8 @@ Result<Graph> with_written_inputs(const Graph& from, const std::vector<std::pair
   return made;
 }
 
-// Functional, without its writes to inputs. Equal values stay apart: a root that is merged with another would become a
-// copy, and who reads the root would read neither.
+// Functional, without its writes to inputs. Equal values are not merged: a merged root would become a copy that no
+// later op reads.
 Result<Graph> without_writes(Graph forward, bool of_roots) {
   FJ_TRY(Graph made, fix_sizes(std::move(forward)));
   FJ_TRY(made, functionalize(std::move(made)));
@@ -232,7 +231,7 @@ Result<Graph> without_writes(Graph forward, bool of_roots) {
   return dce(std::move(made));
 }
 
-// A root with a gradient of its own that is the same value as another root, or as an input: by copy_() of it.
+// Whether a root with its own gradient is the same value as another root or an input, as copy_() makes it.
 bool has_shared_root(const Graph& graph, const TrainingGraphs& graphs) {
   for (uint32_t r = 0; r < graphs.roots.size(); ++r) {
     const ValueId root = graph.outputs[r];
@@ -243,7 +242,7 @@ bool has_shared_root(const Graph& graph, const TrainingGraphs& graphs) {
   return false;
 }
 
-// The ops after a root that has a gradient of its own read an alias, so that this gradient is theirs alone.
+// If a root has its own gradient, later ops read an alias of it. The alias's gradient is what those ops contribute.
 Graph with_aliases(const Graph& from, const TrainingGraphs& graphs) {
   std::set<ValueId> parted;
   for (const GradientOf& gradient : graphs.gradients)

@@ -15,10 +15,10 @@ void add(Set& to, const Set& from) {
   for (size_t i = 0; i < from.size(); ++i) to[i] = to[i] || from[i];
 }
 
-// Sums of gradients are the engine's, and no formula.
+// The engine adds gradients up. That is not a formula.
 bool is_sum(const Node& node) { return node.op->name == "add.Tensor" || node.op->name == "add_.Tensor"; }
 
-// Roots that share formulas, and are of one level: none of a level is made of another.
+// Groups roots that share formulas and have the same level. No root of a level is computed from another.
 std::vector<uint32_t> grouped(const std::vector<uint32_t>& levels, const std::vector<Set>& shared) {
   std::vector<uint32_t> group(levels.size());
   for (uint32_t r = 0; r < group.size(); ++r) group[r] = r;
@@ -31,7 +31,7 @@ std::vector<uint32_t> grouped(const std::vector<uint32_t>& levels, const std::ve
   return group;
 }
 
-// A root is of a later level than those that are made of it. depends: per value, on which tangents.
+// A root has a higher level than the roots that are computed from it. depends: per value, on which tangents.
 std::vector<uint32_t> levels_of_roots(const Graph& recorded, const JointLayout& layout,
                                       const std::vector<Set>& depends) {
   const size_t roots = layout.roots.size();

@@ -10,8 +10,8 @@
 
 namespace framejit::graph {
 
-// What a gradient is for: an input of the forward, or a root, which is an output with a history. A root gets one where
-// another root is made of it: in eager the two meet before the root's hooks see the sum.
+// What a gradient is for: an input of the forward, or a root, which is an output with a history. A root has one if
+// another root is computed from it: eager adds both before the root's hooks run.
 struct GradientOf {
   enum Of : uint8_t { kInput, kRoot } of = kInput;
   uint32_t index = 0;  // of the input, or among the roots
@@ -25,7 +25,7 @@ struct JointLayout {
   std::vector<uint32_t> roots;  // which forward output each tangent belongs to
   std::vector<GradientOf> gradients;
   // Whether eager's formulas keep the memory of a forward input or output for the backward. They check its version
-  // then, so a program that writes it meanwhile is told. What they do not keep, a program may write.
+  // then, so a write in between is an error. The program may write to what they do not keep.
   std::vector<bool> keeps_input, keeps_output;
   // Per forward input, and per output: for which roots such a formula runs. A backward of the others does not look at
   // the version.
@@ -33,11 +33,11 @@ struct JointLayout {
   std::vector<std::string> root_names;  // what eager calls the node that made the output
   std::vector<uint32_t> without_history;  // recorded nodes of the forward that ran without grad mode
   // Per pair of roots (the first times the number of roots, plus the second): whether a formula that runs for both
-  // keeps something. Eager frees it in the first backward, so that a second one misses it.
+  // keeps something. Eager frees it in the first backward, so a second one raises.
   std::vector<bool> conflicts;
-  std::vector<uint32_t> groups;  // per root: roots of one group share formulas, and none is made of another
-  // Per root, per gradient: whether eager makes the gradient where the root's is given. Zeros count: their value does
-  // not depend on the root's gradient, but eager has them.
+  std::vector<uint32_t> groups;  // per root: roots of a group share formulas, and none is computed from another
+  // Per root and gradient: whether eager computes the gradient if the root's gradient is given. A gradient of zeros
+  // counts, although its value does not depend on the root's.
   std::vector<std::vector<bool>> reaches;
   bool has_functions = false;  // formulas of the program: torch has no derivative of them
 };

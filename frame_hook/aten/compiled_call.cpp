@@ -44,7 +44,7 @@ bool is_short(const runtime::CallPlan& plan) {
   return true;
 }
 
-// Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
+// Runs a plan. The runner and the plan take care of returned views and inputs, and of writes to inputs.
 class PlannedCall final : public CompiledCall {
  public:
   PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving,
@@ -80,7 +80,8 @@ class PlannedCall final : public CompiledCall {
     c10::SmallVector<at::Tensor, 8> results(output_count), held;
     const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data(), owners) : DerivedWeights::Use{};
     if (backward_ && backward_->has_given_up()) {
-      PyErr_SetString(PyExc_RuntimeError, "framejit: create_graph=True asks for what a compiled forward does not keep");
+      PyErr_SetString(PyExc_RuntimeError,
+                      "framejit: create_graph=True needs values that a compiled forward does not keep");
       return false;
     }
     if (backward_ && runtime::changes_history_of_view(*backward_, tensors.data())) {

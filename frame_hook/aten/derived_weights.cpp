@@ -1,4 +1,3 @@
-// frame_hook/aten/derived_weights.cpp — see derived_weights.h.
 #include "frame_hook/aten/derived_weights.h"
 
 #include <algorithm>
@@ -16,7 +15,7 @@ namespace framejit::frame_hook {
 namespace {
 
 constexpr uint32_t kMostDoublings = 10;  // of the calls to wait for, one each time that weights have changed
-constexpr size_t kManyInstances = 1024;  // from here on those that were not used for long are forgotten
+constexpr size_t kManyInstances = 1024;  // from here on, those not used for long are forgotten
 constexpr size_t kMostNames = 8;         // of sources in a line of the log
 
 uint64_t g_questions = 0;
@@ -88,7 +87,7 @@ int64_t DerivedWeights::calls_before(const Instance& instance) const {
   return (is_at_once_ ? 1 : config().derive_after) << std::min(instance.losses, kMostDoublings);
 }
 
-// Runs no code of the program. What it returns stays until another call's question.
+// Runs no code of the program. The reference is valid until the next call asks.
 DerivedWeights::Instance& DerivedWeights::instance_of(PyObject* const* owners, size_t count) {
   const auto [begin, end] = instances_.equal_range(owners[0]);
   for (auto at = begin; at != end; ++at)
@@ -99,7 +98,7 @@ DerivedWeights::Instance& DerivedWeights::instance_of(PyObject* const* owners, s
   return made;
 }
 
-// A program that makes modules for each call has no end of them.
+// A program may make new modules for each call: their number must stay bounded.
 void DerivedWeights::forget_some() {
   std::erase_if(instances_, [&](const auto& item) {
     return !item.second.values && item.second.last_use + 2 * kManyInstances < g_questions;
@@ -205,8 +204,8 @@ void DerivedWeights::make_runner() {
   compiled_.reset();
 }
 
-// Of the values in the way, those that have not been used for longest, and not since this instance began to count.
-// Entries that run in turn leave each other's values alone.
+// Drops the least recently used values among those that take the needed room, if nobody has used them since this
+// instance started counting. So entries that run alternately do not evict each other.
 bool DerivedWeights::drop_idlest(const Instance& instance, const std::vector<at::Tensor>& weights,
                                  runtime::InTheWay in_the_way) {
   if (in_the_way == runtime::InTheWay::kNone) return false;
@@ -257,7 +256,7 @@ void DerivedWeights::keep(const Due& due, std::shared_ptr<const runtime::Derived
   if (log::enabled(log::Kind::Derived)) log::emit(log::Kind::Derived, name_, fields);
 }
 
-// The owner of a weight is gone: what was derived goes, and with it the instance.
+// The owner of a weight is gone: its instance and derived values are dropped.
 PyObject* DerivedWeights::on_death(PyObject* capsule, PyObject* reference) {
   const auto keeper = static_cast<Keeper*>(PyCapsule_GetPointer(capsule, nullptr))->lock();
   if (keeper)

@@ -1,12 +1,12 @@
 // frame_hook/aten/derived_weights.h — when values are derived from the weights of a compiled call, for which module,
 // and whether they may be used.
 //
-// The compiled graph is shared by all instances of a module; each has derived values of its own, since its weights are
-// others. An instance is known by the objects that own its weights, whatever weights these hold now. Its values go as
-// soon as one of the owners does. Weights are referenced here during a call alone, not even weakly otherwise:
+// All instances of a module share the compiled graph, but each has its own derived values, because its weights differ.
+// An instance is identified by the objects that own its weights, whatever weights they hold now. Its values are dropped
+// when one of the owners dies. Weights are referenced here only during a call, and not even weakly otherwise:
 // torch.utils.swap_tensors refuses tensors that somebody else references.
 //
-// All of this is touched with the GIL held. Threads meet here: what belongs to one call lies on its stack.
+// The GIL must be held. Several threads may be in calls: the state of a call lies on its stack.
 #pragma once
 
 #include <Python.h>
@@ -27,20 +27,20 @@ namespace framejit::frame_hook {
 
 class DerivedWeights {
  public:
-  // Null where nothing can be derived from: no input is a weight, or the settings say no.
+  // Null if nothing can be derived: no input is a weight, or the settings forbid it.
   static std::shared_ptr<DerivedWeights> make(const graph::CompiledGraph& compiled, const RecordedValues& values,
                                               Deriving deriving);
 
-  // What runs in the plain plan's place; no runner: nothing does.
+  // The plan to run instead of the plain one. A null runner: run the plain plan.
   struct Use {
     const runtime::PlanRunner* runner = nullptr;
     std::shared_ptr<const runtime::DerivedValues> values;
     const std::vector<uint32_t>* held_inputs = nullptr;  // copied_inputs() of the runner's plan
   };
-  // Sets owners.due when the weights have stayed for so many calls that deriving from them is worth it.
+  // Sets owners.due if the weights have been unchanged for so many calls that it is worth deriving from them.
   Use ask(const at::Tensor* const* inputs, WeightOwners& owners);
 
-  // Drops the values of all that there are in this process, for want of memory.
+  // Drops all derived values of this process, because memory ran out.
   static void drop_all();
 
   ~DerivedWeights();
@@ -48,10 +48,10 @@ class DerivedWeights {
 
  private:
   struct Instance {
-    std::vector<PyObject*> owners;  // borrowed, for their addresses alone
+    std::vector<PyObject*> owners;  // borrowed; only their addresses are used
     int64_t calls = 0;              // since its weights changed
     uint32_t losses = 0;            // how often they have changed
-    bool had_values = false;        // that went since
+    bool had_values = false;        // that were dropped since
     uint64_t last_use = 0, since = 0;  // by the count of all questions: the last one, and the first of `calls`
     std::shared_ptr<const runtime::DerivedValues> values;
     std::vector<PyRef> references;  // weak, to the owners, as long as there are values
@@ -78,8 +78,8 @@ class DerivedWeights {
   const std::string name_;
   const runtime::Trust trust_;
   const bool is_at_once_;
-  std::optional<graph::CompiledGraph> compiled_;  // until something was made of it, or nothing can be
-  std::vector<uint32_t> weights_;                 // which inputs are; none: nothing is tried again
+  std::optional<graph::CompiledGraph> compiled_;  // empty once it was used, or nothing can be derived
+  std::vector<uint32_t> weights_;                 // indices of inputs; empty: do not try again
   std::vector<std::string> names_;                // of the inputs
   std::vector<at::Tensor> constants_;
   std::vector<c10::IValue> opaques_;
@@ -87,7 +87,7 @@ class DerivedWeights {
   std::optional<runtime::PlanRunner> runner_;     // set once
   std::vector<uint32_t> held_inputs_;
   std::unordered_multimap<const PyObject*, Instance> instances_;  // by the first owner
-  size_t forgets_at_;                             // so many instances
+  size_t forgets_at_;                             // this many instances
   std::weak_ptr<DerivedWeights> self_;
 };
 

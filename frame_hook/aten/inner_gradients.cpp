@@ -21,7 +21,7 @@ void TorchRecording::set_line(const graph::Line& line) {
   recorder_->set_line(line_);
 }
 
-// Of nested ones the outermost counts: it computes all of it again.
+// Only the outermost of nested checkpoints counts: it recomputes everything inside.
 void TorchRecording::begin_checkpoint() {
   if (open_checkpoints_.empty()) ++checkpoints_;
   open_checkpoints_.emplace_back(recorder_->graph().nodes.size(), recorder_->graph().values.size());
@@ -77,7 +77,8 @@ bool TorchRecording::find_gradients(const GradientCall& call, graph::InnerGradie
   }
 }
 
-// A history that began outside may lead to what a gradient is asked for, which the recording does not see.
+// The history of an input may lead to the tensor whose gradient is wanted. The recording cannot see that, so each call
+// checks that it does not.
 bool TorchRecording::keep_apart(const GradientCall& call) {
   std::vector<at::Tensor> outputs;
   for (PyObject* output : call.outputs) outputs.push_back(THPVariable_Unpack(output));
@@ -92,7 +93,7 @@ bool TorchRecording::keep_apart(const GradientCall& call) {
   return true;
 }
 
-// Where a gradient begins or ends at an input, the input's hooks would run.
+// If a gradient begins or ends at an input, the input's hooks would run.
 bool TorchRecording::must_stay_unhooked(const at::Tensor& tensor) {
   const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
   if (traced == nullptr || traced->input < 0) return true;
@@ -121,7 +122,7 @@ bool TorchRecording::gradients(const GradientCall& call, std::vector<TracedGradi
   return true;
 }
 
-// What the program's own backward has freed is gone for all others.
+// After the program's own backward, outputs whose history it freed must raise eager's error.
 Result<void> TorchRecording::settle_histories() {
   for (const at::Tensor& tensor : outputs_.tensors)
     if (joint_.is_added_leaf(tensor))

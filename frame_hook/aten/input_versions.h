@@ -13,7 +13,7 @@ namespace framejit::frame_hook {
 
 struct WrittenInput {
   size_t input;
-  int64_t versions;  // by how much the program advances its counter
+  int64_t versions;  // how far the program advances its counter
 };
 
 // Made before the run. inputs: borrowed, those of the call.

@@ -86,7 +86,7 @@ class Collector {
     return set_.tensors.size() - 1;
   }
 
-  // To ask a view that was made without grad mode is an error once its base was written.
+  // Asking a view that was made without grad mode for its history raises once its base has been written.
   static bool has_history(const at::Tensor& tensor, const DifferentiableViewMeta* meta) {
     if (meta == nullptr || meta->get_creation_meta() != CreationMeta::NO_GRAD_MODE) return tensor.grad_fn() != nullptr;
     return torch::autograd::impl::grad_fn_unsafe(tensor) != nullptr &&
@@ -142,7 +142,7 @@ at::Tensor strided(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRe
   return at::_ops::as_strided::call(base, c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), offset);
 }
 
-// Where strides alone would not let autograd regenerate the view, it is made by ops, from which autograd learns how.
+// If autograd could not regenerate the view from strides alone, it is made by ops that autograd knows.
 at::Tensor view_by_ops(const at::Tensor& base, const at::Tensor& tensor) {
   at::Tensor view = base;
   if (base.is_complex() && !tensor.is_complex())
@@ -189,13 +189,15 @@ class MarkedCall final : public CompiledCall {
     stopped_by = Reason::run_failed;
     if (!may_find_gradients(inputs)) {
       PyErr_SetString(PyExc_RuntimeError,
-                      "framejit: a tensor whose gradient is found has hooks now, is another one too, "
-                      "or another one is made of it");
+                      "framejit: this call differs from the recorded one: an input whose gradient the compiled code "
+                      "computes now has hooks, is passed twice, or is part of another input's history");
       return false;
     }
     for (size_t i : set_.unviewed)
       if (is_leaf_view(THPVariable_Unpack(inputs[i]))) {
-        PyErr_SetString(PyExc_RuntimeError, "framejit: a leaf of which views are made is a view itself now");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "framejit: this call differs from the recorded one: the compiled code returns or writes a view "
+                        "of an input that is itself a view of another tensor now");
         return false;
       }
     const InputVersions versions(set_.written, inputs);

@@ -22,8 +22,8 @@ struct OutputProperties {
   bool inference = false;
   bool view = false;             // as autograd records it: it has a _base
   bool history = false;          // autograd has recorded how it was made
-  bool own_history = false;  // of a view: its gradient is not a part of its base's, for others are made of it, or its
-                             // history does not lead to the base
+  bool own_history = false;  // of a view: it has a gradient of its own, because other outputs are computed from it, or
+                             // its history does not lead to its base
   bool new_history = false;      // an input that the program wrote to under autograd
   bool shares_input = false;     // memory, with any input
   bool shares_output = false;    // memory, with an earlier output
@@ -43,21 +43,22 @@ struct OutputSet {
   std::vector<OutputProperties> properties;  // of `tensors`
   std::vector<size_t> returned;       // for each returned tensor, its index in `tensors`
   std::vector<WrittenInput> written;
-  std::vector<size_t> unhooked;  // inputs that must be distinct and have no hooks: the graph finds their gradients
-  // Pairs of inputs: the history of the first must not lead to the second, whose gradient the graph finds.
+  std::vector<size_t> unhooked;  // inputs that must be distinct and have no hooks: the graph computes their gradients
+  // Pairs of inputs: the history of the first must not lead to the second, whose gradient the graph computes.
   std::vector<std::pair<size_t, size_t>> apart;
-  std::vector<size_t> unviewed;  // inputs that must be no leaf and view in one
-  // Per tensor: whether it receives a gradient. The gradient of a view goes to its base, unless others are made of it.
+  std::vector<size_t> unviewed;  // inputs that must not be leaf and view at once
+  // Per tensor: whether it receives a gradient. That of a view goes to its base, unless the view has own_history.
   std::vector<bool> roots() const;
   std::vector<bool> views() const;  // per tensor: whether it may be such a view
   // A traced input, whose history becomes that of what was written.
   void add_written(const at::Tensor& input);
 };
 
-// A leaf that is a view of what needs no gradient: views of the leaf are views of that.
+// Whether the tensor is a leaf and also a view of a tensor that needs no gradient. Autograd treats views of it as views
+// of that tensor.
 bool is_leaf_view(const at::Tensor& tensor);
-// One of several views that an op made at once, or of a custom function's, whose memory was written since: eager raises
-// where its history is asked for.
+// Whether eager raises when the history of this view is asked for: an op that returns several views, or a custom
+// Function, made it, and its memory was written later.
 bool is_unusable_view(const at::Tensor& tensor);
 
 OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,

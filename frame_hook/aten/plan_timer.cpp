@@ -1,4 +1,3 @@
-// frame_hook/aten/plan_timer.cpp — see plan_timer.h.
 #include "frame_hook/aten/plan_timer.h"
 
 #include <c10/util/Exception.h>

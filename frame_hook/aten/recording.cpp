@@ -176,7 +176,7 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
   return true;
 }
 
-// What torch says then is about its inside, nothing that a user can act on: it goes to the log.
+// torch's message is about its internals and does not help a user, so it only goes to the log.
 PyObject* TorchRecording::refuse_limit(PyObject* called, const std::string& words) {
   log::emit(log::Kind::TorchWords, "", {{"function", name_of(called)}, {"words", words}});
   return refuse(Reason::unsupported_op,
@@ -211,7 +211,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
     PyErr_Restore(type, value, trace);
     if (graph::has_torch_text(graph::TorchText::reads_memory, text))
       return refuse(Reason::data_dependent_value, "a function that reads a tensor's memory");
-    // An error that comes from the traced tensor's nature, and not from the program.
+    // An error that only traced tensors give, and not the program.
     if (graph::has_torch_text(graph::TorchText::traced_limit, text)) return refuse_limit(called, text);
     return names_symbol(words, shapes().symbol_count())
                ? refuse(Reason::exception_raised, "an error of " + name_of(called))
@@ -305,7 +305,7 @@ std::vector<size_t> TorchRecording::written_inputs() const {
   return result;
 }
 
-// Two inputs with memory in common of which one is written: the order of reads and writes would matter.
+// Refuses two inputs that share memory if one is written: the order of reads and writes would matter.
 Result<void> TorchRecording::refuse_overlap(const std::vector<size_t>& written) const {
   if (written.empty()) return {};
   std::vector<const at::Tensor*> tensors;
@@ -320,8 +320,8 @@ Result<void> TorchRecording::refuse_overlap(const std::vector<size_t>& written) 
   return {};
 }
 
-// Autograd knows a view of a leaf by the base of both, and here a leaf has none: of matter where the view is handed
-// out, or written.
+// Autograd describes a view of a leaf relative to the leaf's base, but a traced leaf has no base. That matters if the
+// view is returned or written.
 Result<void> TorchRecording::refuse_leaf_views() {
   const graph::Graph& g = recorder_->graph();
   std::set<size_t> viewed;
@@ -336,7 +336,7 @@ Result<void> TorchRecording::refuse_leaf_views() {
   }
   for (size_t input : viewed) {
     if (!inputs_[input].requires_grad() || !inputs_[input].is_leaf()) continue;
-    if (is_leaf_view(inputs_[input])) return Error{Reason::unsupported_write, "a view of a leaf that is a view itself"};
+    if (is_leaf_view(inputs_[input])) return Error{Reason::unsupported_write, "a view of a leaf that is itself a view"};
     outputs_.unviewed.push_back(input);
   }
   return {};
@@ -354,7 +354,8 @@ Result<graph::CapturedGraph> TorchRecording::build(const std::vector<PyObject*>&
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
   if (std::any_of(tensors.begin(), tensors.end(), is_unusable_view))
-    return Error{Reason::unsupported_write, "a write to the memory of a view of several, which is handed out,"};
+    return Error{Reason::unsupported_write,
+                 "a write to a tensor after split() or unbind(), one of whose views is returned,"};
   const std::vector<size_t> written = written_inputs();
   for (size_t w : written)
     if (const graph::Graph& g = recorder_->graph(); graph::shows_element_twice(g.meta(g.inputs[w]), shapes()))

@@ -1,4 +1,3 @@
-// frame_hook/aten/torch_graphs.cpp — see torch_graphs.h.
 #include "frame_hook/aten/torch_graphs.h"
 
 #include <c10/core/DeviceGuard.h>

@@ -1,7 +1,7 @@
 // frame_hook/aten/torch_graphs.h — torch's own CUDA graphs (HIP's, in a torch for AMD), found at run time.
 //
-// Captures are of this thread alone, and there is one at a time. It holds the GIL but where torch lets it go, at the
-// beginning and at the end. Each of the program's streams has a stream for captures and a memory pool of its own, since
+// One capture runs at a time, and it records only this thread. It holds the GIL, except at its start and end, where
+// torch releases it. Each of the program's streams has its own stream for captures and its own memory pool, because
 // graphs that share memory must not run at the same time.
 #pragma once
 

@@ -78,8 +78,8 @@ bool is_made_by(PyObject* module, const char* type_name, PyObject* code) {
   return false;
 }
 
-// Checkpointing pairs what is saved by number, in the forward and when it is computed again. Compiled code saves other
-// values, and not the same number in both.
+// A checkpoint matches the saved tensors of the forward and of the recomputation by position. Compiled code saves
+// different tensors in the two.
 bool checkpointing() {
   const auto& stack = at::SavedTensorDefaultHooks::get_tls_state().stack;
   if (stack.empty() || !c10::GradMode::is_enabled()) return false;

@@ -1,4 +1,3 @@
-// frame_hook/resume/stats.cpp — see stats.h.
 #include "frame_hook/resume/stats.h"
 
 #include <algorithm>

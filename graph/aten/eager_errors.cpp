@@ -1,4 +1,3 @@
-// graph/aten/eager_errors.cpp — see eager_errors.h.
 #include "graph/aten/eager_errors.h"
 
 #include <algorithm>

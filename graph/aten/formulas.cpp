@@ -1,4 +1,3 @@
-// graph/aten/formulas.cpp — see formulas.h.
 #include "graph/aten/formulas.h"
 
 #include <ATen/Functions.h>
@@ -65,7 +64,7 @@ using Formula = at::Tensor (*)(const Of&, const at::Tensor& gradient, const at::
 
 using Held = Formulas::Node;
 
-// Stands in a node of torch's place, and holds it for what it has saved.
+// Replaces a node of torch, and holds it for the values that it has saved.
 class InPlaceOfTorchs : public torch::autograd::Node {
  public:
   void take_place_of(const Held& torchs) {
@@ -91,7 +90,7 @@ class OurFormula final : public InPlaceOfTorchs {
   }
 };
 
-// The index of a write by a mask alone, and of which dimension on it counts; none: other indices.
+// The mask of x[..., mask] = values, and the dimension at which it starts. Nothing if there are other indices.
 struct Mask {
   at::Tensor mask;
   int64_t dim = 0;
@@ -108,8 +107,8 @@ std::optional<Mask> only_mask(const generated::IndexPutBackward0& node, const He
   return found;
 }
 
-// Of x[mask] = values. Torch's formula counts the elements of the mask to know the size of the values' gradient, which
-// is that of the values. One value for all that the mask takes has the sum of their gradients.
+// Of x[mask] = values. Torch's formula counts the elements of the mask to find the size of the values' gradient, but
+// that is the size of the values. If one value is stored everywhere, its gradient is the sum.
 class OfMaskedWrite final : public InPlaceOfTorchs {
  public:
   variable_list apply(variable_list&& gradients) override {

@@ -1,7 +1,7 @@
 // graph/aten/formulas.h — derivative formulas of ours, in place of torch's that read data.
 //
-// Some of torch's formulas ask for a number (are there zeros?) to choose among two computations. A recording has no
-// data. Ours compute the same values by masks.
+// Some of torch's formulas read a number (are there zeros?) to choose one of two computations. A recording has no data.
+// Ours compute the same values with masks.
 #pragma once
 
 #include <torch/csrc/autograd/function.h>

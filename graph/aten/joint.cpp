@@ -25,7 +25,7 @@
 namespace framejit::graph {
 namespace {
 
-// What stands between a hidden leaf and the input that the program sees: the identity.
+// The node between a hidden leaf and the input that the program sees. It passes gradients on unchanged.
 struct InputNode final : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     return std::move(gradients);
@@ -54,8 +54,8 @@ runtime::HistoryNodes nodes_behind(std::vector<torch::autograd::Node*> outputs) 
   return runtime::walk_own_history(std::move(outputs), [](const torch::autograd::Edge&) { return true; });
 }
 
-// Leaves that nobody asks for: views that were made without grad mode, of what needs a gradient. Eager's formulas run
-// for them too, and what they keep counts.
+// Leaves whose gradient nobody wants: views that were made without grad mode, of tensors that need a gradient. Eager
+// still runs their formulas, so what these keep must be kept.
 std::vector<at::Tensor> other_leaves(const std::vector<std::set<const torch::autograd::Node*>>& behind,
                                      const std::vector<at::Tensor>& wanted) {
   std::vector<at::Tensor> others;
@@ -72,7 +72,7 @@ std::vector<at::Tensor> other_leaves(const std::vector<std::set<const torch::aut
   return others;
 }
 
-// No recorded formula reads the number that such a node keeps, and a second backward misses it.
+// Some nodes save a number that no recorded op reads. Eager frees it in the first backward, so a second one must raise.
 void note_kept_numbers(const std::vector<std::set<const torch::autograd::Node*>>& behind, JointLayout& layout) {
   layout.conflicts.resize(behind.size() * behind.size());
   for (size_t r = 0; r < behind.size(); ++r)
@@ -85,8 +85,7 @@ void note_kept_numbers(const std::vector<std::set<const torch::autograd::Node*>>
 
 bool is_function(const torch::autograd::Node* node) { return dynamic_cast<const UserFunction*>(node) != nullptr; }
 
-// Whether autograd runs on this thread alone is of no matter to eager, but the recorder is used by one thread at a
-// time.
+// Runs autograd on this thread alone: only one thread at a time may use the recorder.
 class OnThisThread {
  public:
   OnThisThread() : outer_(c10::AutogradState::get_tls_state()) {
@@ -128,15 +127,15 @@ at::Tensor JointRecording::add_tangent(const at::Tensor& output, size_t index) {
   return recorder_->add_input(std::move(metas[0]), "tangent of output " + std::to_string(index));
 }
 
-// Edges that lead from other roots to a root end in a leaf of its own, so that what comes through them is a gradient by
-// itself.
+// Cuts each edge from one root to another and ends it in a new leaf. The gradient along that edge can then be read
+// separately.
 void JointRecording::part_roots(std::vector<Root>& roots) const {
   std::map<std::pair<const torch::autograd::Node*, uint32_t>, Root*> ends;
   const auto node_of = [&](const Root& root) { return formulas_.in_place_of(root.output.grad_fn()); };
   for (Root& root : roots) ends[{node_of(root).get(), root.output.output_nr()}] = &root;
   std::vector<torch::autograd::Node*> begin;
   for (const Root& root : roots) begin.push_back(node_of(root).get());
-  // Nobody else knows of these nodes, and their numbers of depth stay upper bounds.
+  // The edges may be changed: only this recording owns the nodes, and their topological numbers stay upper bounds.
   runtime::walk_own_history(std::move(begin), [&](torch::autograd::Edge& edge) {
     const auto end = ends.find({edge.function.get(), edge.input_nr});
     if (end == ends.end()) return true;
@@ -147,8 +146,8 @@ void JointRecording::part_roots(std::vector<Root>& roots) const {
   });
 }
 
-// Views that were made without grad mode, and views of those, do not; nor do those that an autograd.Function has made,
-// because it says what their gradient is.
+// Whether the gradient of a view goes to its base. Not for views that were made without grad mode, for views of those,
+// and for views that an autograd.Function returned, which defines their gradient itself.
 bool JointRecording::leads_to_base(const at::Tensor& view) const {
   const at::Tensor base = at::TensorBase(view._base());
   if (!base.requires_grad()) return false;
@@ -247,7 +246,7 @@ bool JointRecording::is_added_leaf(const at::Tensor& tensor) const {
                      [&](const at::Tensor& leaf) { return leaf.is_same(tensor); });
 }
 
-// A history that leads out of the recording ends it: what is behind belongs to nodes that exist.
+// The walk stops where the history leaves the recording: the nodes beyond it already exist.
 std::vector<at::Tensor> JointRecording::leaves_behind(const std::vector<at::Tensor>& outputs) const {
   std::vector<torch::autograd::Node*> begin;
   for (const at::Tensor& output : outputs) begin.push_back(torch::autograd::impl::gradient_edge(output).function.get());

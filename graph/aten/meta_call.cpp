@@ -251,7 +251,7 @@ std::optional<torch::jit::Stack> MetaCall::execute() const {
   return run_on_fillings(made);
 }
 
-// Replaces fresh results by real ones; if the op cannot be run, the shape function is trusted.
+// Replaces fresh results by those of the op. If it cannot be run, the shape function is trusted.
 void MetaCall::correct_by_execution(torch::jit::Stack& metas) const {
   if (call_.def().has(kMutates)) return;
   auto stack = execute();
@@ -395,7 +395,7 @@ std::optional<ShapeOrigin> MetaCall::run_with_symbols() {
   return ShapeOrigin::kDispatcherPython;
 }
 
-// Real arguments, each at the beginning of its storage, take the place of meta twins.
+// The op runs on real arguments instead of meta twins; each lies at the beginning of its storage.
 std::optional<ShapeOrigin> MetaCall::run_in_place_of_shape_function() {
   const MetaKernel kernel = call_.info.meta_kernel();
   const auto has = [&](DispatchKey key) { return call_.info.handle.hasKernelForDispatchKey(key); };

@@ -38,7 +38,7 @@ namespace framejit::graph {
 enum class ShapeOrigin : uint8_t { kRule, kInPlace, kTyped, kDispatcherCpp, kExecuted, kDispatcherPython, kCount };
 struct ShapeCounts {
   std::array<uint64_t, static_cast<size_t>(ShapeOrigin::kCount)> calls{};
-  std::set<std::string> python_ops, executed_ops;  // ops that had to ask Python, or to run: each should get a rule
+  std::set<std::string> python_ops, executed_ops;  // shapes came from Python, or from running the op: each needs a rule
 };
 
 // One op on its way into the graph.

@@ -1,4 +1,3 @@
-// graph/aten/user_function.cpp — see user_function.h.
 #include "graph/aten/user_function.h"
 
 #include <ATen/ops/empty_like.h>
@@ -134,7 +133,7 @@ UserFunction::Tensors UserFunction::wrap(const std::shared_ptr<Recorder>& record
   return outputs;
 }
 
-// It is written, so that nobody takes its contents for known.
+// A write, so that its contents do not count as known.
 void UserFunction::add_stand_in(const std::optional<at::Tensor>& output) {
   const bool is_differentiable = output && output->requires_grad();
   differentiable_ += is_differentiable ? 1 : 0;
@@ -151,7 +150,7 @@ std::optional<std::string> UserFunction::take_backward(const FunctionForward& fo
   const auto storage_of = [&](const at::Tensor& tensor) {
     return graph.values[index_of(recorder_->value_of(tensor))].storage;
   };
-  // What forward() made, and does not return, nobody else writes to.
+  // Nobody else can write to a tensor that forward() made and does not return.
   std::set<uint32_t> shared;
   for (size_t v = 0; v < forward.first_value; ++v) shared.insert(graph.values[v].storage);
   for (const auto& output : forward.outputs)

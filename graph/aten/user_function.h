@@ -2,7 +2,7 @@
 //
 // The ops of the backward are recorded once, right after the forward, over stand-ins for the gradients; nothing reads
 // them there. When torch's engine comes to the node, it repeats them with the real gradients in place of the stand-ins.
-// So the backward has the place, and the undefined gradients, that eager's has.
+// So the backward runs where eager's runs, and the same gradients are undefined.
 // In a recording, a UserFunction takes three steps: its outputs get their history (wrap), the tracer traces backward()
 // over the stand-ins, and take_backward() learns what has been recorded meanwhile.
 #pragma once
@@ -43,7 +43,7 @@ class UserFunction final : public torch::autograd::Node {
   // One per output: the tensor that backward() gets as its gradient while it is traced. Without one, it gets None.
   const Tensors& stand_ins() const { return stand_ins_; }
   // The ops that were recorded since wrap() are the backward, and give these gradients, one per input (undefined:
-  // None). `numbers`: what the backward may read besides. An error, in words: it does what cannot be repeated later.
+  // None). `numbers`: what else the backward may read. Returns an error text if the backward cannot be repeated later.
   std::optional<std::string> take_backward(const FunctionForward& forward, const std::vector<at::Tensor>& gradients,
                                            const std::vector<at::Tensor>& numbers);
 
@@ -53,7 +53,7 @@ class UserFunction final : public torch::autograd::Node {
 
   // Whether the gradients are linear in those of the outputs, so that several runs may add up.
   bool is_linear() const { return is_linear_; }
-  // Whether a run where only some outputs have gradients is another one than a run with zeros for the others.
+  // Whether undefined gradients of some outputs give another result than zeros.
   bool tells_outputs_apart() const { return differentiable_ > 1 && !(is_linear_ && makes_zeros_); }
   bool has_own_gradients() const { return has_own_gradients_; }  // that do not depend on those of the outputs
 

@@ -206,12 +206,12 @@ class Partition {
   bool is_updated(uint32_t input) const {
     return std::any_of(joint_.updates.begin(), joint_.updates.end(), [&](const auto& u) { return u.first == input; });
   }
-  // As it is: nobody writes it before the backward, or whoever does is told.
+  // Whether it can be saved without a copy: a write before the backward is an error, or impossible.
   bool is_kept_input(uint32_t input) const {
     return input < layout_.keeps_input.size() && layout_.keeps_input[input] && !is_updated(input) &&
            !unchecked_.contains(joint_.inputs[input]);
   }
-  // Eager looks at its version. One whose new value has a history is checked as that output.
+  // Whether eager checks its version. An input whose new value has a history is checked as that output.
   bool is_checked_input(uint32_t input) const {
     const auto is_new_value = [&](uint32_t root) {
       const OutputAlias& alias = joint_.output_aliases[root];
@@ -220,7 +220,7 @@ class Partition {
     return layout_.keeps_input[input] &&
            (!is_updated(input) || std::none_of(layout_.roots.begin(), layout_.roots.end(), is_new_value));
   }
-  // Per root; all, if the layout does not say.
+  // Per root; all roots if the layout does not say.
   std::vector<bool> keepers(const std::vector<std::vector<bool>>& of, uint32_t i) const {
     return i < of.size() ? of[i] : std::vector<bool>(layout_.roots.size(), true);
   }
@@ -232,7 +232,7 @@ class Partition {
         return i;
     return std::nullopt;
   }
-  // Its memory leaves the plan, or stays an input's, and a program may write to it.
+  // Whether the program may write to its memory: it leaves the plan, or is an input's.
   bool is_exposed(ValueId v) const {
     const auto shares = [&](ValueId other) { return other != kNoValue && memory_of(joint_, other) == v; };
     for (size_t i = 0; i < layout_.forward_outputs; ++i)
@@ -245,7 +245,7 @@ class Partition {
            static_cast<int64_t>(row_of(meta(v).dtype).bytes);
   }
 
-  // Of saving it.
+  // The weight of saving it.
   int64_t weight_of(ValueId v) const {
     const Node* node = producer(v);
     if (is_checkpointed(v)) return kNeverCut;
@@ -326,7 +326,7 @@ class Partition {
       if (first[before(v)] && !first[after(v)]) saved_.insert(v);
   }
 
-  // All that may be computed again is.
+  // Computes everything again that may be.
   void save_leaves() {
     saved_.clear();
     for (const auto& [v, vertex] : vertex_)
@@ -475,8 +475,8 @@ class Partition {
     return nodes_for(gradients, given, true);
   }
 
-  // Eager checks a kept input or output in the backwards that keep it, and the program may write it before others. What
-  // such others read is copied: the next cut counts it so.
+  // Eager checks the version of a kept tensor only in backwards whose formulas keep it. The program may write it before
+  // another backward, so what such a backward reads must be copied: the next cut counts it so.
   bool reads_unchecked(const TrainingGraphs& made) {
     const size_t before = unchecked_.size();
     for (size_t i = 0; i < made.saved.size(); ++i) {

@@ -25,12 +25,12 @@ struct ForwardAgain {
   std::vector<bool> reads;  // per input
 };
 
-// An input that eager would not hold. This holds no memory: if the input is gone, but another tensor still has its
-// memory, a tensor with the input's history stands for it.
+// An input that eager would not keep alive, held weakly. If it has died but another tensor still owns its memory, a new
+// tensor over that memory, with the input's history, replaces it.
 class OtherInput {
  public:
   explicit OtherInput(const at::Tensor& input);
-  // Throws where that is not possible, or the input was written to; the error has its name.
+  // Throws an error with its name if that is not possible, or if the input was written to.
   at::Tensor get(const std::string& name) const;
   bool is_gone() const;
   at::Tensor stand_in() const;  // zeros with the input's history

@@ -1,4 +1,3 @@
-// runtime/base/reasons.cpp — see reasons.h.
 #include "runtime/base/reasons.h"
 
 #include <iterator>

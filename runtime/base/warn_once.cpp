@@ -1,4 +1,3 @@
-// runtime/base/warn_once.cpp — see warn_once.h.
 #include "runtime/base/warn_once.h"
 
 #include <map>

@@ -54,7 +54,7 @@ def reads_where_nothing_is(monkeypatch):
 
 
 def a_name_that_nobody_heard_of(monkeypatch):
-    import test_from_torch_compile as finder
+    import test_torch_compiler as finder
     monkeypatch.setattr(torch.compiler, "__all__", [*torch.compiler.__all__, "new_in_torch"])
     return fails(finder.TestThePage().test_every_public_name_of_torch_compiler_has_a_row)
 

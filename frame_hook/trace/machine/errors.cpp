@@ -1,4 +1,3 @@
-// frame_hook/trace/machine/errors.cpp — see errors.h.
 #include "frame_hook/trace/machine/errors.h"
 
 #include "guards/cpython/interrupts.h"

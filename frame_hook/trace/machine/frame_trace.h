@@ -52,8 +52,8 @@ struct FrameTrace {
   std::vector<guards::SourceId> bound_sources;  // these exist, whatever they are
   Value* returned = nullptr;              // set when the frame returned
   bool leaves_handler =
-      false;  // it returned, and the exception being handled differs from entry: a handler from before the trace has
-              // ended
+      false;  // the frame returned, and a handler that began before the trace has ended: the exception being handled
+              // differs from that at entry
   Value* handled = nullptr;               // the exception being handled then; null: none
   std::vector<FrameExit> exit;            // set if it broke
   Reason reason{};

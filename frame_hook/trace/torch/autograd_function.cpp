@@ -226,7 +226,7 @@ class WithGradient {
     }
   }
 
-  // Eager forgives Nones behind the last one.
+  // Eager ignores further Nones at the end.
   std::vector<PyObject*> gradients_in(Value* result) {
     std::vector<Value*> all = a_.listed(result);
     while (all.size() > a_.inputs.size() && is_none(t_, all.back())) all.pop_back();

@@ -1,4 +1,3 @@
-// frame_hook/trace/torch/called_by_rows.cpp — see called_by_rows.h.
 #include "frame_hook/trace/torch/called_by_rows.h"
 
 #include "frame_hook/trace/protocol/protocol.h"

@@ -2,7 +2,7 @@
 // checkpoints.
 //
 // The recording lets torch's engine run over the traced tensors. What AccumulateGrad would do to .grad happens to the
-// trace's own .grad, which the exit writes. A call that would not be the same so is a break.
+// trace's own .grad, which the exit writes. A call for which that would differ from eager is a break.
 #include <algorithm>
 
 #include "frame_hook/trace/torch/called_by_rows.h"

@@ -82,7 +82,7 @@ struct CaptureBreak {  // why a recorded call cannot be in a graph
 // A call of the traced program for which torch's engine runs. The tensors are traced, and borrowed.
 struct GradientCall {
   std::vector<PyObject*> outputs, given;  // given: the gradient of each output
-  std::vector<PyObject*> wanted;  // none: each leaf that the outputs were made of
+  std::vector<PyObject*> wanted;  // empty: all leaves that the outputs were computed from
   bool accumulates = false;  // the gradients are for .grad: each has memory of its own
   bool keeps_graph = false, creates_graph = false;
 };
@@ -149,7 +149,7 @@ class Recording {
     return {};
   }  // borrowed tensors given to float_number whose number has been read since
 
-  // What the engine finds. False: take_break() says why, and plain Python has to make the call.
+  // The gradients that the engine computes. False: take_break() says why, and plain Python must make the call.
   virtual bool gradients(const GradientCall&, std::vector<TracedGradient>&) { return false; }
   // Gives the outputs their history, and turns autocast off. What is recorded from here to end_function is the
   // backward; `gradients`, one per input, are what it returns (null: None). False: take_break() says why.

@@ -1,4 +1,3 @@
-// frame_hook/trace/types/numpy_calls.cpp — see numpy_calls.h.
 #include "frame_hook/trace/types/numpy_calls.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// frame_hook/trace/values/c_packages.cpp — see c_packages.h.
 #include "frame_hook/trace/values/c_packages.h"
 
 #include <string_view>

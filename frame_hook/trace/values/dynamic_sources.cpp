@@ -1,4 +1,3 @@
-// frame_hook/trace/values/dynamic_sources.cpp — see dynamic_sources.h.
 #include "frame_hook/trace/values/dynamic_sources.h"
 
 #include <algorithm>

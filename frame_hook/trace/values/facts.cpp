@@ -1,4 +1,3 @@
-// frame_hook/trace/values/facts.cpp — see facts.h.
 #include "frame_hook/trace/values/facts.h"
 
 #include <cmath>

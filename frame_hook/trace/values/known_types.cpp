@@ -1,4 +1,3 @@
-// frame_hook/trace/values/known_types.cpp — see known_types.h.
 #include "frame_hook/trace/values/known_types.h"
 
 #include <iterator>
