@@ -1,5 +1,5 @@
-"""docs/from_torch_compile.md: every setting that its tables name is one of torch's. test_torch_compiler.py looks for the
-names that they lack."""
+"""docs/from_torch_compile.md: every setting that its tables name is one of torch's. test_torch_compiler.py looks for
+names that the tables lack."""
 import re
 import sys
 
