@@ -355,7 +355,7 @@ Result<graph::CapturedGraph> TorchRecording::build(const std::vector<PyObject*>&
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
   if (std::any_of(tensors.begin(), tensors.end(), is_unusable_view))
     return Error{Reason::unsupported_write,
-                 "a write to a tensor after split() or unbind(), one of whose views is returned,"};
+                 "a write to the memory of a returned view that split(), unbind() or a custom Function made,"};
   const std::vector<size_t> written = written_inputs();
   for (size_t w : written)
     if (const graph::Graph& g = recorder_->graph(); graph::shows_element_twice(g.meta(g.inputs[w]), shapes()))
