@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from recording import Recording
+from symbolic_checks import counted  # noqa: F401
 from test_shape_rules import check_call, layout, make, no_grad  # noqa: F401
 
 aten = torch.ops.aten
