@@ -2,12 +2,13 @@
 samples in which each of them fails.
 
     python tests/e2e/recorder/python_metas.py                     the ops with a CPU kernel that have no other shape
-    python tests/e2e/recorder/python_metas.py ops | gradients | modules     one JSON line: what was recorded, and what
-                                                                            is wrong
+    python tests/e2e/recorder/python_metas.py ops | gradients | modules     one JSON line: what was recorded, which ops
+                                                                            with a Python kernel were in it, what was
+                                                                            not recorded and why, and what is wrong
 
 The second form takes the Python kernels away first: one that is called raises. It records samples of op_db, their
 gradients, or the modules of module_db in training, and replays each recording: a shape that differs from the executed
-op's is wrong.
+op's is wrong. So is a recording that raises anything but a break.
 """
 import itertools
 import json
@@ -18,7 +19,10 @@ import warnings
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 LIST = os.path.join(HERE, "python_shapes.txt")
+UNMET = os.path.join(HERE, "python_unmet.txt")
+BREAKS = os.path.join(HERE, "python_breaks.txt")
 KERNELS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+READS = "its data is not allocated yet"  # torch, where its C++ code reads a traced tensor
 SAMPLES = {"ops": 6, "gradients": 2, "modules": 3}
 
 
@@ -36,13 +40,26 @@ def with_python_metas():
             if name.startswith("aten::") and any(has_kernel(name, key) for key in KERNELS) and has_python_meta(name)]
 
 
+def functional_form(name):
+    """The op that computes the same and writes nothing, or ""."""
+    from recording import Recorder
+    text = Recorder.op(name)
+    return text.split("functional '")[1].split("'")[0] if "functional '" in text else ""
+
+
+def unmet(met):
+    """The ops that are not in `met`, nor is a form of theirs, and that the list of ops without a rule does not name."""
+    known = met.union(listed())
+    left = [name for name in with_python_metas() if name not in known]
+    return [name for name in left if functional_form(name) not in known.union(left)]
+
+
 def is_covered(name):
     """Whether a rule of ours or a C++ function of torch gives its shapes, or those of the form that writes nothing."""
     from recording import Recorder
-    text = Recorder.op(name)
+    text, functional = Recorder.op(name), functional_form(name)
     if text.endswith((" rule", " typed")) or " typed " in text:
         return True
-    functional = text.split("functional '")[1].split("'")[0]
     return bool(functional) and (" in_place" in text or " drops_out_args" in text) \
         and Recorder.op(functional).endswith(" rule")
 
@@ -51,9 +68,9 @@ def uncovered():
     return [name for name in with_python_metas() if not is_covered(name)]
 
 
-def listed():
-    """The committed list: op -> reason."""
-    with open(LIST) as f:
+def listed(path=LIST):
+    """A committed list: op -> reason."""
+    with open(path) as f:
         lines = [line.split("#", 1) for line in f if line.strip() and not line.startswith("#")]
     return {op: reason.strip() for ops, reason in lines for op in ops.split()}
 
@@ -79,6 +96,49 @@ def take_away():
     return library, len(names)
 
 
+class Unrecorded(Exception):
+    """Why a sample has no recording."""
+
+
+def eager(call, *tensors):
+    """The tensors that plain torch returns."""
+    from recording import flat_tensors
+    try:
+        outputs = flat_tensors(call(*tensors))
+    except Exception as e:
+        raise Unrecorded("eager raises") from e
+    if not outputs:
+        raise Unrecorded("no tensor is returned")
+    if any(t.is_sparse for t in outputs):
+        raise Unrecorded("a sparse tensor is returned")
+    return outputs
+
+
+def recorded(make):
+    """What make() records; a break is no defect, anything else that it raises is."""
+    from symbolic_checks import refusal
+    try:
+        return make()
+    except Exception as e:
+        why = "torch reads values" if READS in str(e) else refusal(e, "break")
+        if why is None:
+            raise
+        raise Unrecorded(why) from e
+
+
+def replayed(joint, inputs, outputs, tangents):
+    """The ops of a recording, and where their shapes are wrong. An error of eager's backward is no defect."""
+    import torch
+    try:
+        return joint.recorder.ops(), joint.recorder.run(inputs)[1]
+    except RuntimeError:
+        try:
+            torch.autograd.backward([t for t in outputs if t.requires_grad], tangents)
+        except RuntimeError as e:
+            raise Unrecorded("eager's backward raises") from e
+        raise
+
+
 class Call:
     """A sample as a function of its tensors."""
 
@@ -101,41 +161,27 @@ class Call:
 
 
 def check_forward(call):
-    """None, or what is wrong; "break" where there is no recording."""
+    """The ops of the recording, and what is wrong."""
     import torch
-    from recording import Recording, clone_like, flat_tensors
+    from recording import Recording, clone_like
     inputs = [clone_like(t.detach()) for t in call.tensors]
-    try:
-        with torch.no_grad():
-            want = flat_tensors(call(*[clone_like(t) for t in inputs]))
-    except Exception:
-        return "break"  # an error of the program
-    if not want:
-        return "break"
-    try:
-        with torch.no_grad():
-            recording = Recording(call, inputs)
-    except Exception as e:
-        return f"break {e}"[:160]
-    got, wrong, _ = recording.replay(inputs)
-    return str(wrong)[:200] if wrong else None
+    with torch.no_grad():
+        eager(call, *[clone_like(t) for t in inputs])
+        recording = recorded(lambda: Recording(call, inputs))
+    return recording.recorder.ops(), recording.replay(inputs)[1]
 
 
 def check_gradients(call):
     import torch
-    from recording import clone_like, flat_tensors
+    from recording import clone_like
     from test_joint import Fn, Joint
     inputs = [clone_like(t.detach()).requires_grad_(t.requires_grad) for t in call.tensors]
-    outputs = flat_tensors(call(*[t * 1 if t.requires_grad else t for t in inputs]))
+    outputs = eager(call, *[t * 1 if t.requires_grad else t for t in inputs])
     tangents = [torch.ones_like(t) for t in outputs if t.requires_grad]
     if not tangents or not any(t.requires_grad for t in inputs):
-        return "break"
-    try:
-        joint = Joint(Fn(call), inputs)
-    except Exception as e:
-        return f"break {e}"[:160]
-    _, wrong, _ = joint.recorder.run([clone_like(t.detach()) for t in inputs] + tangents)
-    return str(wrong)[:200] if wrong else None
+        raise Unrecorded("no gradient")
+    joint = recorded(lambda: Joint(Fn(call), inputs))
+    return replayed(joint, [clone_like(t.detach()) for t in inputs] + tangents, outputs, tangents)
 
 
 def op_calls(gradients):
@@ -176,7 +222,7 @@ def module_calls():
 
 def check_module(module, call):
     import torch
-    from recording import clone_like, flat_tensors
+    from recording import clone_like
     from test_joint import Joint, state_of
 
     class Whole(torch.nn.Module):
@@ -187,15 +233,11 @@ def check_module(module, call):
         def forward(self, *tensors):
             return call(*tensors)
     inputs = [clone_like(t.detach()).requires_grad_(t.requires_grad) for t in call.tensors]
-    outputs = flat_tensors(call(*[t * 1 if t.requires_grad else t for t in inputs]))
+    outputs = eager(call, *[t * 1 if t.requires_grad else t for t in inputs])
     tangents = [torch.ones_like(t) for t in outputs if t.requires_grad]
-    try:
-        joint = Joint(Whole(), inputs)
-    except Exception as e:
-        return f"break {e}"[:160]
+    joint = recorded(lambda: Joint(Whole(), inputs))
     state = [t.detach().clone() for _, _, t in state_of(module)]
-    _, wrong, _ = joint.recorder.run([clone_like(t.detach()) for t in inputs] + state + tangents)
-    return str(wrong)[:200] if wrong else None
+    return replayed(joint, [clone_like(t.detach()) for t in inputs] + state + tangents, outputs, tangents)
 
 
 def checks(part):
@@ -219,24 +261,25 @@ def run(part):
     warnings.simplefilter("ignore")
     import torch
     torch.set_num_threads(1)
-    recorded, breaks, wrong, python = 0, {}, [], {}
+    count, met, breaks, wrong, python = 0, set(), {}, [], {}
+    with_python = set(with_python_metas())
     kept, taken = take_away()
     for name, check, args in checks(part):
         CALLED.clear()
         torch.manual_seed(0)
         try:
-            found = check(*args)
+            ops, differs = check(*args)
+            count += 1
+            met.update(with_python.intersection(ops))
+            wrong += [f"{name}: {differs}"[:200]] if differs else []
+        except Unrecorded as e:
+            breaks.setdefault(name, set()).add(str(e))
         except Exception as e:
-            found = f"break {type(e).__name__}: {e}"[:160]
+            wrong.append(f"{name}: {type(e).__name__}: {e}"[:200])
         for op in CALLED:
             python.setdefault(op.removeprefix("aten::"), name)
-        if found is None:
-            recorded += 1
-        elif found.startswith("break"):
-            breaks.setdefault(name, found)
-        else:
-            wrong.append(f"{name}: {found}")
-    print(json.dumps({"taken": taken, "recorded": recorded, "wrong": wrong, "python": python, "breaks": breaks}))
+    print(json.dumps({"taken": taken, "recorded": count, "met": sorted(met), "wrong": wrong, "python": python,
+                      "breaks": {name: sorted(why) for name, why in breaks.items()}}))
 
 
 if __name__ == "__main__":

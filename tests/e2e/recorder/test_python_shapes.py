@@ -1,6 +1,8 @@
 """Shapes that come from shape functions in Python are counted and logged; no op of torch on a CPU needs one."""
+import functools
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -68,17 +70,49 @@ def test_the_list_of_ops_without_a_rule():
 FLOORS = {"ops": 1500, "gradients": 500, "modules": 100}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", FLOORS)
-def test_samples_without_python_shape_functions(part):
-    """In a process in which each of torch's shape functions in Python raises, samples of op_db, their gradients and
-    modules in training are recorded, and their shapes are right."""
+@functools.cache
+def samples(part):
+    """What a process reports in which each of torch's shape functions in Python raises."""
     done = subprocess.run([sys.executable, python_metas.__file__, part], capture_output=True, text=True,
                           env=dict(os.environ, OMP_NUM_THREADS="1"))
     assert done.returncode == 0, done.stderr[-2000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", FLOORS)
+def test_samples_without_python_shape_functions(part):
+    """Samples of op_db, their gradients and modules in training are recorded, and their shapes are right."""
+    seen = samples(part)
     assert seen["taken"] > 500 and seen["recorded"] >= FLOORS[part], seen
     assert seen["wrong"] == [] and seen["python"] == {}, (seen["wrong"], seen["python"])
+
+
+BREAKS_HEAD = """\
+# Samples of torch's op_db, their gradients and modules of module_db that are not recorded, and why: the rows of
+# reasons.def, or what the sample itself does (test_python_shapes.py; make golden-update).
+"""
+
+
+@pytest.mark.slow
+def test_what_is_not_recorded():
+    """python_breaks.txt has each sample without a recording."""
+    text = BREAKS_HEAD + "".join(f"{part} {name}: {', '.join(why)}\n" for part in FLOORS
+                                 for name, why in sorted(samples(part)["breaks"].items()))
+    path = pathlib.Path(python_metas.BREAKS)
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        path.write_text(text)
+    assert text.splitlines() == path.read_text().splitlines()
+
+
+@pytest.mark.slow
+def test_which_ops_are_met():
+    """Each op with a shape function in Python, or a form of it, is in some recording, or in python_unmet.txt with the
+    reason."""
+    unmet = set(python_metas.unmet({op for part in FLOORS for op in samples(part)["met"]}))
+    reasons = python_metas.listed(python_metas.UNMET)
+    assert set(reasons) == unmet, f"new: {sorted(unmet - set(reasons))}, met now: {sorted(set(reasons) - unmet)}"
+    assert all(reasons.values())
 
 
 def test_tracing_imports_no_compiler_of_torch():
