@@ -111,6 +111,20 @@ def sentence_model(attn="sdpa", dtype=torch.float32):
     return model.to(dtype), demo.batch()
 
 
+def parts(output):
+    """What a model returns as lists and dicts, with the names of its classes."""
+    name = type(output).__qualname__
+    if isinstance(output, dict):
+        return [name, {key: parts(v) for key, v in output.items()}]
+    if isinstance(output, (tuple, list)):
+        return [name, *map(parts, output)]
+    if hasattr(output, "layers"):  # a cache of keys and values
+        return [name, *(parts((layer.keys, layer.values)) for layer in output.layers)]
+    if hasattr(output, "self_attention_cache"):
+        return [name, parts(output.self_attention_cache), parts(output.cross_attention_cache)]
+    return output
+
+
 def decode_steps(model, step, ids, tokens):
     """Decoding with a static cache: the model itself takes the prompt, then `step` takes each of `tokens`."""
     from transformers import StaticCache

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import check, fresh, same, same_as, threads  # noqa: F401
+from check import check, exactly_as, fresh, same, same_as, threads  # noqa: F401
 
 BATCH, HEADS, SIZE, LENGTH = 2, 4, 16, 640  # enough scores to pay
 LOW = torch.finfo(torch.float32).min
@@ -161,6 +161,12 @@ def op_inputs(seed=0, length=70):
     return q, k, v, m
 
 
+def same_as_written(*args):
+    got, want = one_op(*args), written(*args)
+    same(got, want, exactly_as(lambda: written(*args)), strides=False)
+    return got, want
+
+
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("case", SPECIAL)
 @pytest.mark.parametrize("length", [8, 600])
@@ -168,9 +174,7 @@ def test_special_values(case, length):
     q, k, v, m = op_inputs(length=length)
     SPECIAL[case](q, k, v, m)
     for mask, replaces in (None, False), (m, False), (m, True), (m.expand(-1, 3, length, -1).tril(-1), True):
-        want = written(q, k, v, mask, replaces, 0.25)
-        same(one_op(q, k, v, mask, replaces, 0.25), want, lambda: written(q.double(), k.double(), v.double(), mask,
-            replaces, 0.25), strides=False)
+        same_as_written(q, k, v, mask, replaces, 0.25)
 
 
 @pytest.mark.nothing_captured
@@ -180,10 +184,8 @@ def test_rows_without_a_key():
     m[..., 5, :] = -INF
     for keys in (k, k * 0):
         for replaces in (False, True):
-            got, want = one_op(q, keys, v, m, replaces, 0.25), written(q, keys, v, m, replaces, 0.25)
+            got, want = same_as_written(q, keys, v, m, replaces, 0.25)
             assert bool(got[:, :, 5].isnan().all()) and torch.equal(got.isnan(), want.isnan())
-            same(got, want, lambda: written(q.double(), keys.double(), v.double(), m.double(), replaces, 0.25),
-                 strides=False)
     one = k[:, :, :1], v[:, :, :1]  # one key of score zero: the logarithm of the sum is zero too
     assert torch.equal(one_op(q * 0, *one, None, False, 1.0), one[1].expand(-1, -1, 70, -1))
 
@@ -194,9 +196,7 @@ def test_rows_without_a_key():
 def test_contract_over_seeds(spread, length):
     for seed in range(8):
         q, k, v, m = op_inputs(seed, length)
-        args = q * spread, k, v.abs() + 1 if seed % 2 else v, m, False, 0.25
-        same(one_op(*args), written(*args), lambda: written(*(t.double() for t in args[:4]), False, 0.25),
-             strides=False)
+        same_as_written(q * spread, k, v.abs() + 1 if seed % 2 else v, m, False, 0.25)
 
 
 @pytest.mark.nothing_captured

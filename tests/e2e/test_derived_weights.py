@@ -1,5 +1,4 @@
 """Weights that are packed, folded and cast once: never stale, whoever writes to them, and gone when their model is."""
-import copy
 import ctypes
 import gc
 import os
@@ -13,7 +12,7 @@ import torch.nn.functional as F
 
 import framejit
 from framejit import _framejit
-from check import assert_close, fresh  # noqa: F401
+from check import fresh, same_as  # noqa: F401
 
 
 def watch_is_refused():
@@ -78,11 +77,12 @@ def skip_without_packed_bfloat16():
 
 
 def check(m, compiled, x):
-    """With an old weight, the result is off by far more."""
+    """Each element is near eager's. With an old weight, some are off by far more."""
     got, want = compiled(x), m(x)
     most = 3e-2 if torch.is_autocast_enabled("cpu") else 1e-5
     assert got.shape == want.shape and got.dtype == want.dtype and got.stride() == want.stride()
-    assert (got - want).norm() <= most * want.norm(), f"off by {(got - want).norm() / want.norm()}"
+    off = (got - want).abs() / (want.abs() + want.norm() / want.numel() ** 0.5)
+    assert off.max() <= most, f"off by {off.max()}"
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ def test_results_are_as_near_as_eagers():
     compiled = framejit.compile(m)
     warm(compiled, x)
     assert derived() >= 3
-    assert_close(compiled(x), m(x), copy.deepcopy(m).double()(x.double()), "result")
+    same_as(m, compiled(x), x)
 
 
 def test_values_are_derived_and_used():
@@ -120,7 +120,7 @@ def test_values_are_derived_and_used():
 def test_explain_says_what_would_be_derived():
     m, x = model(), image()
     explained = framejit.explain(m)(x)
-    assert_close(explained.result, m(x), copy.deepcopy(m).double()(x.double()), "result")
+    same_as(m, explained.result, x)
     told = [line for line in str(explained).splitlines() if line.startswith("derived from weights: ")]
     assert len(told) == len(explained.derived) == 1 and "L['self']._modules['stem']" in told[0], told
     assert int(re.match(r"derived from weights: (\d+) values", told[0])[1]) >= 4
@@ -446,7 +446,7 @@ class TestFloat32Products:
         m, x = self.layers([512, 768, 320, 512]), torch.randn(rows, 512)
         compiled, values = self.packed(m, x)
         assert values == 3
-        assert_close(compiled(x), m(x), copy.deepcopy(m).double()(x.double()), f"{rows} rows")
+        same_as(m, compiled(x), x)
 
     def test_few_rows_and_rows_that_vary_are_left_alone(self):
         _framejit.replace_costs("packed_rows=16")
@@ -456,7 +456,7 @@ class TestFloat32Products:
         assert values == 3, "of the first number of rows alone"
         for rows in (16, 40, 90, 5):
             x = torch.randn(rows, 512)
-            torch.testing.assert_close(compiled(x), m(x))
+            same_as(m, compiled(x), x)
 
     def test_a_weight_that_lies_the_other_way_round(self):
         _framejit.replace_costs("packed_rows=16")
@@ -473,6 +473,6 @@ class TestFloat32Products:
         m, x = Turned(), torch.randn(32, 512)
         compiled, values = self.packed(m, x)
         assert values == 1
-        torch.testing.assert_close(compiled(x), m(x), rtol=1e-5, atol=1e-4)
+        same_as(m, compiled(x), x)
         m.weight.data.mul_(2)
-        torch.testing.assert_close(compiled(x), m(x), rtol=1e-5, atol=1e-4)
+        same_as(m, compiled(x), x)

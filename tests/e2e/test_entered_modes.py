@@ -7,7 +7,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import framejit
-from check import same
+from check import exactly_as, same, same_as
 
 
 class Doubles(TorchFunctionMode):
@@ -132,12 +132,13 @@ def test_one_break_and_capture_goes_on(fn, breaks):
             x = torch.randn(*shape)
             before, Counts.calls = framejit.stats()["graph_breaks"], 0
             want, plain_calls, Counts.calls = fn(x, kept), Counts.calls, 0
-            same(compiled(x, kept), want)
-            assert Counts.calls == plain_calls
+            got, calls = compiled(x, kept), Counts.calls
+            same(got, want, exactly_as(lambda: fn(x, kept)))
+            assert calls == plain_calls
             stats = framejit.stats()
             assert stats["graph_breaks"] - before <= breaks, stats["break_reasons"]
         hits = stats["hits"]
-        same(compiled(x, kept), want)
+        same_as(fn, compiled(x, kept), x, kept)
         after = framejit.stats()
     assert stats["break_reasons"].pop("mode_entered") and set(stats["break_reasons"]) <= {"exception_raised"} and stats[
         "recompiles"] <= 6 and not stats["fallbacks"], stats

@@ -7,7 +7,7 @@ import torch
 from torch.autograd import forward_ad
 
 import framejit
-from check import backend, fresh, same  # noqa: F401
+from check import backend, exactly_as, fresh, same  # noqa: F401
 from framejit import _framejit
 
 
@@ -241,20 +241,21 @@ class Net(torch.nn.Module):
 
 class TestTrainableModules:
     def test_training_is_eagers(self, backend, breaks):
-        plain = Net().train()
-        ours = copy.deepcopy(plain)
-        compiled = framejit.compile(ours, backend=backend)
-        optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (plain, ours)]
-        with torch.enable_grad():
-            for _ in range(3):
-                x, goal = torch.randn(5, 4), torch.randn(5, 2)
-                for model, optimizer in zip((plain, compiled), optimizers):
+        net, batches = Net().train(), [(torch.randn(5, 4), torch.randn(5, 2)) for _ in range(3)]
+
+        def trained(call):
+            model, gradients = copy.deepcopy(net), []
+            run, optimizer = call(model), torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+            with torch.enable_grad():
+                for x, goal in batches:
                     optimizer.zero_grad()
-                    torch.nn.functional.mse_loss(model(x), goal).backward()
-                same([p.grad for p in ours.parameters()], [p.grad for p in plain.parameters()])
-                for optimizer in optimizers:
+                    torch.nn.functional.mse_loss(run(x), goal).backward()
+                    gradients.append([p.grad.clone() for p in model.parameters()])
                     optimizer.step()
-        same(dict(ours.state_dict()), dict(plain.state_dict()))
+            return gradients, dict(model.state_dict())
+        plain = trained(framejit.disable)
+        same(trained(lambda m: framejit.compile(m, backend=backend)), plain,
+             exactly_as(lambda: trained(framejit.disable)))
         assert not breaks and not framejit.stats()["fallbacks"] and framejit.stats()["backward_runs"] == 3
 
     def test_captured_without_gradients_and_with_them_in_turn(self, backend, breaks):

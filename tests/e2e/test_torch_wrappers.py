@@ -8,7 +8,7 @@ import torch
 import torch.utils.checkpoint
 
 import framejit
-from check import backend, check, fresh, same  # noqa: F401
+from check import backend, check, exactly_as, fresh, same  # noqa: F401
 
 checkpoint = torch.utils.checkpoint.checkpoint
 
@@ -65,21 +65,29 @@ def test_a_step_of_an_optimizer(name, backend):
     kind, settings = OPTIMIZERS[name]
     torch.manual_seed(0)
     plain = torch.nn.Linear(4, 3)
-    ours = copy.deepcopy(plain)
+    start, ours = copy.deepcopy(plain), copy.deepcopy(plain)
     a, b = kind(plain.parameters(), lr=0.1, **settings), kind(ours.parameters(), lr=0.1, **settings)
 
     def step(optimizer, x):
         y = x + 1
         optimizer.step()
         return y * 2
-    compiled, x = framejit.compile(step, backend=backend), torch.randn(3)
+    def once_more():
+        module = copy.deepcopy(start)
+        optimizer = kind(module.parameters(), lr=0.1, **settings)
+        for gradients in given:
+            for p, g in zip(module.parameters(), gradients):
+                p.grad = g.clone()
+            optimizer.step()
+        return list(module.parameters()), state_of(optimizer)
+    compiled, x, given = framejit.compile(step, backend=backend), torch.randn(3), []
     for _ in range(5):
-        for p, q in zip(plain.parameters(), ours.parameters()):
-            p.grad = torch.randn_like(p)
-            q.grad = p.grad.clone()
+        given.append([torch.randn_like(p) for p in plain.parameters()])
+        for p, q, g in zip(plain.parameters(), ours.parameters(), given[-1]):
+            p.grad, q.grad = g.clone(), g.clone()
         before = framejit.stats()
         same(compiled(b, x), step(a, x))
-        same((list(ours.parameters()), state_of(b)), (list(plain.parameters()), state_of(a)))
+        same((list(ours.parameters()), state_of(b)), (list(plain.parameters()), state_of(a)), exactly_as(once_more))
         b.zero_grad()
         assert all(q.grad is None for q in ours.parameters())
     stats = framejit.stats()

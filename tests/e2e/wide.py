@@ -21,7 +21,15 @@ CASTS = {aten._to_copy.default, aten.copy_.default, aten.copy.default}
 
 
 def is_float(t):
-    return type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout == torch.strided and t.dtype.is_floating_point
+    return type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout == torch.strided and is_inexact(t.dtype)
+
+
+def is_inexact(dtype):
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def wide_of(dtype):
+    return torch.complex128 if dtype.is_complex else torch.float64
 
 
 def disturb(t, dtype, generator):
@@ -29,6 +37,15 @@ def disturb(t, dtype, generator):
     if generator is not None and t.numel():
         signs = 2 * torch.randint(0, 2, t.shape, generator=generator, device="cpu").double() - 1
         t.mul_(1 + torch.finfo(dtype).eps * signs.to(t.device))
+
+
+def unscale(tensors, found_inf, inv_scale):
+    """What the kernel does, which takes no other dtype than float32 for a scale."""
+    for t in tensors:
+        t.mul_(inv_scale)
+
+
+IN_FLOAT64 = {aten._amp_foreach_non_finite_check_and_unscale_.default: unscale}
 
 
 def generator_of(noise):
@@ -47,29 +64,47 @@ class Wide(TorchDispatchMode):
 
     @staticmethod
     def key(t):
-        return t.untyped_storage().data_ptr(), t.dtype
+        return t.untyped_storage().data_ptr(), t.dtype.to_real()  # complex numbers are pairs
 
     def of(self, t):
         """The float64 companion of `t`."""
         if not t.numel():
-            return t.double()
-        elements = t.untyped_storage().nbytes() // t.element_size()
+            return t.to(wide_of(t.dtype))
+        dtype = t.dtype.to_real()
+        elements = t.untyped_storage().nbytes() // dtype.itemsize
         kept = self.memories.get(self.key(t))
         if kept is None or kept[1].numel() < elements:
-            flat = torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage(), 0, (elements,))
+            flat = torch.empty(0, dtype=dtype, device=t.device).set_(t.untyped_storage(), 0, (elements,))
             kept = self.memories[self.key(t)] = t, flat.double()
-            disturb(kept[1], torch.promote_types(t.dtype, torch.float32), self.generator)  # ops compute in float32
-        return kept[1].as_strided(t.size(), t.stride(), t.storage_offset())
+            disturb(kept[1], torch.promote_types(dtype, torch.float32), self.generator)  # ops compute in float32
+        memory = torch.view_as_complex(kept[1][:elements // 2 * 2].view(-1, 2)) if t.is_complex() else kept[1]
+        made = memory.as_strided(t.size(), t.stride(), t.storage_offset())
+        made = made.conj() if t.is_conj() else made
+        return torch._neg_view(made) if t.is_neg() else made
 
     def widened(self, func, args, kwargs):
-        """Calls the op on the current float64 tensors; what the op writes to tensors that are not floats, it writes to
-        copies."""
+        """Calls the op on the current float64 tensors, or on these in its own dtype if it has no kernel for float64;
+        None if it has neither. What the op writes to tensors that are not floats, it writes to copies."""
         def widen(v):
             if isinstance(v, torch.Tensor):
                 return self.of(v) if is_float(v) else v.clone() if func._schema.is_mutable else v
-            return torch.float64 if isinstance(v, torch.dtype) and v.is_floating_point else v
-        args, kwargs = tree_map(widen, (args, kwargs))
-        return lambda: tree_flatten(func(*args, **kwargs))[0]
+            return wide_of(v) if isinstance(v, torch.dtype) and is_inexact(v) else v
+        wide = tree_map(widen, (args, kwargs))
+
+        def rounded(v):
+            return self.of(v).to(v.dtype) if isinstance(v, torch.Tensor) and is_float(v) else v
+
+        def call():
+            try:
+                return tree_flatten(IN_FLOAT64.get(func, func)(*wide[0], **wide[1]))[0]
+            except (RuntimeError, TypeError, IndexError):
+                pass
+            try:
+                own = None if func._schema.is_mutable else tree_map(rounded, (args, kwargs))
+                return own and tree_flatten(func(*own[0], **own[1]))[0]
+            except (RuntimeError, TypeError, IndexError):
+                return None
+        return call
 
     def __torch_dispatch__(self, func, types_, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -83,10 +118,7 @@ class Wide(TorchDispatchMode):
         outputs = tree_flatten(result)[0]
         if not any(map(is_float, inputs + outputs)):
             return result
-        try:
-            wide = None if drew else again()
-        except (RuntimeError, TypeError, IndexError):
-            wide = None
+        wide = None if drew else again()
         written = list(filter(is_float, inputs)) if func._schema.is_mutable else []
         if wide is None or len(wide) != len(outputs):
             wide = outputs

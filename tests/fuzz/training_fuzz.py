@@ -5,10 +5,10 @@ errors, written inputs and the state of the generator.
     python tests/fuzz/training_fuzz.py [--seed N] [--count N] [--backend NAME] [--inner]
 
 A line is kept if eager accepts it and the values stay finite. What happens after the forward is random too: which
-outputs go backward, one after the other or together, which inputs are leaves, what is written in between. Most programs
-compute in float64, where every order of evaluation gives nearly the same result; float32 is compared by means of
-float64. A failure prints the seed and the program, shrunk by dropping lines and drawn events. With --inner,
-programs call backward() and torch.autograd.grad() themselves.
+outputs go backward, one after the other or together, which inputs are leaves, what is written in between. Programs
+compute in float64 or float32; each number keeps the bound of the tests (tests/e2e/check.py). A failure prints the seed
+and the program, shrunk by dropping lines and drawn events. With --inner, programs call backward() and
+torch.autograd.grad() themselves.
 """
 import argparse
 import functools
@@ -89,13 +89,13 @@ class Program:
         self.results = sorted({*last, *self.rng.sample(made, min(len(made), self.rng.randint(1, 3)))}) or ["w"]
         self.events = self.draw_events()
 
-    def tensors(self, dtype=None):
+    def tensors(self):
         """Leaves, the same numbers each time."""
         import torch
-        dtype, generator = dtype or self.dtype, torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(self.seed)
 
         def normal(*shape):
-            return torch.randn(*shape, generator=generator, dtype=torch.float32).to(dtype)
+            return torch.randn(*shape, generator=generator, dtype=torch.float32).to(self.dtype)
         rows, columns = self.shape
         made = [normal(rows, columns), normal(columns, rows).T, normal(columns), normal(rows, columns)]
         return [t.requires_grad_(asks) for t, asks in zip(made, self.asking)]
@@ -189,29 +189,17 @@ def goes_backward(tensors):
 class Steps:
     """The results of two steps of a program: numbers to compare as floats, and facts to compare exactly."""
 
-    def __init__(self, program, f, dtype=None, moved=None):
-        """moved: a seed that decides for each input number and each weight of an output whether it moves by an ulp."""
+    def __init__(self, program, f):
         import torch
         self.program, self.numbers, self.facts = program, [], []
         self.hooked = []  # what hooks are given: of one tensor in order, of several in any
-        self.generator = None if moved is None else torch.Generator().manual_seed(moved)
-        leaves = program.tensors(dtype)
-        with torch.no_grad():
-            for t in leaves:
-                self.move(t)
+        leaves = program.tensors()
         for p in leaves[3:] if program.hooked else []:
             p.register_hook(lambda g: self.hooked.append(("hook on w", g)))
         torch.manual_seed(program.seed)
         for step in range(2):
             self.step(f, leaves)
         self.facts.append(("generator", torch.get_rng_state().tolist()))
-
-    def move(self, t):
-        import torch
-        if self.generator is not None:
-            by = torch.randint(-1, 2, t.shape, generator=self.generator).to(t.dtype)
-            t.mul_(1 + by * torch.finfo(t.dtype).eps)
-        return t
 
     def number(self, name, t):
         import torch
@@ -285,7 +273,7 @@ class Steps:
                 self.failed = False
         else:
             taken = [results[i] for i in which if results[i].requires_grad]
-            weights = [self.move(cotangent(t)) for t in taken]
+            weights = [cotangent(t) for t in taken]
             if what == "grad":
                 asked = [t for t in leaves if t.requires_grad]
                 grads = self.attempt(what, lambda: torch.autograd.grad(taken, asked, weights, allow_unused=True))
@@ -300,10 +288,10 @@ class Steps:
                                                                    retain_graph=what.endswith("retained")))
 
 
-def difference(got, want, exact, near):
-    """What differs between two Steps, in words, or None. exact() makes them in float64; near() makes some whose inputs
-    are an ulp away: if terms cancel, a difference of at most twice eager's own move is accepted."""
-    import torch
+def difference(got, want, exact):
+    """What differs between two Steps, in words, or None. exact(): the numbers in float64; with a number, those of a
+    disturbed run."""
+    from check import part, same
     for a, b in zip(got.facts, want.facts):
         if a[0] == "grad of grad" and a[2].startswith("framejit: "):  # a limit, and it is told
             return None
@@ -311,25 +299,25 @@ def difference(got, want, exact, near):
             return f"{a} instead of {b}"
     if len(got.facts) != len(want.facts) or len(got.numbers) != len(want.numbers):
         return f"{len(got.facts)} facts instead of {len(want.facts)}"
-    exact = exact() if want.program.dtype != torch.float64 else None
     for i, ((name, a), (_, b)) in enumerate(zip(got.numbers, want.numbers)):
-        if torch.equal(a, b):
-            continue
-        known = exact is not None and len(exact.numbers) == len(want.numbers)
-        reference = exact.numbers[i][1].double() if known else b.double()
-        bound = 8 * float((b.double() - reference).abs().max()) + 256 * torch.finfo(b.dtype).eps * max(1.0,
-            float(reference.abs().max()))
-        off = float((a.double() - reference).abs().max())
-        if not off <= bound and not off <= 2 * reach_of(i, want, near()):
-            return f"{name}: off by {off:.3g}, allowed {bound:.3g}"
+        try:
+            same(a, b, part(exact, lambda numbers: numbers[i]), name, strides=False, luck=True)
+        except AssertionError as e:
+            return str(e)
     return None
 
 
-def reach_of(i, want, near):
-    """How far number i moves."""
-    there = [steps.numbers[i][1] for steps in near if len(steps.numbers) == len(want.numbers)]
-    here = want.numbers[i][1].double()
-    return max((float((t.double() - here).abs().max()) for t in there if t.shape == here.shape), default=0.0)
+def exactly(program, f, count):
+    """A function that makes the `count` numbers of eager `f` in float64; with a number, those of a disturbed run. None
+    where there are more or fewer."""
+    from wide import Wide
+
+    @functools.cache
+    def numbers(noise=None):
+        with Wide(noise) as mode:
+            made = mode.values([t for _, t in Steps(program, f).numbers])
+        return made if len(made) == count else None
+    return numbers
 
 
 def run(program, seed, backend):
@@ -341,9 +329,7 @@ def run(program, seed, backend):
     framejit.reset()
     want = Steps(program, scope["f"])
     got = Steps(program, framejit.compile(scope["f"], backend=backend))
-    plain = framejit.disable(scope["f"])
-    return difference(got, want, lambda: Steps(program, plain, torch.float64),
-                      functools.cache(lambda: [Steps(program, plain, moved=n) for n in range(8)]))
+    return difference(got, want, exactly(program, framejit.disable(scope["f"]), len(want.numbers)))
 
 
 def shrink(program, seed, backend):

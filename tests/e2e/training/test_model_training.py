@@ -1,5 +1,6 @@
 """Small versions of models that people train: gradients and state equal to eager's, one forward and one backward; the
 loss of 20 steps as near to float64 as eager's."""
+import functools
 import os
 
 import pytest
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import framejit
+from check import same
 from devices import on_device, random_state
 from small_trainings import MODELS, NO_DROPOUT
 from steps import (  # noqa: F401
@@ -65,16 +67,16 @@ def curve_of(make, compile_=lambda target: target):
 @pytest.mark.parametrize("name", MODELS)
 def test_loss_curves(name):
     make = training(name, 0.1, learning_rate=0.003)
-    with Wide() as mode:
-        exact = torch.stack(mode.values(curve_of(make)[0]))
+
+    @functools.cache
+    def exact(noise=None):
+        with Wide(noise) as mode:
+            return torch.stack(mode.values(curve_of(make)[0]))
     plain, state = curve_of(make)
     ours, our_state = curve_of(make, framejit.compile)
-    plain, ours = torch.stack(plain).double(), torch.stack(ours).double()
-    assert float(exact.std()) > 0.01 * float(exact.abs().mean()), "nothing is learned"
-    # By chance eager may be nearer than its roundings allow: add an ulp for each step.
-    eps = torch.finfo(torch.float32).eps
-    allowed = 2 * (plain - exact).abs().max() + CURVE * eps * exact.abs().max()
-    assert float((ours - exact).abs().max()) <= float(allowed), (ours, plain, exact)
+    plain, ours = torch.stack(plain), torch.stack(ours)
+    assert float(plain.std()) > 0.01 * float(plain.abs().mean()), "nothing is learned"
+    same(ours, plain, exact, luck=True)
     assert all(map(torch.equal, our_state, state))
     assert_counts(framejit.stats(), CURVE, graphs=1, backward_graphs=BACKWARDS.get(name, 1))
 
