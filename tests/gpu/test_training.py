@@ -66,7 +66,7 @@ def model_of(name, dropout):
 def test_gradients_of_models(name, dropout, precision):
     breaks = BREAKS.get(name, 0)
     check_step(model_of(name, dropout), steps=2, breaks=breaks, autocast=precision == "bf16",
-               captured=breaks is not None, backward=None if breaks is None else True)
+               captured=breaks is not None, backward=None if breaks is None else True, graphs=None)
 
 
 @pytest.mark.parametrize("name", ["GPT-2", "ViT", "ResNet"])
@@ -85,7 +85,7 @@ def test_half_precision_with_a_scaler(name):
             scaler.update()
             return loss, norm, scaler.get_scale()
         return Program(model.train(), step=step, zero=False)
-    check_step(make, autocast=torch.float16)
+    check_step(make, autocast=torch.float16, graphs=None)
 
 
 @pytest.mark.parametrize("name, flags", [
@@ -96,7 +96,8 @@ def test_half_precision_with_a_scaler(name):
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_optimizer_steps(name, flags, target, mode):
     where = {} if target is None else {"target": target}
-    check_step(stepping(lambda p: OPTIMIZERS[name](p, **flags), **where), steps=8, backward=False, mode=mode)
+    check_step(stepping(lambda p: OPTIMIZERS[name](p, **flags), **where), steps=8, backward=False, mode=mode,
+               graphs=None)
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in NOT_HERE])
@@ -123,7 +124,7 @@ class Replays:
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_a_forward_that_saves_is_not_replayed(dropout):
     with Replays() as seen:
-        check_step(training("GPT-2", dropout), steps=4, mode="reduce-overhead")
+        check_step(training("GPT-2", dropout), steps=4, mode="reduce-overhead", graphs=None)
     assert "saves" in seen.reasons, seen.reasons
 
 
@@ -150,14 +151,15 @@ def whole_step(make_optimizer, dropout=0.0):
     lambda p: torch.optim.AdamW(p, 0.01, capturable=True), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)])
 def test_a_whole_step_is_replayed(make_optimizer, dropout):
     with Replays() as seen:
-        check_step(whole_step(make_optimizer, dropout), steps=10, mode="reduce-overhead", backward=None)
+        check_step(whole_step(make_optimizer, dropout), steps=10, mode="reduce-overhead", backward=None, graphs=None)
         assert seen.count() >= 6, (seen.reasons, framejit.stats())
 
 
 def test_a_step_count_on_the_cpu_is_not_replayed():
     """Not capturable: the guards read the count, and its numbers are inputs."""
     with Replays() as seen:
-        check_step(whole_step(lambda p: torch.optim.AdamW(p, 0.01)), steps=10, mode="reduce-overhead", backward=None)
+        check_step(whole_step(lambda p: torch.optim.AdamW(p, 0.01)), steps=10, mode="reduce-overhead", backward=None,
+                   graphs=None)
     assert seen.reasons, framejit.stats()
 
 

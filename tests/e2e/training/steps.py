@@ -241,7 +241,7 @@ def generator_in(states, which):
     states[which] = random_state()
 
 
-def check_step(make, *, steps=3, breaks=0, graphs=None, backward=True, backward_graphs=None, seed=0, autocast=False,
+def check_step(make, *, steps=3, breaks=0, graphs=1, backward=True, backward_graphs=None, seed=0, autocast=False,
                strides=True, float64=True, partial=False, captured=True, **options):
     """Asserts that compiled steps are eager's; returns the stats. breaks, graphs, backward_graphs: how many (None: not
     asked). backward: whether backward plans ran in every step, or how many ran in all (None: not asked). float64: False

@@ -80,7 +80,7 @@ def test_random_numbers_that_are_drawn_again():
     def make():
         b = block(0.5)
         return Program(lambda x: checkpoint(b, x, use_reentrant=False, preserve_rng_state=False), leaf(5, 8), watch=[b])
-    check_step(make, steps=2, breaks=None, backward=None)
+    check_step(make, steps=2, breaks=None, backward=None, graphs=0)
 
 
 def test_without_gradients():
@@ -99,7 +99,7 @@ def test_a_reentrant_one_whose_arguments_need_no_gradient():
     def make():
         b = block()
         return Program(lambda x: checkpoint(b, x, use_reentrant=True), torch.randn(5, 8), watch=[b])
-    check_step(make, breaks=None, backward=None)
+    check_step(make, breaks=None, backward=None, graphs=0)
 
 
 @pytest.mark.nothing_captured
@@ -116,7 +116,7 @@ def test_a_function_that_counts():
             run(*args).sum().backward()
             return len(counts)
         return Program(lambda x: checkpoint(counted, x, use_reentrant=False), leaf(5, 8), step=step, watch=[b])
-    check_step(make, breaks=None, backward=None)
+    check_step(make, breaks=None, backward=None, graphs=0)
 
 
 @pytest.mark.nothing_captured
@@ -124,7 +124,7 @@ def test_batch_statistics_move_twice():
     def make():
         b = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
         return Program(lambda x: checkpoint(b, x, use_reentrant=False), leaf(5, 8), watch=[b])
-    check_step(make, breaks=None, backward=None)
+    check_step(make, breaks=None, backward=None, graphs=0)
 
 
 def test_nested():
@@ -146,7 +146,7 @@ def test_with_the_backward_inside():
             loss.backward()
             return loss.detach()
         return Program(step, leaf(5, 8), step=lambda run, args, k: run(*args), watch=[f.blocks], zero=False)
-    check_step(make, backward=None)
+    check_step(make, backward=None, graphs=2)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -162,7 +162,7 @@ def test_models(name, reentrant):
             loss.backward()
             return loss
         return Program(model, step=step)
-    check_step(make, breaks=None, backward=None)
+    check_step(make, breaks=None, backward=None, graphs=None)
 
 
 SAVED = """

@@ -254,7 +254,7 @@ def test_one_output_of_two_where_zeros_are_not_none():
         (a, b, a + b)[k].sum().backward()
     for function in Shifted, MaybeNone:
         stats = check_step(lambda: Program(lambda x: function.apply(x), leaf(5, 3), step=step), breaks=None,
-                           backward=None, captured=False)
+                           backward=None, captured=False, graphs=0)
         assert stats["break_reasons"] == {"no_backward": 1}, stats["break_reasons"]
 
 
@@ -267,7 +267,7 @@ def test_own_gradient_where_another_output_goes_backward():
     def f(x):
         h = x * 2
         return Auxiliary.apply(h, (h * h).mean()), h.sin()
-    check_step(lambda: Program(f, leaf(5, 3), step=step), breaks=None, backward=None, captured=False)
+    check_step(lambda: Program(f, leaf(5, 3), step=step), breaks=None, backward=None, captured=False, graphs=0)
 
 
 @pytest.mark.nothing_captured
@@ -277,7 +277,7 @@ def test_roots_of_different_levels():
         h = Round.apply(x, -0.5, 0.5)
         a = h * 2
         return a, h * 3, a * 5
-    check_step(lambda: Program(f, leaf(5, 3)), breaks=None, backward=None, captured=False)
+    check_step(lambda: Program(f, leaf(5, 3)), breaks=None, backward=None, captured=False, graphs=0)
 
 
 class Doubled(Function):
@@ -344,7 +344,7 @@ def test_written_inside():
         z = Swish.apply(y)
         y.add_(1)
         return z
-    check_step(lambda: Program(f, leaf(5, 3)), breaks=None, backward=None, captured=False)
+    check_step(lambda: Program(f, leaf(5, 3)), breaks=None, backward=None, captured=False, graphs=0)
 
 
 def test_sizes_that_change():
@@ -352,7 +352,7 @@ def test_sizes_that_change():
         weight = leaf(6)
         return Program(lambda x: Normed.apply(x, weight) + Swish.apply(x).sum(-1, keepdim=True), watch=[weight],
                        make_inputs=lambda k: (torch.randn(2 + k, 6, requires_grad=True),))
-    stats = check_step(make, steps=4)
+    stats = check_step(make, steps=4, graphs=2)
     assert stats["graphs"] == 2 and stats["backward_graphs"] == 2
 
 

@@ -278,7 +278,7 @@ def test_functions_of_which_one_input_asks(fn):
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("fn", [lambda x: x.cumprod(0), lambda x: x.cumprod(1)])
 def test_formulas_that_read_data_run_plainly(fn):
-    check_step(lambda: (fn, leaf(4, 3)), breaks=None, backward=None, captured=False)
+    check_step(lambda: (fn, leaf(4, 3)), breaks=None, backward=None, captured=False, graphs=0)
 
 
 @pytest.mark.nothing_captured
@@ -286,7 +286,7 @@ def test_formulas_that_read_data_run_plainly(fn):
                          ids=["cumprod", "other side"])
 def test_formulas_of_torch_that_read_data(fn):
     """They break, by a reason that says so."""
-    stats = check_step(lambda: (fn, leaf(4, 3), leaf(4, 3)), breaks=None, backward=None)
+    stats = check_step(lambda: (fn, leaf(4, 3), leaf(4, 3)), breaks=None, backward=None, graphs=0)
     assert set(stats["break_reasons"]) <= {"no_backward"}
 
 
@@ -339,12 +339,12 @@ def test_writes_to_inputs(fn):
     def a_view_comes_in():
         a, b = leaf(6, 3), leaf(4, 3)
         return Program(fn, make_inputs=lambda k: ((a * 2)[2:], b), watch=[a, b])
-    check_step(a_view_comes_in, breaks=None, backward=None, captured=False)
+    check_step(a_view_comes_in, breaks=None, backward=None, captured=False, graphs=0)
 
 
 @pytest.mark.nothing_captured
 def test_a_write_to_a_leaf_is_the_error_of_eager():
-    check_step(lambda: (writes_an_input, leaf(4, 3), leaf(4, 3)), breaks=None, backward=None)
+    check_step(lambda: (writes_an_input, leaf(4, 3), leaf(4, 3)), breaks=None, backward=None, graphs=0)
 
 
 def test_an_activation_whose_input_is_written_later():
@@ -544,12 +544,13 @@ def test_a_branch_on_data():
             y = x @ w
             return y.sin() if y.sum() > 0 else y.cos()
         return Program(f, make_inputs=lambda k: (torch.ones(3, 4) * (-1) ** k,), watch=[w])
-    check_step(make, steps=4, breaks=None)
+    check_step(make, steps=4, breaks=None, graphs=3)
 
 
 def test_a_variance_that_torch_warns_about():
     """Of one row: eager warns in each step."""
-    check_step(lambda: (lambda x: (x * 2).std(0).sum() + x.var(1).sum(), leaf(1, 3)), breaks=1, backward=None)
+    check_step(lambda: (lambda x: (x * 2).std(0).sum() + x.var(1).sum(), leaf(1, 3)), breaks=1, backward=None,
+               graphs=2)
 
 
 def test_a_loss_that_is_printed():
@@ -561,7 +562,7 @@ def test_a_loss_that_is_printed():
             losses.append(loss.item())
             return loss * 2
         return Program(f, torch.randn(3, 4), watch=[model])
-    check_step(make, breaks=None)
+    check_step(make, breaks=None, graphs=2)
 
 
 def test_a_disabled_function_in_the_middle():
@@ -572,4 +573,4 @@ def test_a_disabled_function_in_the_middle():
         def plainly(y):
             return y * y.detach().norm()
         return Program(lambda x: plainly(model(x)).sin(), leaf(3, 4), watch=[model])
-    check_step(make, breaks=1)
+    check_step(make, breaks=1, graphs=2)

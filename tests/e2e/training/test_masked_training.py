@@ -71,7 +71,7 @@ def test_token_classification():
             labels[0, :k + 1] = -100
             return torch.randn(2, 6, 3), labels
         return Program(f, make_inputs=inputs, watch=[model])
-    stats = check_step(make, steps=5, breaks=None, backward=None)
+    stats = check_step(make, steps=5, breaks=None, backward=None, graphs=None)
     assert stats["backward_runs"] >= 10, stats["backward_runs"]
 
 
@@ -102,4 +102,4 @@ def test_a_whole_step():
             return loss.detach()
         return Program(f, torch.randn(6, 3), watch=[model, optimizer], zero=False,
                        step=lambda run, args, k: run(*args))
-    check_step(make, breaks=None, backward=6)
+    check_step(make, breaks=None, backward=6, graphs=None)

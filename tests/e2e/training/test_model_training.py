@@ -108,7 +108,7 @@ def test_a_gan_with_two_optimizers():
             optimizers[0].step()
             return loss, cost
         return Program(lambda model, x: model(x), step=step, watch=[maker, judge], zero=False)
-    check_step(make, backward=None)
+    check_step(make, backward=None, graphs=None)
 
 
 def test_a_gan_with_a_gradient_penalty():
@@ -124,7 +124,7 @@ def test_a_gan_with_a_gradient_penalty():
             loss.backward()
             return loss
         return Program(lambda model, x: model(x), step=step, watch=[maker, judge])
-    check_step(make, breaks=None, backward=None)
+    check_step(make, breaks=None, backward=None, graphs=None)
 
 
 # ---- as people write loops around them
@@ -156,7 +156,7 @@ def test_gradient_checkpointing(name):
         program = training(name, 0.1)()
         program.target.gradient_checkpointing_enable(dict(use_reentrant=False))
         return program
-    check_step(make, breaks=None, backward=None)
+    check_step(make, breaks=None, backward=None, graphs=None)
 
 
 @pytest.mark.parametrize("name", ["BERT", "ViT"])

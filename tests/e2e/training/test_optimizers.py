@@ -77,7 +77,7 @@ def stepping_alone(make_parameters, make_optimizer):
 
 
 def check_steps(make, steps=STEPS, most=2):
-    stats = check_step(make, steps=steps, breaks=0, backward=False)
+    stats = check_step(make, steps=steps, breaks=0, backward=False, graphs=None)
     assert 0 < stats["graphs"] <= most, stats
     return stats
 
@@ -148,7 +148,7 @@ def test_settings_that_are_tensors(make_optimizer):
     lambda p: optim.AdamW(p, capturable=True, foreach=True), lambda p: optim.RAdam(p, capturable=True)])
 @pytest.mark.nothing_captured
 def test_settings_that_eager_refuses_on_a_cpu(make_optimizer):
-    check_step(stepping(make_optimizer), steps=1, breaks=None, backward=None, captured=False)
+    check_step(stepping(make_optimizer), steps=1, breaks=None, backward=None, captured=False, graphs=None)
 
 
 # ---- parameters without gradients, counts that differ
@@ -161,7 +161,8 @@ def test_missing_gradients(flags):
         model[0].bias.grad = None
         if k % 2:
             model[2].weight.grad = None
-    stats = check_step(stepping(lambda p: OPTIMIZERS["adamw"](p, **flags), drop), steps=STEPS, breaks=0, backward=False)
+    stats = check_step(stepping(lambda p: OPTIMIZERS["adamw"](p, **flags), drop), steps=STEPS, breaks=0, backward=False,
+                       graphs=None)
     assert stats["graphs"] <= 5, stats
 
 
@@ -278,7 +279,7 @@ def test_closures():
             loss.backward()
             return loss
         return Program(optimizer.step, step=lambda run, args, k: run(closure), watch=[model, optimizer], zero=False)
-    check_step(make, steps=4, breaks=None, backward=None)
+    check_step(make, steps=4, breaks=None, backward=None, graphs=None)
 
 
 def test_a_profiler_sees_the_step():

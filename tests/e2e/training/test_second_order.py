@@ -117,7 +117,7 @@ def test_a_gradient_penalty_through_spectral_norm():
     def make():
         layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3))
         return Program(nn.Sequential(layer, nn.SiLU()), values(), step=second_order)
-    check_step(make, backward=None)
+    check_step(make, backward=None, graphs=None)
 
 
 def test_a_value_between_two_graphs():
@@ -130,7 +130,7 @@ def test_a_value_between_two_graphs():
             print(end="")
             return (y + 1).pow(2)
         return Program(model, values(), step=second_order, watch=[layer])
-    check_step(make, backward=None, breaks=1)
+    check_step(make, backward=None, breaks=1, graphs=None)
 
 
 def test_dropout_is_drawn_once():
@@ -162,7 +162,7 @@ def test_a_changed_output_is_refused():
         y = run(x)
         y.add_(1)
         return torch.autograd.grad(y.sum(), x, create_graph=True)
-    check_step(lambda: Program(torch.exp, values(), step=step), steps=1, backward=None)
+    check_step(lambda: Program(torch.exp, values(), step=step), steps=1, backward=None, graphs=None)
 
 
 def test_a_write_without_grad_mode():

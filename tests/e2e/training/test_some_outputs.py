@@ -67,7 +67,8 @@ def test_a_write_to_what_this_output_keeps(fn):
         with torch.no_grad():
             p.add_(1)
         return torch.autograd.grad(z.sum(), x), torch.autograd.grad(y.sum(), p)
-    check_step(lambda: Program(lambda x, p: (fn(p), x * x), leaf(3), leaf(3), step=step), steps=1, backward=None)
+    check_step(lambda: Program(lambda x, p: (fn(p), x * x), leaf(3), leaf(3), step=step), steps=1, backward=None,
+               graphs=None)
 
 
 @pytest.mark.parametrize("of", ["input", "output"])
@@ -99,7 +100,7 @@ def test_a_write_after_one_of_several_views():
         with pytest.raises(RuntimeError, match="multiple views"):
             part.grad_fn
         return h.sum().backward(), part.detach()
-    check_step(lambda: Program(f, leaf(3, 4), step=step), breaks=None, backward=None, captured=False)
+    check_step(lambda: Program(f, leaf(3, 4), step=step), breaks=None, backward=None, captured=False, graphs=None)
 
 
 @pytest.mark.parametrize("before", [None, True], ids=["never run", "run and kept"])
@@ -145,7 +146,7 @@ def test_a_view_of_a_leaf_that_is_a_view(program, later):
             row.sum().backward()
         y.sum().backward()
         return row, row.requires_grad, x.grad
-    check_step(lambda: Program(f, step=step), breaks=None, backward=None, captured=False)
+    check_step(lambda: Program(f, step=step), breaks=None, backward=None, captured=False, graphs=None)
 
 
 def layouts_meet(x, w):

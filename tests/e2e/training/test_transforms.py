@@ -56,4 +56,4 @@ def test_transforms_are_breaks(fn):
     def make():
         model = mlp()
         return Program(lambda x: (fn(model, x * 2) * 3).square().sum(), leaf(4, 3), watch=[model])
-    check_step(make, breaks=None)
+    check_step(make, breaks=None, graphs=None)
