@@ -4,7 +4,7 @@ reason.
     python tests/e2e/op_sweep.py [--backend framejit] [--dtype float32 ...] [--forms plain ...] [--samples N] [--jobs 2]
     [--only REGEX]
                                  [--classes FILE] [--partly FILE] [--journal FILE] [--summary FILE] [--at-least PERCENT]
-                                 [--floors SET] [--gradients]
+                                 [--of-class CLASS] [--floors SET] [--gradients]
 
 Runs in worker processes, so that one crash is one row. With --journal, rows are saved as they come, and a second run of
 the same build continues after the last finished op. Exit status 1 if a sample differs or crashes, or breaks for a
@@ -29,6 +29,7 @@ import op_sweep_worker as worker
 HERE = os.path.dirname(os.path.abspath(__file__))
 REASONS = os.path.join(HERE, "op_sweep_reasons.txt")
 FLOORS = os.path.join(HERE, "op_sweep_floors.txt")
+CLASSES = os.path.join(HERE, "op_classes.txt")
 GRADIENT_REASONS = os.path.join(HERE, "training", "gradient_sweep_reasons.txt")
 CHUNK = 120         # ops of one worker process
 SECONDS_AN_OP = 300  # a worker that is silent for this long is stuck
@@ -228,10 +229,6 @@ def summary_of(rows, known):
     for reason, (samples, ops) in sorted(reasons.items(), key=lambda r: -len(r[1][1])):
         lines.append(f"  {reason}: {len(ops)} ops, {samples} samples: "
                      f"{' '.join(sorted(ops)[:12])}{' ...' if len(ops) > 12 else ''}")
-    luck = [r for r in rows if "luck" in r]
-    if luck:
-        lines.append(f"  as near to eager as eager's results for inputs an ulp away: {len(luck)} samples: "
-                     f"{' '.join(sorted({r['op'] for r in luck}))}")
     bad = collections.defaultdict(list)
     for row in bad_rows(rows, known):
         bad[row["op"], row["status"], row.get("why", "")[:60] if row["status"] != "break" else row["why"]].append(row)
@@ -363,6 +360,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--dtype", nargs="+", default=["float32", "int64", "bool"])
     parser.add_argument("--only", default="")
+    parser.add_argument("--of-class", metavar="CLASS", help="only ops of this class of op_classes.txt")
     parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="captured whole, for each dtype")
     parser.add_argument("--floors", metavar="SET", help="compare the shares of samples with op_sweep_floors.txt")
     parser.add_argument("--classes", metavar="FILE",
@@ -380,6 +378,9 @@ def main():
         return worker.work(options)
     from concurrent.futures import ThreadPoolExecutor
     names, journal = all_names(options.only), Journal(options.journal)
+    if options.of_class:
+        classes = read_classes(CLASSES)
+        names = [name for name in names if classes.get(name) == options.of_class]
     # With few samples per op, starting a worker would take most of its time.
     parts = options.jobs if options.samples <= 3 and len(options.forms) == 1 else -(-len(names) // CHUNK)
     chunks = [(d, names[i::parts]) for d in options.dtype for i in range(parts)]

@@ -1,8 +1,8 @@
 """One sample of an op of torch's op_db, forward and backward: compiled as `lambda *a, **k: op(*a, **k)`, and the
 gradients of every input that can have one compared with eager's. See op_sweep.py --gradients."""
+import functools
 import itertools
 import json
-import re
 import sys
 
 import op_sweep_worker as worker
@@ -25,8 +25,9 @@ def asking(value):
     return found
 
 
-def caller(sample):
-    """call_of() of op_sweep_worker.py, with a backward: the result is [what the op returns, the gradients]."""
+def runner(sample):
+    """A function that makes of an op one with a backward, which returns [what the op returns, the gradients]; and a
+    list of whether each run had one."""
     import torch
     plans, asked = [], asking([sample.input, *sample.args, sample.kwargs])
 
@@ -45,47 +46,27 @@ def caller(sample):
         plans.append(any(t._base is None and all(t is not leaf for leaf in leaves) for t in outputs))
         grads = torch.autograd.grad(outputs, leaves, [cotangent(t) for t in outputs], allow_unused=True)
         return [worker.map_tensors(lambda t: t.detach(), result), [g if g is None or g.layout != torch.strided
-            else g.clone(memory_format=torch.contiguous_format) for g in grads]]
+            else g.clone(memory_format=torch.contiguous_format).add_(0) for g in grads]]  # without signs of zeros
 
-    def call(fn, args, kwargs, widen=False):
-        return worker.call_of(lambda *a, **k: with_gradients(fn, *a, **k), args, kwargs, widen)
-    return call, plans
+    return lambda fn: functools.partial(with_gradients, fn), plans
 
 
 def run_one(op, sample, backend):
     """The row of one sample, in the form of op_sweep_worker.run_one; None if eager has no gradient."""
     import framejit
-    fn, (call, plans) = op.op, caller(sample)
+    fn, (backward_of, plans) = op.op, runner(sample)
     args, kwargs = worker.map_tensors(lambda t: t.detach(), [[sample.input, *sample.args], sample.kwargs])
     framejit.reset()
     compiled = framejit.compile(lambda *a, **k: fn(*a, **k), backend=backend, dynamic=False)
-    want = call(fn, args, kwargs)
+    want = worker.call_of(backward_of(fn), args, kwargs)
     if want[0] == "returned" and want[1][1] == "no gradient":
         return None
     plans.clear()
-    first, second = call(compiled, args, kwargs), call(compiled, args, kwargs)
-    expected = sum(plans)
-    exact = []
-
-    def in_double():
-        if not exact:
-            exact.append(call(fn, args, kwargs, widen=True)[1])
-        return exact[0]
-    undefined = op.name in worker.UNDEFINED_VALUES
-    why = worker.difference(first, want, in_double, undefined) or worker.difference(second, want, in_double, undefined)
-    seen = verdict(framejit.stats(), want[0], expected)
-    if why and "off by" in why and seen["status"] == "whole" and (is_cancelled(why, sample) or all(
-        worker.ill_conditioned(fn, args, kwargs, want, got, call) for got in (first, second))):
-        return {**seen, "luck": why}
+    first, second = (worker.call_of(backward_of(compiled), args, kwargs) for _ in range(2))
+    seen = verdict(framejit.stats(), want[0], sum(plans))
+    exact, undefined = worker.exactly(backward_of(fn), args, kwargs), op.name in worker.UNDEFINED_VALUES
+    why = worker.difference(first, want, exact, undefined) or worker.difference(second, want, exact, undefined)
     return {"status": "differs", "why": why} if why else seen
-
-
-def is_cancelled(why, sample):
-    """Whether a gradient is off by less than an ulp of the gradients that came in, which are up to 1: terms that cancel
-    exactly in eager may leave a rounding."""
-    import torch
-    floats = [t for _, t in leaves_of([sample.input, *sample.args]) if isinstance(t, torch.Tensor) and t.requires_grad]
-    return bool(floats) and float(re.search(r"off by (\S+),", why)[1]) <= max(torch.finfo(t.dtype).eps for t in floats)
 
 
 def verdict(stats, outcome, expected=2):
