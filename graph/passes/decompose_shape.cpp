@@ -178,6 +178,14 @@ bool channel_shuffle(Decomposing& d) {  // self, groups
   return regrouped(d, split, order);
 }
 
+// A lazily negated view of real numbers: kernels read memory, which has the other sign.
+bool neg_view(Decomposing& d) {
+  const DType dtype = d.metas[0].dtype;
+  if (!is_float(dtype) && !is_integral(dtype)) return false;
+  d.results = {d.emit("neg", {d.value(0)})};
+  return true;
+}
+
 }  // namespace
 
 void add_shape_decompositions(Decompositions& table) {
@@ -190,6 +198,7 @@ void add_shape_decompositions(Decompositions& table) {
                 {"squeeze.dims", to_view},
                 {"alias", identity},
                 {"detach", identity},
+                {"_neg_view", neg_view},
                 {"lift_fresh", identity},
                 {"transpose.int", transpose},
                 {"t", t},

@@ -250,16 +250,12 @@ def raises_for_strides(fn, transposed):
     return fn is view_of_an_input and transposed
 
 
-KNOWN = pytest.mark.xfail(strict=True, reason="a kernel that adds gradients takes a lazily negated one for a plain one")
-TWO_GRADIENTS = [pytest.param(fn, marks=KNOWN) if fn is conjugates else fn for fn in FUNCTIONS]
-
-
-@pytest.mark.parametrize("fn", TWO_GRADIENTS, ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.__name__)
 def test_functions_of_leaves(fn):
     check_step(lambda: (fn, leaf(4, 3), leaf(4, 3)), backward=NO_BACKWARD.get(fn, True), graphs=1)
 
 
-@pytest.mark.parametrize("fn", TWO_GRADIENTS, ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.__name__)
 def test_functions_of_tensors_that_are_no_leaves(fn):
     """The gradient flows on to what made them."""
     def make():
