@@ -55,6 +55,7 @@ with torch.no_grad():
 def test_a_class_of_the_program_is_no_module_of_torch():
     """Even if its code says that it is of the same file and has the same name."""
     program = MODEL + """
+import sys
 names = {}
 exec(compile("class Module:\\n    def _call_impl(self, batch):\\n        return self.forward(batch)\\n",
              sys.modules["torch.nn.modules.module"].__file__, "exec"), names)
