@@ -1,6 +1,8 @@
 // frame_hook/hook/code_state.cpp — the co_extra record and the list of all of them.
 #include "frame_hook/hook/code_state.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "frame_hook/hook/pyver.h"
@@ -12,9 +14,14 @@ namespace {
 Py_ssize_t extra_index = -1;
 CodeState* all_states = nullptr;
 
+struct Retired {
+  std::unique_ptr<EntryBase> entry;
+  const PyCodeObject* code;
+};
+
 // Never destroyed: code objects die during interpreter exit, after static destructors of this library may have run.
-std::vector<std::unique_ptr<EntryBase>>& retired_entries() {
-  static auto* entries = new std::vector<std::unique_ptr<EntryBase>>;
+std::vector<Retired>& retired_entries() {
+  static auto* entries = new std::vector<Retired>;
   return *entries;
 }
 
@@ -22,19 +29,28 @@ void free_state(void* state) { delete static_cast<CodeState*>(state); }
 
 }  // namespace
 
-void retire_entry(std::unique_ptr<EntryBase> entry) {
+// `code`: whose frames may use it; null: any.
+void retire_entry(std::unique_ptr<EntryBase> entry, const PyCodeObject* code) {
   if (!entry) return;
-  if (EntryUse::count_ == 0) return;  // freed here
-  retired_entries().push_back(std::move(entry));
+  if (!EntryUse::is_used(code)) return;  // freed here
+  retired_entries().push_back({std::move(entry), code});
   EntryUse::has_retired_ = true;
 }
 
-void EntryUse::free_retired() {
-  has_retired_ = false;
-  auto entries = std::move(retired_entries());  // destructors may run Python code, which may retire more entries
-  retired_entries().clear();
-  entries.clear();
+bool EntryUse::is_used(const PyCodeObject* code) {
+  const EntryUse* use = newest_;
+  while (use && code && use->code_ != code) use = use->older_;
+  return use != nullptr;
 }
+
+void EntryUse::free_retired() {
+  std::vector<Retired>& all = retired_entries();
+  const auto unused =
+      std::stable_partition(all.begin(), all.end(), [](const Retired& retired) { return is_used(retired.code); });
+  const std::vector<Retired> freed(std::make_move_iterator(unused), std::make_move_iterator(all.end()));
+  all.erase(unused, all.end());
+  has_retired_ = !all.empty();
+}  // the destructors of what is freed may run Python code, which may retire more entries
 
 CodeState::CodeState(PyCodeObject* code) : code_(code), next_(all_states) {
   if (next_) next_->previous_ = this;
@@ -77,8 +93,8 @@ Site& CodeState::site(int unit) {
 void CodeState::clear() {
   skip = false;
   auto sites = std::exchange(sites_, {});  // the destructors of entries may run Python code, which must not see them
-  for (auto& site : sites) retire_entry(std::move(site));
-  retire_entry(std::move(note));
+  for (auto& site : sites) retire_entry(std::move(site), code_);
+  retire_entry(std::move(note), code_);
 }
 
 void CodeState::take_entries(const std::function<bool(const EntryBase&)>& which,
@@ -111,7 +127,7 @@ void reset_code_states() {
 void drop_entries(const std::function<bool(const EntryBase&)>& which) {
   std::vector<std::unique_ptr<EntryBase>> taken;
   for_each_code_state([&](CodeState& state) { state.take_entries(which, taken); });
-  for (auto& entry : taken) retire_entry(std::move(entry));
+  for (auto& entry : taken) retire_entry(std::move(entry), nullptr);
 }
 
 bool initialise_code_states() {

@@ -3,8 +3,8 @@
 //
 // A CodeState lives in the code object's co_extra slot and dies with it; so entries never keep their code alive.
 // The driver owns what it derives from EntryBase. reset() drops all sites of all codes; sites and entries that a
-// running call may still use are kept until no LiveFrame exists (retired), so reset() during a call is safe. The GIL
-// guards everything here.
+// running call may still use are kept until no LiveFrame of their code exists (retired), so reset() during a call is
+// safe. The GIL guards everything here.
 #pragma once
 
 #include <Python.h>
@@ -62,19 +62,30 @@ void for_each_code_state(const std::function<void(CodeState&)>& visit);  // visi
 void reset_code_states();                           // clear() on each
 void drop_entries(const std::function<bool(const EntryBase&)>& which);  // of all codes
 
-// While one exists, retired entries stay alive.
+// A frame of the code is being driven. While one exists, retired entries of the code stay alive; so do those of which
+// the code is not known.
 class EntryUse {
  public:
-  EntryUse() { ++count_; }
-  ~EntryUse() { if (--count_ == 0 && has_retired_) free_retired(); }
+  explicit EntryUse(const PyCodeObject* code) : code_(code), older_(newest_) {
+    if (older_) older_->newer_ = this;
+    newest_ = this;
+  }
+  ~EntryUse() {
+    (newer_ ? newer_->older_ : newest_) = older_;
+    if (older_) older_->newer_ = newer_;
+    if (has_retired_) free_retired();
+  }
   EntryUse(const EntryUse&) = delete;
   EntryUse& operator=(const EntryUse&) = delete;
 
  private:
-  friend class CodeState;
-  friend void retire_entry(std::unique_ptr<EntryBase> entry);
+  friend void retire_entry(std::unique_ptr<EntryBase> entry, const PyCodeObject* code);
+  static bool is_used(const PyCodeObject* code);  // null: any code
   static void free_retired();
-  static inline long count_ = 0;
+
+  const PyCodeObject* const code_;
+  EntryUse *older_, *newer_ = nullptr;  // of all threads
+  static inline EntryUse* newest_ = nullptr;
   static inline bool has_retired_ = false;
 };
 

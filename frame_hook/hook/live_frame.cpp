@@ -20,7 +20,7 @@ HookStats& hook_stats() {
 }
 
 LiveFrame::LiveFrame(PyThreadState* thread, Frame* frame, CodeState& state, EvalFunction below)
-    : thread_(thread), frame_(frame), state_(state), below_(below) {
+    : thread_(thread), frame_(frame), state_(state), below_(below), use_(state.code()) {
   static_assert(sizeof(pyver::Link) <= sizeof(link_) && alignof(pyver::Link) <= 8);
 }
 

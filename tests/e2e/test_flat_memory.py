@@ -2,11 +2,14 @@
 that is reset."""
 import gc
 import itertools
+import os
+from pathlib import Path
 
 import pytest
 import torch
 
 import framejit
+import programs
 from check import assert_flat, backend, fresh, same  # noqa: F401
 
 NUMBERS = itertools.count(3)  # never the same twice: each compile makes kernels that no cache has
@@ -67,3 +70,40 @@ def test_a_thousand_recompiles_keep_memory_flat(make, backend, monkeypatch):
     run(200)
     thousands = assert_flat(lambda: run(1000), MOST)
     assert made + framejit.stats()["graphs"] == 200 + 1000 * thousands
+
+
+GLOBAL = '''
+import gc, sys, torch
+from check import assert_flat
+torch.set_grad_enabled(False)
+x = torch.ones(3)
+TEXT = """
+def f(x):
+    y = x + 1
+    return y * y
+class C:
+    def step(self, x):
+        return x + 1
+"""
+def run(count):
+    for _ in range(count):
+        names = {{}}
+        exec(TEXT, names)
+        assert names["f"](x)[0] == 4 and names["f"](x)[0] == 4
+        names["C"]().step(x)
+    gc.collect()  # a function and its globals are a cycle
+run(200)
+times = assert_flat(lambda: run(500), {most})
+print(times, sys.modules["framejit"].stats()["graphs"])
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.nothing_captured  # in this process
+def test_functions_that_the_global_mode_meets_keep_memory_flat():
+    """A function is compiled in its second call; a method is called once, and only counted."""
+    done = programs.run(GLOBAL.format(most=1500), env={**os.environ, "FRAMEJIT": "1", "FRAMEJIT_LOGS": "",
+                                                       "PYTHONPATH": str(Path(__file__).parent)})
+    assert done.returncode == 0, done.stderr[-3000:]
+    times, graphs = map(int, done.stdout.split())
+    assert graphs == 200 + 500 * times

@@ -102,7 +102,7 @@ TEST_F(Hook, RetiredSitesLiveWhileAFrameDoes) {
   CodeState* state = CodeState::of(code);
   state->site(0).entries.push_back(std::make_unique<CountedEntry>(alive));
   {
-    EntryUse running;
+    const EntryUse running(code);
     const Site* site = state->find_site(0);
     reset_code_states();
     EXPECT_EQ(state->find_site(0), nullptr);
@@ -113,6 +113,27 @@ TEST_F(Hook, RetiredSitesLiveWhileAFrameDoes) {
   state->site(0).entries.push_back(std::make_unique<CountedEntry>(alive));
   reset_code_states();
   EXPECT_EQ(alive, 0);
+}
+
+TEST_F(Hook, WhatAFrameDoesNotUseIsFreedWhileItRuns) {
+  int alive = 0;
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function("def f():\n  return 1\n")));
+  auto* other = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function("def g():\n  return 2\n")));
+  const EntryUse caller(other);
+  {
+    const EntryUse running(code);
+    CodeState::of(code)->site(0).entries.push_back(std::make_unique<CountedEntry>(alive));
+    reset_code_states();
+    EXPECT_EQ(alive, 1);
+  }
+  EXPECT_EQ(alive, 0) << "the caller still runs";
+  CodeState::of(code)->site(0).entries.push_back(std::make_unique<CountedEntry>(alive));
+  reset_code_states();
+  EXPECT_EQ(alive, 0) << "nothing runs it";
+  CodeState::of(code)->site(0).entries.push_back(std::make_unique<CountedEntry>(alive));
+  drop_entries([](const EntryBase&) { return true; });
+  EXPECT_EQ(alive, 1) << "whose it is is not known";
+  reset_code_states();
 }
 
 }  // namespace
