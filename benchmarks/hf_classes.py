@@ -125,8 +125,7 @@ def largest_difference(got, eager):
 
 def row(name):
     import framejit
-    from check import same
-    from wide import in_float64
+    from check import exactly_as, same
     import transformers
     cls, found, why = getattr(transformers, name), None, ""
     for wanted in (SMALL, FEWER):
@@ -142,7 +141,7 @@ def row(name):
         compiled(**inputs)
         got = compiled(**inputs)
     try:
-        same(dict(got), dict(eager), lambda: in_float64(lambda: dict(model(**inputs)))[0])
+        same(dict(got), dict(eager), exactly_as(lambda: dict(model(**inputs))))
         verdict = "equal"
     except AssertionError as e:
         numbers = re.search(r"off by (\S+), allowed (\S+)", str(e))
