@@ -117,9 +117,9 @@ TEST_F(Hook, RetiredSitesLiveWhileAFrameDoes) {
 
 TEST_F(Hook, WhatAFrameDoesNotUseIsFreedWhileItRuns) {
   int alive = 0;
-  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function("def f():\n  return 1\n")));
-  auto* other = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function("def g():\n  return 2\n")));
-  const EntryUse caller(other);
+  auto* code =
+      reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function("def f():\n  return 1\ndef g():\n  return f()\n")));
+  const EntryUse caller(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(PyDict_GetItemString(names_.get(), "g"))));
   {
     const EntryUse running(code);
     CodeState::of(code)->site(0).entries.push_back(std::make_unique<CountedEntry>(alive));
