@@ -1,4 +1,3 @@
-// frame_hook/aten/torch_callables.cpp — see torch_callables.h.
 #include "frame_hook/aten/torch_callables.h"
 
 #include <torch/csrc/autograd/python_variable.h>

@@ -46,7 +46,7 @@ bool EntryUse::is_used(const PyCodeObject* code) {
 void EntryUse::free_retired() {
   std::vector<Retired>& all = retired_entries();
   const auto unused =
-      std::stable_partition(all.begin(), all.end(), [](const Retired& retired) { return is_used(retired.code); });
+      std::partition(all.begin(), all.end(), [](const Retired& retired) { return is_used(retired.code); });
   const std::vector<Retired> freed(std::make_move_iterator(unused), std::make_move_iterator(all.end()));
   all.erase(unused, all.end());
   has_retired_ = !all.empty();

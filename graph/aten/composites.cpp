@@ -33,8 +33,6 @@ using c10::IValue;
 using c10::SymInt;
 using SymInts = std::vector<SymInt>;
 
-constexpr std::string_view kNamespaceOfTorch = "aten::", kOverload = "input";  // of recurrent layers
-
 bool is_symbolic(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); }
 
 // floor(size * scale), computed as doubles do: exact if the scale is a fraction of a small power of two.
@@ -157,7 +155,7 @@ bool fill_diagonal(const c10::OperatorHandle&, torch::jit::Stack& args) {  // se
 
 // Straight to the recorder: at the keys in between, the op would be split into its parts.
 bool recurrent_layer(const c10::OperatorHandle& op, torch::jit::Stack& args) {
-  if (!stays_whole(op, args)) return false;
+  if (!stays_whole(op_info_of(op), args)) return false;
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Fake), &args);
   return true;
 }
@@ -179,11 +177,8 @@ void whole(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 
 }  // namespace
 
-bool stays_whole(const c10::OperatorHandle& op, std::span<const IValue> args) {
-  const std::string& name = op.schema().name();
-  if (op.schema().overload_name() != kOverload || !name.starts_with(kNamespaceOfTorch) ||
-      !is_in(OpList::recurrent_layers, name.substr(kNamespaceOfTorch.size()) + "." + op.schema().overload_name()))
-    return false;
+bool stays_whole(const OpInfo& info, std::span<const IValue> args) {
+  if (!is_in(OpList::recurrent_layers, info.def->name)) return false;
   const bool draws = args[6].toBool() && args[5].toDouble() > 0;  // train, dropout
   bool on_cpu = true;
   for (const IValue& arg : args)

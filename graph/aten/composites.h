@@ -2,10 +2,11 @@
 // symbolic sizes; and layers that are recorded as one call.
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/DispatchKey.h>
 
 #include <span>
+
+#include "graph/aten/op_info.h"
 
 namespace framejit::graph {
 
@@ -14,7 +15,7 @@ inline constexpr c10::DispatchKey kCompositesKey = c10::DispatchKey::TESTING_ONL
 
 // A recurrent layer, unrolled, would make a graph as long as its sequence. On a CPU, if it draws no numbers and casts
 // nothing, it is recorded as one call.
-bool stays_whole(const c10::OperatorHandle& op, std::span<const c10::IValue> args);
+bool stays_whole(const OpInfo& info, std::span<const c10::IValue> args);
 
 void register_composites();  // once, with the recorder
 

@@ -67,7 +67,7 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* 
     op.callBoxed(*stack);
     return;
   }
-  if (info.decomposes && !stays_whole(info.handle, std::span(stack->data() + stack->size() - count, count))) {
+  if (info.decomposes && !stays_whole(info, std::span(stack->data() + stack->size() - count, count))) {
     op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
     return;
   }

@@ -24,10 +24,6 @@ Said& said() {
   return *one;
 }
 
-}  // namespace
-
-namespace {
-
 // How many causes of this reason were said when a new one is noted; nothing: it is no new one, or nothing is said of
 // further ones.
 std::optional<size_t> note_cause(Reason reason, const std::string& cause) {

@@ -81,8 +81,9 @@ TEST(InputWrites, WhichUpdatesAreInPlace) {
   const std::vector<bool> yes{true}, no{false};
   const std::string copied = "  %0 = index_copy %c, 0, %n, %v : f32[64, 8]\n";
   EXPECT_EQ(taken(copied + "  update %c = %0\n  return %v\n"), yes);
-  EXPECT_EQ(taken(copied + "  update %c = %0\n  return %0 as input 0\n"), yes) << "the input itself leaves";
-  EXPECT_EQ(taken(copied + "  update %c = %0\n  return %0\n"), no) << "what leaves has memory of its own";
+  EXPECT_EQ(taken(copied + "  update %c = %0\n  return %0 as input 0\n"), yes) << "the input itself is returned";
+  EXPECT_EQ(taken(copied + "  update %c = %0\n  return %0\n"), no)
+      << "the caller must get memory that the input does not share";
   EXPECT_EQ(taken(copied + "  %1 = sum %0, none : f32[]\n  update %c = %0\n  return %1\n"), yes)
       << "the new content may be read";
   EXPECT_EQ(taken(copied + "  %1 = exp %c : f32[64, 8]\n  update %c = %0\n  return %1\n"), no)
