@@ -75,9 +75,10 @@ demo-train: build  ## trains the model of the demo on pairs of sentences, plain 
 SIDE_BY_SIDE = $(MAKE) -j $(JOBS) --output-sync=target
 begin = { echo "$@ ..." >&9; } 2>/dev/null || true
 
+LEFT_OUT := framejit: left out: slow tests, most cases of the others, other CPythons; make test ALL=1 runs them
 test: lint build-tests  ## lint, C++ unit and golden tests, pytest; in CI and with ALL=1 all of them, and parts on the other CPythons; otherwise no slow test, and two cases of each other one
 	@+$(SIDE_BY_SIDE) $(if $(QUICK),,$(OTHER_PYTHONS)) test-cpp $(PYTHON_PARTS) 9>&2
-	@$(if $(QUICK),echo "framejit: left out: slow tests, most cases of the others, other CPythons; make test ALL=1 runs them" >&2)
+	@$(if $(QUICK),echo "$(LEFT_OUT)" >&2)
 
 test-cpp: build-tests
 	@$(begin)
