@@ -192,8 +192,8 @@ fuzz: build-tests  ## the fuzzers, long: SEED=0 COUNT=20000; the standard librar
 	@FUZZ_SEED=$(SEED) FUZZ_ROUNDS=$(COUNT) $(BUILD)/tests/inductor_test --gtest_filter='*Fuzz.*'
 	@$(TRACE_ALL) --table trace_stdlib.txt
 
-lint: $(STAMP)  ## layering, limits of files and classes, names, reasons of rows, numbers of machines, paths in the documentation
-	@for check in layering limits classes names reasons recognition targets docs_paths; do $(RUN) tests/lint/$$check.py; done
+lint: $(STAMP)  ## layering, limits of files and classes, names, reasons of rows, numbers of machines, paths in the documentation, recipes of make
+	@for check in layering limits classes names reasons recognition targets docs_paths recipes; do $(RUN) tests/lint/$$check.py; done
 
 format: $(STAMP)  ## clang-format over the C++ lines that differ from the last commit
 	@git diff -U0 --no-color HEAD -- '*.cpp' '*.h' | clang-format-diff-22 -p1 -i -binary clang-format-22

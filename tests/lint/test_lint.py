@@ -12,6 +12,7 @@ import layering  # noqa: E402
 import limits  # noqa: E402
 import names  # noqa: E402
 import reasons  # noqa: E402
+import recipes  # noqa: E402
 import recognition  # noqa: E402
 import targets  # noqa: E402
 
@@ -272,3 +273,13 @@ def test_targets(path, line, finds):
 ])
 def test_table_of_costs(table, programs, finds):
     assert len(targets.check_table(table, programs)) == finds
+
+
+@pytest.mark.parametrize("recipe, finds", [
+    ('@$(if $(QUICK),echo "left out, among others, the slow tests")', True),
+    ('@$(if $(QUICK),echo "$(LEFT_OUT)")', False),
+])
+def test_recipes(tmp_path, recipe, finds):
+    (tmp_path / "Makefile").write_text(f"LEFT_OUT := left out, among others\ntest:  ## tests\n\t{recipe}\n")
+    assert recipes.targets((tmp_path / "Makefile").read_text()) == ["test"]
+    assert bool(recipes.check("make", {}, ["test"], tmp_path)) is finds
