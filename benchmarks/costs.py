@@ -74,6 +74,12 @@ def two_readers(x, y, z):
     return t.sum(1), (t * t).amax(0)
 
 
+def one_hot_rows(x):
+    row = x[:, 0]
+    t = torch.where(row[:, None] > torch.arange(x.shape[1]), torch.sin(row)[:, None], 0.5)
+    return x - torch.exp(x) * t.sum(1, keepdim=True) * t
+
+
 def enlarged(x, y):
     return torch.exp(x)[:, None] * y
 
@@ -179,6 +185,8 @@ ROWS = {
                      [(small_layers, rand, (41, 53), (41, 53)), (small_layers, rand, (130, 170), (130, 170))]),
     "inlined_instructions": ([1, 3, 6, 12], READERS),
     "inlined_loads": ([1, 2, 4], READERS),
+    "shared_row": ([0, 16, 128, 1 << 40],
+                   [(one_hot_rows, rand, size) for size in ((40_009, 11), (5003, 77), (613, 20_011))]),
     "enlarged": ([1, 2, 8], [(enlarged, rand, (307,), (307, 5)), (enlarged, rand, (1201,), (1201, 131))]),
     "region_run": ([2, 8, 16, 64], ROWS_OF_CAT),
     "region_choices": ([1, 4, 8], ROWS_OF_CAT),

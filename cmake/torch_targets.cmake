@@ -20,7 +20,8 @@ message(STATUS "torch ${FRAMEJIT_TORCH_VERSION} of Python ${Python_VERSION}")
 
 add_library(framejit_torch INTERFACE)
 target_include_directories(framejit_torch SYSTEM INTERFACE ${FRAMEJIT_TORCH_INCLUDES})
-target_compile_definitions(framejit_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=${torch_cxx11_abi})
+# AT_PER_OPERATOR_HEADERS: torch's headers do not include the functions of all of its ops.
+target_compile_definitions(framejit_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=${torch_cxx11_abi} AT_PER_OPERATOR_HEADERS)
 foreach(name c10 torch_cpu torch torch_python)
   find_library(FRAMEJIT_LIB_${name} ${name} PATHS ${FRAMEJIT_TORCH_LIBRARY_DIRS} NO_DEFAULT_PATH REQUIRED)
   add_library(framejit_torch_${name} SHARED IMPORTED)

@@ -72,12 +72,15 @@ Value* LaneOps::iota(unsigned lanes) {
 }
 
 // Compared in 32 bits: half as many registers as iota's 64.
-Value* LaneOps::first_lanes(Value* count, unsigned lanes) {
+Value* LaneOps::lane_numbers(unsigned lanes) {
   std::vector<llvm::Constant*> numbers;
   for (unsigned k = 0; k < lanes; ++k) numbers.push_back(b_.getInt32(k));
+  return llvm::ConstantVector::get(numbers);
+}
+
+Value* LaneOps::first_lanes(Value* count, unsigned lanes) {
   Value* bounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, count, b_.getInt64(lanes));
-  return b_.CreateICmpSLT(llvm::ConstantVector::get(numbers),
-                          b_.CreateVectorSplat(lanes, b_.CreateTrunc(bounded, b_.getInt32Ty())));
+  return b_.CreateICmpSLT(lane_numbers(lanes), b_.CreateVectorSplat(lanes, b_.CreateTrunc(bounded, b_.getInt32Ty())));
 }
 
 // The bits of a float32 whose upper half is the nearest bfloat16; the lower half is garbage.

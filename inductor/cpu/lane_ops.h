@@ -36,6 +36,7 @@ class LaneOps {
   llvm::Value* splat(llvm::Value* value, unsigned lanes);      // unchanged if it has lanes or lanes is 0
   llvm::Value* constant(DType dtype, graph::ScalarValue value);
   llvm::Value* iota(unsigned lanes);                           // i64 0, 1, 2, ...
+  llvm::Value* lane_numbers(unsigned lanes);  // 0, 1, 2 ... as i32
   llvm::Value* first_lanes(llvm::Value* count,
                            unsigned lanes);  // a mask: lane k is on if k < count (i64, not below -2^31)
 

@@ -41,7 +41,7 @@ void Instructions::emit(InstId i) {
     case LoopOp::kScan: return;
     case LoopOp::kScalar: break;
   }
-  values_[i] = plan_.insts[i].is_border ? masks_.border(inst) : scalar(inst);
+  values_[i] = plan_.insts[i].is_border ? masks_.border(i) : scalar(inst);
 }
 
 Value* Instructions::scalar(const LoopInst& inst) {

@@ -1,9 +1,9 @@
 // inductor/cpu/nest_masks.cpp — masks, and loads that read only where one holds.
 //
-// Most masks say on which side of a border a position lies. If lanes step through the position one by one, comparing
-// the position of one lane with the border is enough, and usually all lanes are on one side. Such a load reads as if it
-// had no mask, or not at all, after a branch that is easy to predict. Only if lanes lie on both sides are they read one
-// by one under the mask.
+// Most masks say on which side of a border a position lies, or whether it is one place. If lanes step through the
+// position one by one, comparing the position of one lane is enough, and usually all lanes are on one side. Such a load
+// reads as if it had no mask, or not at all, after a branch that is easy to predict. Only if lanes lie on both sides
+// are they read one by one under the mask.
 #include "inductor/cpu/nest_masks.h"
 
 namespace framejit::inductor {
@@ -11,11 +11,30 @@ namespace framejit::inductor {
 using llvm::BasicBlock;
 using llvm::Value;
 
-Value* Masks::border(const LoopInst& inst) {
-  Value* first = indices_.shared(nest_.body[inst.operands[0]].index[0]);
+Value* Masks::position_of_first_lane(InstId i) { return indices_.shared(nest_.body[i].index[0]); }
+
+// How far the place is after the first lane; the number of lanes if no lane is there.
+Value* Masks::distance(Value* first, Value* place) {
+  return b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateSub(place, first),
+                                  b_.getInt64(lanes_));  // exact as an unsigned comparison, for any distance
+}
+
+Value* Masks::distance_of_place(InstId i) {
+  const LoopInst& inst = nest_.body[i];
+  const size_t position = plan_.insts[inst.operands[0]].has_lanes ? 0 : 1;
+  return distance(position_of_first_lane(inst.operands[position]), values_[inst.operands[1 - position]]);
+}
+
+Value* Masks::border(InstId i) {
+  const LoopInst& inst = nest_.body[i];
+  if (plan_.insts[i].is_place) {
+    Value* at = b_.CreateTrunc(distance_of_place(i), b_.getInt32Ty());
+    Value* is_there = b_.CreateICmpEQ(ops_.lane_numbers(lanes_), b_.CreateVectorSplat(lanes_, at));
+    return inst.scalar == ScalarOp::k_eq ? is_there : b_.CreateNot(is_there);
+  }
+  Value* first = position_of_first_lane(inst.operands[0]);
   Value* limit = values_[inst.operands[1]];
-  Value* distance = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateSub(limit, first),
-                                             b_.getInt64(lanes_));  // exact as an unsigned comparison, for any distance
+  Value* distance = this->distance(first, limit);
   Value* below = ops_.first_lanes(b_.CreateSelect(b_.CreateICmpSLT(first, limit), distance, b_.getInt64(0)), lanes_);
   return inst.scalar == ScalarOp::k_lt ? below : b_.CreateNot(below);
 }
@@ -29,7 +48,12 @@ Masks::Lanes Masks::lanes_of(InstId i) {
     Value* any = b_.CreateAnd(a.any, b.any);
     return {any, b_.CreateAnd(a.all, b.all)};
   }
-  Value* first = indices_.shared(nest_.body[inst.operands[0]].index[0]);
+  if (plan_.insts[i].is_place) {
+    Value* is_near = b_.CreateICmpULT(distance_of_place(i), b_.getInt64(lanes_));
+    if (inst.scalar == ScalarOp::k_ne) return {b_.getTrue(), b_.CreateNot(is_near)};
+    return {is_near, b_.getFalse()};
+  }
+  Value* first = position_of_first_lane(inst.operands[0]);
   Value *limit = values_[inst.operands[1]], *last = b_.CreateAdd(first, b_.getInt64(lanes_ - 1));
   Value *low = inst.scalar == ScalarOp::k_lt ? first : last, *high = inst.scalar == ScalarOp::k_lt ? last : first;
   const auto holds = [&](Value* place) {
@@ -43,7 +67,7 @@ Masks::Lanes Masks::lanes_of(InstId i) {
 Value* Masks::value(InstId i) {
   const LoopInst& inst = nest_.body[i];
   if (!plan_.insts[i].has_lanes) return b_.CreateVectorSplat(lanes_, values_[i]);
-  if (plan_.insts[i].is_border) return border(inst);
+  if (plan_.insts[i].is_border) return border(i);
   if (inst.op == LoopOp::kScalar && inst.scalar == ScalarOp::k_bit_and)
     return b_.CreateAnd(value(inst.operands[0]), value(inst.operands[1]));
   return values_[i];

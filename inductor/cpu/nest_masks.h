@@ -9,7 +9,7 @@ class Masks : NestPart {
  public:
   Masks(NestState& state, Indices& indices) : NestPart(state), indices_(indices) {}
 
-  Value* border(const LoopInst& inst);
+  Value* border(InstId i);
   // `loaded` reads the lanes of a mask (null: all).
   Value* load(InstId i, llvm::function_ref<Value*(Value* mask)> loaded);
 
@@ -18,6 +18,9 @@ class Masks : NestPart {
     Value *any = nullptr, *all = nullptr;
   };
   Lanes lanes_of(InstId i);
+  Value* position_of_first_lane(InstId i);
+  Value* distance(Value* first, Value* place);
+  Value* distance_of_place(InstId i);
   Value* value(InstId i);
   Value* either(Value* condition, llvm::function_ref<Value*()> yes, llvm::function_ref<Value*()> no);
 

@@ -89,13 +89,13 @@ bool lower_nll_loss_backward(LowerContext& ctx) {
   InstId value = b.cast(ctx.load(b, *grad, is_each ? row : std::vector<SymExpr>{}), compute);
   if (*reduction == kMean) value = step(ScalarOp::k_div, value, b.cast(ctx.load(b, *total, {}), compute));
   value = b.scalar(ScalarOp::k_neg, {value});
+  const InstId wanted = b.cast(ctx.load(b, *target, row), DType::kInt64), zero = b.constant(0, compute);
+  const InstId counts = b.scalar(ScalarOp::k_ne, {wanted, b.integer(*ignored, DType::kInt64)});
   if (const auto weight = ctx.tensor(3))
     value = step(ScalarOp::k_mul, value, b.cast(ctx.load(b, *weight, {at[along]}), compute));
-  const InstId wanted = b.cast(ctx.load(b, *target, row), DType::kInt64);
-  const InstId is_hit =
-      b.scalar(ScalarOp::k_bit_and, {b.scalar(ScalarOp::k_eq, {wanted, b.index(at[along])}),
-                                     b.scalar(ScalarOp::k_ne, {wanted, b.integer(*ignored, DType::kInt64)})});
-  const InstId result = b.scalar(ScalarOp::k_select, {is_hit, value, b.constant(0, compute)});
+  value = b.scalar(ScalarOp::k_select, {counts, value, zero});  // without weights once for each row
+  const InstId is_hit = b.scalar(ScalarOp::k_eq, {wanted, b.index(at[along])});
+  const InstId result = b.scalar(ScalarOp::k_select, {is_hit, value, zero});
   ctx.store_result(std::move(b), result);
   return true;
 }

@@ -1,8 +1,8 @@
 // inductor/schedule/inlining.cpp — computes producers where they are read.
 //
-// A pointwise producer's body replaces each load of what it stores; that pays if the body is cheap or read once. If
-// several nests write a buffer region by region (cat, stack, pad), a choice of masked loads (regions.h) replaces it, if
-// the regions are few and light.
+// A pointwise producer's body replaces each load of what it stores; that pays if the body is cheap or read once, or if
+// it is made of one value a row, as a mask is. If several nests write a buffer region by region (cat, stack, pad), a
+// choice of masked loads (regions.h) replaces it, if the regions are few and light.
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -103,9 +103,40 @@ int64_t points_of(const Nest& nest, const SizeHints& hints) {
   return hints.numel(nest.ranges) * hints.numel(nest.reduced);
 }
 
+// Whether the reader steps through each row of the producer, element by element, in its inner loop.
+bool reads_rows(const Nest& consumer, const LoopInst& load, size_t position, const NestSymbols& symbols) {
+  graph::SymbolId last = 0;
+  if (consumer.dim_count() == 0 || !symbols.dim(consumer.dim_count() - 1).is_symbol(&last)) return false;
+  for (size_t k = 0; k < load.index.size(); ++k)
+    if (k == position ? !load.index[k].is_symbol() || !mentions(load.index[k], last) : mentions(load.index[k], last))
+      return false;
+  return true;
+}
+
+// Whether every element is made of its position and of what its row shares, in a few instructions, and is read row by
+// row. Its memory costs more than that.
+bool is_made_of_rows(const LoopProgram& program, const Nest& producer, InstId store,
+                     const std::vector<size_t>& positions, const BufferUse& use, const SizeHints& hints,
+                     const Costs& costs) {
+  if (positions.empty() || positions.back() == kNoPosition) return false;
+  if (hints.numel({producer.ranges.back()}) < costs.shared_row) return false;
+  const NestSymbols symbols(program.symbol_count);
+  const NestCost cost = cost_in_row(producer, symbols);
+  if (cost.heavy || cost.loads > 0 || cost.instructions > static_cast<size_t>(costs.inlined_instructions)) return false;
+  return std::all_of(use.readers.begin(), use.readers.end(), [&](size_t reader) {
+    const Nest& consumer = std::get<Nest>(program.items[reader]);
+    return std::all_of(consumer.body.begin(), consumer.body.end(), [&](const LoopInst& inst) {
+      return inst.op != LoopOp::kLoad || inst.buffer != producer.body[store].buffer ||
+             reads_rows(consumer, inst, positions.back(), symbols);
+    });
+  });
+}
+
 // Why the producer is not computed where it is read; nothing if it should be.
-std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, const BufferUse& use,
-                                      LoopBufferId buffer, const SizeHints& hints, const Costs& costs) {
+std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, InstId store,
+                                      const std::vector<size_t>& positions, const BufferUse& use,
+                                      const SizeHints& hints, const Costs& costs) {
+  const LoopBufferId buffer = producer.body[store].buffer;
   const NestCost cost = cost_of(producer);
   size_t loads = 0;
   bool enlarges = false;
@@ -120,6 +151,7 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
   const bool is_small = cost.instructions <= static_cast<size_t>(costs.inlined_instructions) &&
                         cost.loads <= static_cast<size_t>(costs.inlined_loads);
   const bool pays = loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && is_small;
+  if (!pays && is_made_of_rows(program, producer, store, positions, use, hints, costs)) return std::nullopt;
   return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
 
@@ -182,7 +214,7 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
   const LoopBufferId buffer = producer->body[store].buffer;
   const BufferUse& use = uses[buffer];
   if (use.readers.empty()) return false;
-  if (const auto refusal = inline_refusal(program, *producer, use, buffer, hints, costs)) {
+  if (const auto refusal = inline_refusal(program, *producer, store, positions, use, hints, costs)) {
     note_readers(program, *producer, use, *refusal, notes);
     return false;
   }

@@ -3,17 +3,39 @@
 
 #include <algorithm>
 
+#include "inductor/loop/index_expr.h"
 #include "inductor/loop/op_costs.h"
 
 namespace framejit::inductor {
+namespace {
+
+void count(const LoopInst& inst, NestCost& cost) {
+  cost.instructions += inst.op == LoopOp::kScalar || inst.op == LoopOp::kCast;
+  cost.loads += inst.op == LoopOp::kLoad;
+  if (inst.op == LoopOp::kScalar) cost.work += cost_of(inst);
+  cost.heavy |= inst.op == LoopOp::kCheck || cost_of(inst) > 1;
+}
+
+}  // namespace
 
 NestCost cost_of(const Nest& nest) {
   NestCost cost;
-  for (const LoopInst& inst : nest.body) {
-    cost.instructions += inst.op == LoopOp::kScalar || inst.op == LoopOp::kCast;
-    cost.loads += inst.op == LoopOp::kLoad;
-    if (inst.op == LoopOp::kScalar) cost.work += cost_of(inst);
-    cost.heavy |= inst.op == LoopOp::kCheck || cost_of(inst) > 1;
+  for (const LoopInst& inst : nest.body) count(inst, cost);
+  return cost;
+}
+
+NestCost cost_in_row(const Nest& nest, const NestSymbols& symbols) {
+  NestCost cost;
+  graph::SymbolId last = 0;
+  if (nest.dim_count() == 0 || !symbols.dim(nest.dim_count() - 1).is_symbol(&last)) return cost;
+  std::vector<bool> differs(nest.body.size(), false);
+  for (size_t i = 0; i < nest.body.size(); ++i) {
+    const LoopInst& inst = nest.body[i];
+    std::vector<InstId> uses;
+    collect_uses(inst, symbols, uses);
+    differs[i] = std::any_of(uses.begin(), uses.end(), [&](InstId use) { return differs[use]; }) ||
+                 std::any_of(inst.index.begin(), inst.index.end(), [&](const SymExpr& e) { return mentions(e, last); });
+    if (differs[i]) count(inst, cost);
   }
   return cost;
 }

@@ -12,6 +12,8 @@ struct NestCost {
   bool heavy = false;  // must not be computed twice
 };
 NestCost cost_of(const Nest& nest);
+// What differs from point to point along the last dimension. The rest is computed once for each row.
+NestCost cost_in_row(const Nest& nest, const NestSymbols& symbols);
 // Whether both together are more work than a kernel should be. A nest that calls no function may join anything.
 bool is_too_much_work(const Costs& costs, int one, int other);
 // Whether one nest of both would be too large for fusion.

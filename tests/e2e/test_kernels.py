@@ -55,6 +55,21 @@ def test_cross_entropy(reduction, dtype):
             same_as(fn, framejit.compile(fn)(x, target), x, target)
 
 
+@pytest.mark.parametrize("columns", [1, 7, 8, 131])
+def test_equality_with_a_position(columns):
+    # Only the low 32 bits of some are a position.
+    at = torch.tensor([0, columns - 1, columns, -1, 1 << 32, (1 << 32) + 1, -(1 << 63), (1 << 63) - 1, 5, -100])
+    places, x = torch.arange(columns), torch.randn(10, columns)
+    cases = [lambda at, x: torch.where(at[:, None] == places, x * 2, -x),
+             lambda at, x: torch.where(places != at[:, None], x * 2, -x).amax(1),
+             lambda at, x: torch.where((places + 3 == at[:, None]) & (at[:, None] != 5), x.t()[:, :10].amax(), x),
+             lambda at, x: torch.cat([x, -x], 1) * (torch.arange(2 * columns) == at[:, None]),
+             lambda at, x: (x * (places == at[:, None])).amax(0)]
+    for fn in cases:
+        same(fn, (at, x))
+        same(fn, (at, x), dynamic=True)
+
+
 def test_cross_entropy_without_a_counted_row_is_nan():
     fn = framejit.compile(lambda x, t: F.cross_entropy(x, t, ignore_index=3))
     with torch.no_grad():

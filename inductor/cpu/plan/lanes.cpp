@@ -9,19 +9,33 @@
 namespace framejit::inductor {
 namespace {
 
-// Whether it compares a position that the lanes step through one by one with one that they share.
-bool is_border(const Planning& p, const LoopInst& inst) {
-  if (!p.has_lanes() || inst.op != LoopOp::kScalar || (inst.scalar != ScalarOp::k_lt && inst.scalar != ScalarOp::k_ge))
-    return false;
-  const LoopInst &place = p.nest.body[inst.operands[0]], &limit = p.nest.body[inst.operands[1]];
-  if (place.op != LoopOp::kIndex || (limit.op != LoopOp::kIndex && limit.op != LoopOp::kConstant)) return false;
+// Whether it is a position that the lanes step through one by one.
+bool steps_by_lane(const Planning& p, const LoopInst& inst) {
   SymExpr step, rest;
-  const SymExpr lane = p.symbols.dim(p.n.vector_dim);
-  if (mentions_values(place.index[0], p.symbols) || !split_linear(place.index[0], lane, step, rest) ||
-      !(step == SymExpr(1)))
-    return false;
-  return limit.op == LoopOp::kConstant || (!mentions_values(limit.index[0], p.symbols) &&
-                                           split_linear(limit.index[0], lane, step, rest) && step == SymExpr(0));
+  return inst.op == LoopOp::kIndex && !mentions_values(inst.index[0], p.symbols) &&
+         split_linear(inst.index[0], p.symbols.dim(p.n.vector_dim), step, rest) && step == SymExpr(1);
+}
+
+// Whether it is a number that all lanes share, whatever else is planned.
+bool is_shared(const Planning& p, const LoopInst& inst) {
+  if (inst.op == LoopOp::kConstant) return true;
+  if (inst.op != LoopOp::kIndex && inst.op != LoopOp::kLoad) return false;
+  const bool is_load = inst.op == LoopOp::kLoad;
+  if (is_load && (inst.is_masked() || p.kernel.buffers[inst.buffer].is_local || p.is_tiled(inst))) return false;
+  SymExpr step, rest;
+  return inst.dtype == DType::kInt64 && !mentions_values(inst.index[0], p.symbols) &&
+         split_linear(inst.index[0], p.symbols.dim(p.n.vector_dim), step, rest) && step == SymExpr(0);
+}
+
+bool is_equality(const LoopInst& inst) { return inst.scalar == ScalarOp::k_eq || inst.scalar == ScalarOp::k_ne; }
+
+// Whether it compares a position that the lanes step through one by one with a number that they share.
+bool is_border(const Planning& p, const LoopInst& inst) {
+  const bool compares = inst.scalar == ScalarOp::k_lt || inst.scalar == ScalarOp::k_ge || is_equality(inst);
+  if (!p.has_lanes() || inst.op != LoopOp::kScalar || !compares) return false;
+  const LoopInst &first = p.nest.body[inst.operands[0]], &second = p.nest.body[inst.operands[1]];
+  return (steps_by_lane(p, first) && is_shared(p, second)) ||
+         (is_equality(inst) && steps_by_lane(p, second) && is_shared(p, first));
 }
 
 // The part of the index that differs from lane to lane.
@@ -85,7 +99,11 @@ bool has_lanes(const Planning& p, const LoopInst& inst, const InstPlan& of) {
 }  // namespace
 
 void plan_borders(Planning& p) {
-  for (size_t i = 0; i < p.nest.body.size(); ++i) p.plan.insts[i].is_border = is_border(p, p.nest.body[i]);
+  for (size_t i = 0; i < p.nest.body.size(); ++i) {
+    const LoopInst& inst = p.nest.body[i];
+    p.plan.insts[i].is_border = is_border(p, inst);
+    p.plan.insts[i].is_place = p.plan.insts[i].is_border && is_equality(inst);
+  }
 }
 
 void plan_lanes(Planning& p) {

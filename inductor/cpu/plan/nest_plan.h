@@ -39,7 +39,8 @@ struct InstPlan {
   size_t level = 0;  // how many loops contain it; after a reduction: at the end of that level
   bool is_after = false;  // needs the result of a reduction
   bool has_lanes = false;  // its value differs from lane to lane
-  bool is_border = false;  // compares a position that lanes step through one by one with one that they share
+  bool is_border = false;  // compares a position that lanes step through one by one with a number that they share
+  bool is_place = false;  // of these, whether it asks for the position itself: at most one lane has it
   Access access = Access::kNone;
   MaskKind mask = MaskKind::kNone;
   Bf16Rounding bf16 = Bf16Rounding::kAny;

@@ -149,7 +149,8 @@ class NestText {
     const std::string name = "%" + number(static_cast<int64_t>(i)) + " ";
     if (is_address(nest_.body[i])) line(name + access_text(i));
     if (is_carried(nest_.body[i])) line(name + carried_text(i));
-    if (plan_.insts[i].is_border) line(name + "mask: which side of a border the lanes are on");
+    if (plan_.insts[i].is_place) line(name + "mask: which lane is at a place");
+    else if (plan_.insts[i].is_border) line(name + "mask: which side of a border the lanes are on");
   }
 
   const KernelPlan& whole_;
