@@ -163,9 +163,13 @@ bool stack(const RuleArgs& args, ShapeEnv& env, Results& results) {
   TensorMeta& meta = results[0];
   const auto at = static_cast<std::ptrdiff_t>(*d);
   const SymExpr size = list[0]->sizes[*d];
-  meta.strides.insert(meta.strides.begin() + at, size * meta.strides[*d]);
-  meta.sizes.insert(meta.sizes.begin() + at, SymExpr(static_cast<int64_t>(list.size())));
-  meta.sizes[*d + 1] = size;
+  SymSizes sizes = meta.sizes;
+  sizes[*d] = size;
+  sizes.insert(sizes.begin() + at, SymExpr(static_cast<int64_t>(list.size())));
+  auto strides = view_strides(env, meta, sizes);
+  if (!strides) return false;
+  meta.strides = std::move(*strides);
+  meta.sizes = std::move(sizes);
   return true;
 }
 

@@ -70,16 +70,7 @@ bool bounded(const RuleArgs& args, ShapeEnv& env, Results& results) {
 bool where(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* condition = args.tensor(0);
   if (condition == nullptr || condition->dtype != DType::kBool) return false;
-  TensorMeta& result = results.emplace_back();
-  if (!elementwise(args, env, {0, 1, 2}, keep, result)) return false;
-  std::vector<const TensorMeta*> tensors;
-  std::vector<DType> numbers;
-  for (const size_t i : {1, 2}) {
-    if (const TensorMeta* t = args.tensor(i)) tensors.push_back(t);
-    else if (const auto number = args.number(i)) numbers.push_back(*number);
-  }
-  result.dtype = result_type(tensors, numbers, args.default_dtype);
-  return true;
+  return elementwise(args, env, {0, 1, 2}, keep, results.emplace_back(), 1);
 }
 
 template <size_t... operands>
@@ -259,11 +250,10 @@ void add_copies(std::vector<OpRow>& rows) {
   add_rows(rows, to_copy, {"_to_copy"});
   add_rows_in_place(rows, copy_from, {"copy"});
   add_rows_in_place(rows, fill, {"fill.Scalar", "fill.Tensor", "zero"});
-  add_rows(
-      rows, copy,
-      {"bernoulli", "bernoulli.p", "normal_functional", "uniform", "cauchy", "exponential", "geometric", "log_normal"},
-      kRandom);
-  add_rows(rows, dense_as<0>, {"rrelu_with_noise"}, kRandom);
+  add_rows_in_place(rows, copy, {"nan_to_num"});  // written to an empty_like(self)
+  add_rows(rows, copy, {"_prelu_kernel"});        // the same; the weight is broadcast to self
+  add_rows(rows, copy, {"normal_functional", "uniform", "cauchy", "exponential", "geometric", "log_normal"}, kRandom);
+  add_rows(rows, dense_as<0>, {"bernoulli", "bernoulli.p", "rrelu_with_noise"}, kRandom);
   rows.push_back({"rrelu_with_noise_", same_as_self, kRandom, "rrelu_with_noise_functional"});
   add_rows(rows, rrelu_functional, {"rrelu_with_noise_functional"}, kRandom);
   rows.push_back({"bernoulli_.float", same_as_self, kMutates | kRandom, "bernoulli.p"});
@@ -281,7 +271,7 @@ std::vector<OpRow> pointwise_ops() {
   add_rows_in_place(rows, mapped<keep, 0>,
                     {"neg",   "relu",      "sign",        "sgn",        "floor", "ceil", "round",     "round.decimals",
                      "trunc", "frac",      "hardtanh",    "leaky_relu", "elu",   "celu", "threshold", "silu",
-                     "mish",  "hardswish", "hardsigmoid", "nan_to_num", "gelu"});
+                     "mish",  "hardswish", "hardsigmoid", "gelu"});
   add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6", "_conj_physical"});
   add_rows_in_place(
       rows, mapped<floating, 0>,
@@ -312,11 +302,10 @@ std::vector<OpRow> pointwise_ops() {
            {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar"});
   add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"}, kTakesAlpha);  // sub(other, self)
   add_rows(rows, log_sigmoid_forward, {"log_sigmoid_forward"});
-  add_rows(
-      rows, mapped<keep, 0, 1>,
-      {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Tensor_Tensor", "_prelu_kernel",
-       "softplus_backward", "hardsigmoid_backward", "hardswish_backward", "threshold_backward", "gelu_backward",
-       "silu_backward", "mish_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
+  add_rows(rows, mapped<keep, 0, 1>,
+           {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Tensor_Tensor", "softplus_backward",
+            "hardsigmoid_backward", "hardswish_backward", "threshold_backward", "gelu_backward", "silu_backward",
+            "mish_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
   add_rows(rows, mapped<keep, 0, 1>, {"remainder.Scalar_Tensor"}, kDivides);
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"div.Tensor", "div.Scalar"}, kDivides);
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"atan2", "copysign.Tensor", "copysign.Scalar", "xlogy.Tensor"});

@@ -247,8 +247,21 @@ Device common_device(const std::vector<const TensorMeta*>& tensors) {
   return {};
 }
 
+// On a CPU, TensorIterator copies operands of another dtype into the common one before it looks at strides. The copies
+// keep the order of dimensions, but are dense. The first `conditions` operands stay as they are.
+static std::vector<TensorMeta> in_common_dtype(const std::vector<const TensorMeta*>& tensors, DType common,
+                                               size_t conditions, ShapeEnv& env) {
+  const bool copies = common_device(tensors) == Device{};
+  std::vector<TensorMeta> made;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorMeta& t = *tensors[i];
+    made.push_back(copies && i >= conditions && t.dtype != common ? preserved(t, env) : t);
+  }
+  return made;
+}
+
 bool elementwise(const RuleArgs& args, ShapeEnv& env, std::initializer_list<size_t> operands, DTypeOf dtype_of,
-                 TensorMeta& result) {
+                 TensorMeta& result, size_t conditions) {
   std::vector<const TensorMeta*> tensors;
   std::vector<DType> numbers;
   for (const size_t i : operands) {
@@ -260,9 +273,16 @@ bool elementwise(const RuleArgs& args, ShapeEnv& env, std::initializer_list<size
     if (t->dtype == DType::kOther) return false;
   auto shape = broadcast(env, tensors);
   if (!shape) return false;
-  result.dtype = dtype_of(result_type(tensors, numbers, args.default_dtype), args.default_dtype);
+  const std::vector<const TensorMeta*> promoted(tensors.begin() + static_cast<std::ptrdiff_t>(conditions),
+                                                tensors.end());
+  const DType type = result_type(promoted, numbers, args.default_dtype);
+  result.dtype = dtype_of(type, args.default_dtype);
   result.device = common_device(tensors);
-  result.strides = iterator_strides(env, *shape, tensors, !numbers.empty());
+  const std::vector<TensorMeta> copies =
+      in_common_dtype(tensors, is_float(result.dtype) && !is_complex(type) ? result.dtype : type, conditions, env);
+  std::vector<const TensorMeta*> read;
+  for (const TensorMeta& t : copies) read.push_back(&t);
+  result.strides = iterator_strides(env, *shape, read, !numbers.empty());
   result.sizes = std::move(*shape);
   result.offset = 0;
   return true;

@@ -72,10 +72,10 @@ inline std::optional<DType> to_complex(DType d) {
 Device common_device(const std::vector<const TensorMeta*>& tensors);
 
 // The elementwise result of arguments `operands` (tensors or numbers): broadcast, strides, device; dtype by `dtype_of`
-// the promoted.
+// the promoted. The first `conditions` operands are tensors that take no part in the dtype.
 using DTypeOf = DType (*)(DType promoted, DType default_dtype);
 bool elementwise(const RuleArgs& args, ShapeEnv& env, std::initializer_list<size_t> operands, DTypeOf dtype_of,
-                 TensorMeta& result);
+                 TensorMeta& result, size_t conditions = 0);
 
 // Adds one row per name.
 void add_rows(std::vector<OpRow>& rows, ShapeRule rule, std::initializer_list<const char*> names, uint32_t flags = 0);

@@ -33,7 +33,7 @@ std::optional<std::vector<size_t>> dense_order(const TensorMeta& layout) {
 ValueId relaid(GraphBuilder& out, ValueId value, const TensorMeta& layout) {
   if (same_layout(out.meta(value), layout)) return value;
   const auto order = dense_order(layout);
-  if (!order || layout.is_contiguous()) return with_layout(out, value, layout);
+  if (!order || layout.strides == contiguous_strides(layout.sizes)) return with_layout(out, value, layout);
   SymSizes there, back(order->size());
   for (size_t k = 0; k < order->size(); ++k) {
     there.emplace_back(static_cast<int64_t>((*order)[k]));
@@ -261,7 +261,8 @@ ValueId contiguous_clone(GraphBuilder& out, ValueId value) { return out.emit("cl
 
 ValueId with_layout(GraphBuilder& out, ValueId value, const TensorMeta& layout) {
   if (same_layout(out.meta(value), layout)) return value;
-  if (layout.is_contiguous()) return contiguous_clone(out, value);
+  // Dimensions of one element count as contiguous with any stride, and results keep it.
+  if (layout.strides == contiguous_strides(layout.sizes)) return contiguous_clone(out, value);
   const ValueId empty =
       out.emit("empty_strided", {layout.sizes, layout.strides, layout.dtype, Arg{}, layout.device, Arg{}});
   return out.emit("copy", {empty, value, false});

@@ -130,3 +130,47 @@ def test_transposed_views_have_an_entry_each():
         for view in (x, x.t(), torch.randn(8, 6)[:, :4], torch.randn(6, 8).t()[:4]):
             same_as(row_sums, compiled(view), view)
     assert framejit.stats()["fallback_reasons"] == {}, framejit.stats()
+
+
+def copies_of_another_dtype(mask, small, x):
+    return mask * x, small + x, x < small, torch.maximum(small, x), torch.where(mask, small, x), small.exp()
+
+
+def test_operands_of_another_dtype_count_as_dense(backend):
+    x = torch.rand(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    mask = (torch.rand(2, 1, 4, 5) > 0.5).expand(2, 3, 4, 5)
+    check(copies_of_another_dtype, mask, mask.to(torch.bfloat16), x, backends=[backend])
+    check(copies_of_another_dtype, mask, torch.arange(5).expand(2, 3, 4, 5), x, backends=[backend])
+    check(copies_of_another_dtype, mask[:, :1], x[:, :1].double(), x[:, :1], backends=[backend])
+    check(copies_of_another_dtype, torch.rand(3, 1).expand(3, 4) > 0.5, torch.rand(3, 1).half().expand(3, 4),
+          torch.rand(4, 3).t(), backends=[backend])
+
+
+def drawn(x):
+    return torch.bernoulli(x), torch.bernoulli(x, 0.5), x.clone().bernoulli_(0.5), torch.rand_like(x)
+
+
+def test_bernoulli_of_a_tensor_is_row_major(backend):
+    for x in (torch.rand(4, 3).t(), torch.rand(6, 4).t()[:, ::2],
+              torch.rand(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)):
+        check(drawn, x, backends=[backend])
+
+
+def filled(x):
+    return (torch.zeros_like(x), torch.full_like(x, 2), torch.empty_like(x).fill_(3), x.nan_to_num(),
+            torch.empty_like(x).copy_(x), F.prelu(x, torch.ones(1)), x.clone().add_(1), torch.stack([x, x]))
+
+
+def shuffled(x):
+    return F.pixel_shuffle(x, 2), F.group_norm(x[:, :1], 1), torch.stack([x[:1], x[:1]]), torch.stack([x[:, :1]] * 2)
+
+
+def test_dimensions_of_one_element_keep_their_strides(backend):
+    for fn, x in ((filled, torch.rand(4, 1).t()), (filled, torch.rand(1, 3, 1, 2).transpose(0, 2)),
+                  (filled, torch.as_strided(torch.rand(9), (1, 3), (7, 1))),
+                  (filled, torch.rand(0, 3, 4).transpose(1, 2)), (filled, torch.rand(2, 4, 4, 1).permute(0, 3, 1, 2)),
+                  (shuffled, torch.rand(2, 4, 6, 6).contiguous(memory_format=torch.channels_last))):
+        framejit.reset()
+        compiled = framejit.compile(fn, backend=backend, dynamic=False, fullgraph=True)
+        for ours, eager in zip(compiled(x), fn(x), strict=True):
+            assert ours.stride() == eager.stride() and torch.allclose(ours, eager, atol=1e-6)
