@@ -9,7 +9,7 @@
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/resume/segment.h"
 #include "frame_hook/resume/stats.h"
-#include "frame_hook/trace/torch/weight_sources.h"
+#include "frame_hook/trace/values/weight_sources.h"
 #include "graph/compiler.h"
 #include "graph/int64_range.h"
 #include "guards/cpython/interrupts.h"
@@ -221,7 +221,7 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
       segment->call ? plan_memory(trace, *segment) : std::vector<guards::SourceId>();
   std::vector<guards::SourceId> locks;
   if (trace.protocol)
-    for (const Value* lock : trace.protocol->locks.taken) locks.push_back(lock->source);
+    for (const Value* lock : trace.protocol->taken_locks) locks.push_back(lock->source);
   wanted.insert(wanted.end(), locks.begin(), locks.end());
   const std::vector<guards::SourceId> owners = segment->call ? owners_of(trace) : std::vector<guards::SourceId>();
   std::vector<guards::SourceId> fetched = wanted;

@@ -54,11 +54,40 @@ OUTSIDE = [
 ]
 
 # The parts of the tracer do not know the whole.
-PART = re.compile(r"^frame_hook/trace/(?:machine/(?:call_stack|errors|frame_trace|graph_break|symbolic_frame)"
-                  r"|values/(?:arguments|dynamic_sources|facts|heap|object_kinds|shadows_read))\.(?:h|cpp)$"
-                  r"|^frame_hook/trace/values/(?:value|shadows)\.h$")
-WHOLE = re.compile(r"^frame_hook/trace/(?:machine/(?:tracer|opcode_handlers)|protocol/\w+|types/builtins"
+PART = re.compile(r"^frame_hook/trace/(?:machine/(?:attempts|call_stack|compiling_answer|drops|errors|frame_trace"
+                  r"|graph_break|reachable|symbolic_frame)"
+                  r"|torch/(?:tensor_numbers|traced_tensors)|values/\w+)\.(?:h|cpp)$")
+WHOLE = re.compile(r"^frame_hook/trace/(?:machine/(?:tracer|parts|opcode_handlers)|protocol/\w+|types/builtins"
                    r"|torch/special)\.h$")
+
+# The rooms of the tracer, and the rooms whose headers each may name besides its own.
+ROOMS = {
+    "values": [],
+    "machine": ["values", "protocol"],
+    "protocol": ["values", "machine", "types"],
+    "types": ["values", "machine", "protocol"],
+    "torch": ["values", "machine", "protocol", "types"],
+}
+ROOM = re.compile(r"^frame_hook/trace/(\w+)/(\w+\.\w+)$")
+# What a room names nevertheless: the file, the header, and why.
+ROOM_EXCEPTIONS = [
+    ("values/dynamic_sources.h", "machine/frame_trace.h", "the hints of earlier recompiles"),
+    ("values/facts.h", "machine/frame_trace.h", "the guards are in what the trace hands over"),
+    ("values/facts.h", "machine/call_stack.h", "a guard names the user's line"),
+    ("values/shadows.h", "machine/errors.h", "reading a container may raise what CPython raises"),
+    ("machine/frame_trace.h", "torch/tensor_frontend.h", "the trace hands the recording over"),
+    ("machine/tracer.h", "torch/traced_tensors.h", "a part of the tracer"),
+    ("protocol/calls.cpp", "torch/special.h", "a call asks each room that has rows for callables"),
+    ("types/builtins.h", "torch/special.def", "torch's rows are found as those of builtins.def are"),
+    ("types/builtins.cpp", "torch/special.def", "torch's rows are found as those of builtins.def are"),
+]
+
+
+def crosses_rooms(path: str, target: str) -> bool:
+    mine, theirs = ROOM.match(path), ROOM.match(target)
+    if not mine or not theirs or theirs[1] == mine[1] or theirs[1] in ROOMS[mine[1]]:
+        return False
+    return not any((f"{mine[1]}/{mine[2]}", f"{theirs[1]}/{theirs[2]}") == row[:2] for row in ROOM_EXCEPTIONS)
 
 
 def layer_of(path: str) -> str | None:
@@ -80,6 +109,8 @@ def check(path: str, text: str) -> list[str]:
                 found.append(f"{where}: <{target}>: {why}")
         if PART.match(path) and WHOLE.match(target):
             found.append(f"{where}: a part of the tracer must not include {target}")
+        if crosses_rooms(path, target):
+            found.append(f"{where}: this room of the tracer must not include {target}; see ROOMS in layering.py")
         if kind == '"' and not path.startswith(FREE):
             mine, theirs = layer_of(path), layer_of(target)
             if mine is None:

@@ -25,7 +25,13 @@ import targets  # noqa: E402
     ("frame_hook/trace/values/facts.cpp", '#include "frame_hook/trace/machine/tracer.h"', True),
     ("frame_hook/trace/values/heap.h", '#include "frame_hook/trace/protocol/protocol.h"', True),
     ("frame_hook/trace/values/heap.h", '#include "frame_hook/trace/values/facts.h"', False),
-    ("frame_hook/trace/values/shadows.cpp", '#include "frame_hook/trace/machine/tracer.h"', False),
+    ("frame_hook/trace/values/shadows_read.cpp", '#include "frame_hook/trace/machine/tracer.h"', True),
+    ("frame_hook/trace/machine/attempts.cpp", '#include "frame_hook/trace/machine/tracer.h"', True),
+    ("frame_hook/trace/machine/drops.cpp", '#include "frame_hook/trace/protocol/protocol.h"', True),
+    ("frame_hook/trace/values/heap.cpp", '#include "frame_hook/trace/types/set_order.h"', True),
+    ("frame_hook/trace/values/facts.h", '#include "frame_hook/trace/machine/call_stack.h"', False),
+    ("frame_hook/trace/types/dict.cpp", '#include "frame_hook/trace/torch/special.h"', True),
+    ("frame_hook/trace/torch/special.cpp", '#include "frame_hook/trace/types/builtins.h"', False),
     ("frame_hook/resume/segment.cpp", '#include "frame_hook/hook/frame_hook.h"', False),
     ("guards/cpython/weak_objects.h", '#include "guards/cpython/py_ref.h"', False),
     ("guards/cpython/weak_objects.h", '#include "guards/source.h"', True),
@@ -127,6 +133,12 @@ def test_limits_of_a_line():
 def test_limits_of_a_page():
     assert limits.check("a.md", "x" * 120 + "\n```text\n" + "x" * 200 + "\n```\n") == []
     assert limits.check("a.md", "```python\n" + "x" * 121 + "\n```\n") == ["a.md:2: 121 characters, at most 120"]
+
+
+def test_median_of_lines():
+    short, long = "\n" * 99, "\n" * 101
+    assert limits.check_median([short, short, long]) == []
+    assert limits.check_median([short, long, long]) == ["the median C++ file has 101 lines, not under 100"]
 
 
 def test_limits_python():

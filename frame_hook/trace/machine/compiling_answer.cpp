@@ -4,11 +4,11 @@
 // trace is committed, framejit traces again with the answer of plain Python. A failure after a commit cannot be undone.
 // So in a trace that ends in a break the answer is yes only if the trace gets further that way. It is also no if the
 // break lies in the handling of an exception that does not occur with the answer no.
-#include "frame_hook/trace/machine/tracer.h"
+#include "frame_hook/trace/machine/attempts.h"
 
 namespace framejit::frame_hook {
 
-bool Tracer::changes_answer_after_error() {
+bool Attempts::changes_answer_after_error() {
   if (returns_to_yes()) return true;
   if (!compiling_was_asked_ || answer_ != CompilingAnswer::yes) return false;
   answer_ = CompilingAnswer::no_after_error;
@@ -16,7 +16,7 @@ bool Tracer::changes_answer_after_error() {
   return true;
 }
 
-bool Tracer::changes_answer_at_break(const GraphBreak& b) {
+bool Attempts::changes_answer_at_break(const GraphBreak& b) {
   if (b.reason == Reason::exception_raised) return changes_answer_after_error();
   if (break_answered_yes_) {
     const bool no_error = break_handled_ < break_answered_yes_->handled;
@@ -30,7 +30,7 @@ bool Tracer::changes_answer_at_break(const GraphBreak& b) {
   return true;
 }
 
-bool Tracer::returns_to_yes() {
+bool Attempts::returns_to_yes() {
   if (!break_answered_yes_) return false;
   Break broke = std::move(*break_answered_yes_);
   break_answered_yes_.reset();

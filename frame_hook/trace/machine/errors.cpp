@@ -42,7 +42,7 @@ void Errors::raise(Value* exception) {
   FJ_ASSERT(exception->kind == ValueKind::instance, "an exception that is not an instance");
   if (exception->object) graph_break(Reason::exception_raised, exception->type->tp_name);
   bool known = true;
-  Value* context = stack_.handled_exception(&known);
+  Value* context = heap.facts.stack.handled_exception(&known);
   if (context && context != exception) {
     cut_context(context, exception);
     write_attribute(as<InstanceValue>(exception), "__context__", context);
@@ -90,7 +90,7 @@ void Errors::raise_set_error(bool own) {
   while (Value* before = first->find_attr(interned("__context__"), &known)) first = as<InstanceValue>(before);
   if (first == exception) raise(exception);
   // C code raised it while handling another one: the exception being handled is the context of the first.
-  if (Value* handled = stack_.handled_exception(&known)) write_attribute(first, "__context__", handled);
+  if (Value* handled = heap.facts.stack.handled_exception(&known)) write_attribute(first, "__context__", handled);
   throw SymbolicRaise{exception};
 }
 

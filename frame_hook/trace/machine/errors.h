@@ -13,7 +13,7 @@ namespace framejit::frame_hook {
 
 class Errors {
  public:
-  Errors(Heap& of_values, const CallStack& stack) : heap(of_values), stack_(stack) {}
+  explicit Errors(Heap& of_values) : heap(of_values) {}
   void reset() { own_errors_.clear(), c_call_frames_ = 0; }  // a new attempt begins
 
   Heap& heap;
@@ -31,7 +31,6 @@ class Errors {
   size_t& c_call_frames() { return c_call_frames_; }  // of CBoundary
 
  private:
-  const CallStack& stack_;
   std::unordered_set<Value*> own_errors_;  // still in the tracer's words: stand_ins.h
   size_t c_call_frames_ = 0;  // depth of the innermost frame that is in a C call
   void cut_context(Value* handled, Value* raised);

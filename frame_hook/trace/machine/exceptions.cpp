@@ -19,22 +19,16 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
   const Instruction& i = f.code->instructions[f.position];
   const int unit = std::exchange(f.reraised_unit, -1);
   const ExceptionRange* range = f.code->find_handler(i.opcode_index);
-  const auto leave_to_python = [&] {
-    const RaisePoint& point = raised_at_.at(exception);
-    break_step_ = point.step;
-    stop_place_here();
-    throw GraphBreak{Reason::exception_raised, exception->type->tp_name};
-  };
   try {
-    for (size_t depth = range ? static_cast<size_t>(range->depth) : 0; f.stack.size() > depth;) drops(f.pop());
+    for (size_t depth = range ? static_cast<size_t>(range->depth) : 0; f.stack.size() > depth;) drops.drop(f.pop());
   } catch (const GraphBreak&) {
-    leave_to_python();
+    attempts.break_at_raise(exception);
   }
   if (!range) throw SymbolicRaise{exception};
   bool known = true;
   stack.handled_exception(&known);
-  if (!known && !facts.relies_on_nothing_handled())
-    leave_to_python();  // its context, and what is being handled after the handler, belong to the live frame
+  // Its context, and what is being handled after the handler, belong to the live frame.
+  if (!known && !facts.relies_on_nothing_handled()) attempts.break_at_raise(exception);
   if (range->push_lasti) f.push(heap.integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);
   f.position = static_cast<size_t>(range->target_position);
@@ -43,13 +37,13 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
 // ---- handlers
 
 // exception -- previous exception
-Flow OpcodeHandlers::push_exc_info(Tracer& t, SymbolicFrame& f, const Instruction&) {
+Flow OpcodeHandlers::push_exc_info(Heap& heap, SymbolicFrame& f, const Instruction&) {
   bool known = true;
-  Value* previous = f.handled.empty() && f.generator ? nullptr : t.stack.handled_exception(&known);
-  if (!known && !t.facts.relies_on_nothing_handled())
+  Value* previous = f.handled.empty() && f.generator ? nullptr : heap.facts.stack.handled_exception(&known);
+  if (!known && !heap.facts.relies_on_nothing_handled())
     graph_break(Reason::exception_state, "entering a handler while an exception is being handled");
   Value* exception = f.pop();
-  f.push(previous ? previous : t.heap.none());
+  f.push(previous ? previous : heap.none());
   f.push(exception);
   f.handled.push_back(exception);
   ++f.entered_handlers;
@@ -70,18 +64,18 @@ Flow OpcodeHandlers::pop_except(Tracer& t, SymbolicFrame& f, const Instruction&)
 }
 
 // exception type -- exception bool
-Flow OpcodeHandlers::check_exc_match(Tracer& t, SymbolicFrame& f, const Instruction&) {
+Flow OpcodeHandlers::check_exc_match(Shadows& shadows, SymbolicFrame& f, const Instruction&) {
   Value* type = f.pop();
   auto is_class = [](PyObject* o) {
     return PyType_Check(o) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(o), base_exception());
   };
-  PyObject* object = t.heap.is_constant(type) ? t.constant(type) : nullptr;
+  PyObject* object = shadows.heap.is_constant(type) ? constant_of(shadows, type) : nullptr;
   bool legal = object && (is_class(object) || PyTuple_CheckExact(object));
   if (legal && PyTuple_CheckExact(object))
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(object); ++k) legal = legal && is_class(PyTuple_GET_ITEM(object, k));
   if (!legal)
-    t.errors.raise_new(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
-  f.push(t.heap.boolean(t.errors.exception_matches(f.top(), object)));
+    shadows.errors.raise_new(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
+  f.push(shadows.heap.boolean(shadows.errors.exception_matches(f.top(), object)));
   return Flow::next;
 }
 
@@ -126,8 +120,8 @@ Flow OpcodeHandlers::raise_varargs(Tracer& t, SymbolicFrame& f, const Instructio
 
 // exception -- exception: an exception that must not leave a generator body (3.12+; in 3.11, resume_generator handles
 // it)
-Flow OpcodeHandlers::stopiteration_error(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  if (t.errors.exception_matches(f.top(), PyExc_StopIteration)) f.top() = t.errors.error_of_generator(f.top());
+Flow OpcodeHandlers::stopiteration_error(Errors& errors, SymbolicFrame& f, const Instruction&) {
+  if (errors.exception_matches(f.top(), PyExc_StopIteration)) f.top() = errors.error_of_generator(f.top());
   return Flow::next;
 }
 

@@ -57,13 +57,13 @@ Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* t
 }
 
 // When the frame of the generator first runs: "-- sent".
-Flow OpcodeHandlers::return_generator(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.heap.none());
+Flow OpcodeHandlers::return_generator(Heap& heap, SymbolicFrame& f, const Instruction&) {
+  f.push(heap.none());
   return Flow::next;
 }
 
 // value -- sent
-Flow OpcodeHandlers::yield_value(Tracer&, SymbolicFrame& f, const Instruction&) {
+Flow OpcodeHandlers::yield_value(NoPart&, SymbolicFrame& f, const Instruction&) {
   FJ_ASSERT(f.generator, "a yield outside of a generator");
   f.result = f.pop();
   f.yielded = true;
@@ -101,7 +101,7 @@ Flow OpcodeHandlers::send(Tracer& t, SymbolicFrame& f, const Instruction& i) {
 }
 
 // receiver result -- result
-Flow OpcodeHandlers::end_send(Tracer&, SymbolicFrame& f, const Instruction&) {
+Flow OpcodeHandlers::end_send(NoPart&, SymbolicFrame& f, const Instruction&) {
   Value* result = f.pop();
   f.top() = result;
   return Flow::next;

@@ -30,7 +30,9 @@ std::string text_of_callable(Tracer& t, Value* callable) {
   auto attribute = [&](const char* name) -> const char* {
     PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
     Value* v = t.find_attribute(callable, key.get());
-    return v && t.heap.is_constant(v) && PyUnicode_Check(t.constant(v)) ? PyUnicode_AsUTF8(t.constant(v)) : nullptr;
+    return v && t.heap.is_constant(v) && PyUnicode_Check(constant_of(t.shadows, v))
+               ? PyUnicode_AsUTF8(constant_of(t.shadows, v))
+               : nullptr;
   };
   const char *name = attribute("__qualname__"), *module = attribute("__module__");
   if (!name) graph_break(Reason::exception_raised, "TypeError of wrong arguments of " + describe(callable));
@@ -47,23 +49,23 @@ Value* target_of(SymbolicFrame& f, const Instruction& i) { return f.top(static_c
 
 }  // namespace
 
-Flow OpcodeHandlers::build_slice(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  auto* slice = t.heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
-  slice->step = i.arg == 3 ? f.pop() : t.heap.none();
+Flow OpcodeHandlers::build_slice(Heap& heap, SymbolicFrame& f, const Instruction& i) {
+  auto* slice = heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+  slice->step = i.arg == 3 ? f.pop() : heap.none();
   slice->stop = f.pop();
   slice->start = f.pop();
   f.push(slice);
   return Flow::next;
 }
 
-Flow OpcodeHandlers::build_tuple(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  TupleValue* made = t.heap.tuple(pop_many(f, static_cast<size_t>(i.arg)));
+Flow OpcodeHandlers::build_tuple(Heap& heap, SymbolicFrame& f, const Instruction& i) {
+  TupleValue* made = heap.tuple(pop_many(f, static_cast<size_t>(i.arg)));
   f.push(made);
   return Flow::next;
 }
 
-Flow OpcodeHandlers::build_list(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  ListValue* made = t.heap.list(pop_many(f, static_cast<size_t>(i.arg)));
+Flow OpcodeHandlers::build_list(Heap& heap, SymbolicFrame& f, const Instruction& i) {
+  ListValue* made = heap.list(pop_many(f, static_cast<size_t>(i.arg)));
   f.push(made);
   return Flow::next;
 }
@@ -95,7 +97,7 @@ Flow OpcodeHandlers::build_const_key_map(Tracer& t, SymbolicFrame& f, const Inst
 
 Flow OpcodeHandlers::build_string(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   const std::vector<Value*> parts = pop_many(f, static_cast<size_t>(i.arg));
-  if (std::any_of(parts.begin(), parts.end(), [&](Value* part) { return t.is_open(part); })) {
+  if (std::any_of(parts.begin(), parts.end(), [&](Value* part) { return t.numbers.is_open(part); })) {
     Value* joined = parts[0];
     for (size_t k = 1; k < parts.size(); ++k) joined = t.binary_operator(0, joined, parts[k]);
     f.push(joined);
@@ -104,7 +106,7 @@ Flow OpcodeHandlers::build_string(Tracer& t, SymbolicFrame& f, const Instruction
   PyRef list = PyRef::steal(PyList_New(0));
   for (Value* part : parts) {
     if (!t.heap.is_constant(part)) graph_break(Reason::text_formatting, "a string that is not a constant");
-    if (PyList_Append(list.get(), t.constant(part)) < 0) t.errors.raise_pending();
+    if (PyList_Append(list.get(), constant_of(t.shadows, part)) < 0) t.errors.raise_pending();
   }
   PyRef empty = PyRef::steal(PyUnicode_FromString(""));
   f.push(t.errors.constant_steal(PyUnicode_Join(empty.get(), list.get())));
@@ -156,8 +158,9 @@ std::vector<Value*> OpcodeHandlers::unpack_arguments(Tracer& t, Value* iterable,
 void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable) {
   auto put = [&](Value* key, Value* value) {
     if (callable && t.dict_get(target, key)) {
-      const char* name =
-          t.heap.is_constant(key) && PyUnicode_Check(t.constant(key)) ? PyUnicode_AsUTF8(t.constant(key)) : "?";
+      const char* name = t.heap.is_constant(key) && PyUnicode_Check(constant_of(t.shadows, key))
+                             ? PyUnicode_AsUTF8(constant_of(t.shadows, key))
+                             : "?";
       guard_order(t.facts.guards(), target->order_from);
       t.errors.raise_new(PyExc_TypeError,
                          text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");

@@ -34,7 +34,7 @@ Value* OpcodeHandlers::call_value(Tracer& t, SymbolicFrame& f, Value* callable, 
 
 // lower upper arg* [names] -- result
 Flow OpcodeHandlers::call(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  PyObject* names = i.has(Instruction::kNamesOnStack) ? t.constant(f.pop()) : i.object;
+  PyObject* names = i.has(Instruction::kNamesOnStack) ? constant_of(t.shadows, f.pop()) : i.object;
   const size_t given = static_cast<size_t>(i.arg), named = names ? static_cast<size_t>(PyTuple_GET_SIZE(names)) : 0;
   Value** first = f.stack.data() + f.stack.size() - given;
   Value *upper = first[-1], *lower = first[-2];
@@ -66,9 +66,9 @@ Flow OpcodeHandlers::call_function_ex(Tracer& t, SymbolicFrame& f, const Instruc
     args.keywords.order_from = dict->order_from;
     for (size_t k = 0; k < dict->entries.size(); ++k) {
       Value* key = dict->entries[k].key;
-      if (!t.heap.is_constant(key) || !PyUnicode_Check(t.constant(key)))
+      if (!t.heap.is_constant(key) || !PyUnicode_Check(constant_of(t.shadows, key)))
         t.errors.raise_new(PyExc_TypeError, "keywords must be strings");
-      names.push_back(PyRef::borrow(t.constant(key)));
+      names.push_back(PyRef::borrow(constant_of(t.shadows, key)));
       args.keywords.emplace_back(names.back().get(), t.dict_get(dict, key));
     }
   }
@@ -100,7 +100,7 @@ void set_function_part(Tracer& t, FunctionValue* function, int bit, Value* value
 // [defaults] [kwdefaults] [annotations] [closure] code -- function
 Flow OpcodeHandlers::make_function(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   auto* function = t.heap.make<FunctionValue>(ValueKind::function, &PyFunction_Type);
-  function->code_ref = PyRef::borrow(t.constant(f.pop()));
+  function->code_ref = PyRef::borrow(constant_of(t.shadows, f.pop()));
   function->code = reinterpret_cast<PyCodeObject*>(function->code_ref.get());
   function->globals = f.globals;
   function->name = t.heap.constant_value(function->code->co_name);
@@ -135,9 +135,9 @@ Value* imported_module(Tracer& t, PyObject* name) {
 // The absolute name for a relative import, from the __package__ of the frame's globals.
 PyRef absolute_name(Tracer& t, SymbolicFrame& f, PyObject* name, int64_t level) {
   Value* package = t.dict_get(as<DictValue>(f.globals), t.heap.string("__package__"));
-  if (!package || !t.heap.is_constant(package) || !PyUnicode_Check(t.constant(package)))
+  if (!package || !t.heap.is_constant(package) || !PyUnicode_Check(constant_of(t.shadows, package)))
     graph_break(Reason::outside_effect, "a relative import without __package__");
-  std::string base = name_text(t.constant(package));
+  std::string base = name_text(constant_of(t.shadows, package));
   for (int64_t k = 1; k < level; ++k) {
     const size_t dot = base.rfind('.');
     if (dot == std::string::npos) graph_break(Reason::outside_effect, "a relative import beyond the package");
@@ -157,7 +157,7 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
   Value* module = imported_module(t, name.get());
   if (!module) graph_break(Reason::outside_effect, "the first import of " + name_text(name.get()));
   if (!t.same_object(from, t.heap.none())) {
-    PyObject* wanted = t.constant(from);
+    PyObject* wanted = constant_of(t.shadows, from);
     for (Py_ssize_t k = 0; PyTuple_Check(wanted) && k < PyTuple_GET_SIZE(wanted); ++k) {
       PyObject* attribute = PyTuple_GET_ITEM(wanted, k);
       if (!t.find_attribute(module, attribute))

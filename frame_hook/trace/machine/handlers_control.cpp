@@ -3,7 +3,7 @@
 
 namespace framejit::frame_hook {
 
-Flow OpcodeHandlers::jump(Tracer&, SymbolicFrame& f, const Instruction& i) { return jump_to(f, i); }
+Flow OpcodeHandlers::jump(NoPart&, SymbolicFrame& f, const Instruction& i) { return jump_to(f, i); }
 
 Flow OpcodeHandlers::pop_jump_if_true(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
@@ -52,14 +52,15 @@ Flow OpcodeHandlers::for_iter(Tracer& t, SymbolicFrame& f, const Instruction& i)
   return jump_to(f, i);
 }
 
-Flow OpcodeHandlers::return_value(Tracer&, SymbolicFrame& f, const Instruction&) {
+Flow OpcodeHandlers::return_value(NoPart&, SymbolicFrame& f, const Instruction&) {
   f.result = f.pop();
   return Flow::leave;
 }
 
-Flow OpcodeHandlers::return_const(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  load_const(t, f, i);
-  return return_value(t, f, i);
+Flow OpcodeHandlers::return_const(Heap& heap, SymbolicFrame& f, const Instruction& i) {
+  load_const(heap, f, i);
+  f.result = f.pop();
+  return Flow::leave;
 }
 
 }  // namespace framejit::frame_hook

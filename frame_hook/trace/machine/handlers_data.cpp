@@ -16,7 +16,7 @@ namespace {
 struct HandlerTable {
   OpcodeHandler rows[static_cast<size_t>(Op::kCount)] = {};
   HandlerTable() {
-#define HANDLER(op) rows[static_cast<size_t>(Op::op)] = &OpcodeHandlers::op;
+#define HANDLER(op, ...) rows[static_cast<size_t>(Op::op)] = on_part<&OpcodeHandlers::op>;
 #include "frame_hook/trace/machine/handlers.def"
 #undef HANDLER
   }
@@ -34,7 +34,7 @@ CellValue* cell_in(SymbolicFrame& f, int slot) {
 void drop_global(Tracer& t, SymbolicFrame& f, PyObject* name, Value* key) {
   auto* globals = as<DictValue>(f.globals);
   PyObject* item = PyDict_GetItemWithError(globals->object.get(), name);
-  if (item && may_be_half_way(Py_TYPE(item))) t.drops(t.dict_get(globals, key));
+  if (item && may_be_half_way(Py_TYPE(item))) t.drops.drop(t.dict_get(globals, key));
 }
 
 Value* name_value(Heap& heap, SymbolicFrame& f, const Instruction& i) {
@@ -68,25 +68,25 @@ namespace {
 
 }  // namespace
 
-Value* OpcodeHandlers::raise_unbound(Tracer& t, SymbolicFrame& f, int slot) {
+Value* OpcodeHandlers::raise_unbound(Errors& errors, SymbolicFrame& f, int slot) {
   const std::string name = name_text(f.code->local_name(slot));
   if (f.code->local_kind(slot) & kFreeSlot)
     raise_named(
-        t.errors, f.code->local_name(slot),
+        errors, f.code->local_name(slot),
         "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope");
-  t.errors.raise_new(PyExc_UnboundLocalError,
-                     "cannot access local variable '" + name + "' where it is not associated with a value");
+  errors.raise_new(PyExc_UnboundLocalError,
+                   "cannot access local variable '" + name + "' where it is not associated with a value");
 }
 
-Value* OpcodeHandlers::raise_name_error(Tracer& t, PyObject* name) {
-  raise_named(t.errors, name, "name '" + name_text(name) + "' is not defined");
+Value* OpcodeHandlers::raise_name_error(Errors& errors, PyObject* name) {
+  raise_named(errors, name, "name '" + name_text(name) + "' is not defined");
 }
 
-Flow OpcodeHandlers::nop(Tracer&, SymbolicFrame&, const Instruction&) { return Flow::next; }
-Flow OpcodeHandlers::resume(Tracer&, SymbolicFrame&, const Instruction&) { return Flow::next; }
+Flow OpcodeHandlers::nop(NoPart&, SymbolicFrame&, const Instruction&) { return Flow::next; }
+Flow OpcodeHandlers::resume(NoPart&, SymbolicFrame&, const Instruction&) { return Flow::next; }
 
-Flow OpcodeHandlers::make_cell(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  auto* cell = t.heap.make<CellValue>(ValueKind::cell, &PyCell_Type);
+Flow OpcodeHandlers::make_cell(Heap& heap, SymbolicFrame& f, const Instruction& i) {
+  auto* cell = heap.make<CellValue>(ValueKind::cell, &PyCell_Type);
   Value*& slot = f.locals[static_cast<size_t>(i.arg)];
   cell->contents = slot;
   cell->loaded = true;
@@ -95,9 +95,9 @@ Flow OpcodeHandlers::make_cell(Tracer& t, SymbolicFrame& f, const Instruction& i
   return Flow::next;
 }
 
-Flow OpcodeHandlers::copy_free_vars(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::copy_free_vars(Shadows& shadows, SymbolicFrame& f, const Instruction& i) {
   FJ_ASSERT(f.function, "free variables without a function");
-  t.shadows.load(f.function);
+  shadows.load(f.function);
   const size_t first = f.locals.size() - static_cast<size_t>(i.arg);
   FJ_ASSERT(f.function->closure.size() == static_cast<size_t>(i.arg), "a closure of another length");
   std::copy(f.function->closure.begin(), f.function->closure.end(), f.locals.begin() + static_cast<long>(first));
@@ -105,68 +105,68 @@ Flow OpcodeHandlers::copy_free_vars(Tracer& t, SymbolicFrame& f, const Instructi
   return Flow::next;
 }
 
-Flow OpcodeHandlers::pop_top(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  for (int count = std::max(i.arg, 1); count > 0; --count) t.drops(f.pop());
+Flow OpcodeHandlers::pop_top(Drops& drops, SymbolicFrame& f, const Instruction& i) {
+  for (int count = std::max(i.arg, 1); count > 0; --count) drops.drop(f.pop());
   return Flow::next;
 }
 
-Flow OpcodeHandlers::push_null(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.heap.null_value());
+Flow OpcodeHandlers::push_null(Heap& heap, SymbolicFrame& f, const Instruction&) {
+  f.push(heap.null_value());
   return Flow::next;
 }
 
-Flow OpcodeHandlers::copy(Tracer&, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::copy(NoPart&, SymbolicFrame& f, const Instruction& i) {
   f.push(f.top(static_cast<size_t>(i.arg) - 1));
   return Flow::next;
 }
 
-Flow OpcodeHandlers::swap(Tracer&, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::swap(NoPart&, SymbolicFrame& f, const Instruction& i) {
   std::swap(f.top(), f.top(static_cast<size_t>(i.arg) - 1));
   return Flow::next;
 }
 
-Flow OpcodeHandlers::load_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::load_fast(Errors& errors, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.locals[static_cast<size_t>(i.arg)];
-  t.facts.relies_on_binding(f, i.arg);
-  if (!v) raise_unbound(t, f, i.arg);
+  errors.heap.facts.relies_on_binding(f, i.arg);
+  if (!v) raise_unbound(errors, f, i.arg);
   f.push(v);
   return Flow::next;
 }
 
-Flow OpcodeHandlers::load_fast_and_clear(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  t.facts.relies_on_binding(f, i.arg);
+Flow OpcodeHandlers::load_fast_and_clear(Heap& heap, SymbolicFrame& f, const Instruction& i) {
+  heap.facts.relies_on_binding(f, i.arg);
   f.mark_written(i.arg);
   Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
-  f.push(v ? v : t.heap.null_value());
+  f.push(v ? v : heap.null_value());
   return Flow::next;
 }
 
-Flow OpcodeHandlers::store_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::store_fast(Drops& drops, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
   f.mark_written(i.arg);
-  t.drops(std::exchange(f.locals[static_cast<size_t>(i.arg)], v->kind == ValueKind::null ? nullptr : v));
+  drops.drop(std::exchange(f.locals[static_cast<size_t>(i.arg)], v->kind == ValueKind::null ? nullptr : v));
   return Flow::next;
 }
 
-Flow OpcodeHandlers::delete_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  t.facts.relies_on_binding(f, i.arg);
+Flow OpcodeHandlers::delete_fast(Drops& drops, SymbolicFrame& f, const Instruction& i) {
+  drops.errors.heap.facts.relies_on_binding(f, i.arg);
   f.mark_written(i.arg);
   Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
-  if (!v) raise_unbound(t, f, i.arg);
-  t.deletes(v);
+  if (!v) raise_unbound(drops.errors, f, i.arg);
+  drops.drop_by_del(v);
   return Flow::next;
 }
 
-Flow OpcodeHandlers::load_const(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::load_const(Heap& heap, SymbolicFrame& f, const Instruction& i) {
   Value*& known = f.cache->constants[static_cast<size_t>(i.arg)];
-  if (!known) known = t.heap.constant_value(i.object);
+  if (!known) known = heap.constant_value(i.object);
   f.push(known);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::load_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = t.cell_contents(cell_in(f, i.arg));
-  if (!v) raise_unbound(t, f, i.arg);
+  if (!v) raise_unbound(t.errors, f, i.arg);
   f.push(v);
   return Flow::next;
 }
@@ -178,15 +178,15 @@ Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction&
   if (PyObject* before = cell->loaded ? nullptr : PyCell_GET(cell->object.get()))
     cell->contents = t.heap.wrap(before, t.facts.sources().add(SourceKind::cell_contents, cell->source));
   cell->loaded = true;
-  t.drops(std::exchange(cell->contents, f.pop()));
+  t.drops.drop(std::exchange(cell->contents, f.pop()));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::delete_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
-  if (!t.cell_contents(cell)) raise_unbound(t, f, i.arg);
+  if (!t.cell_contents(cell)) raise_unbound(t.errors, f, i.arg);
   t.will_mutate(cell);
-  t.deletes(std::exchange(cell->contents, nullptr));
+  t.drops.drop_by_del(std::exchange(cell->contents, nullptr));
   return Flow::next;
 }
 
@@ -203,7 +203,7 @@ Flow OpcodeHandlers::load_global(Tracer& t, SymbolicFrame& f, const Instruction&
     Value* name = name_value(t.heap, f, i);
     v = t.dict_get(globals, name);
     if (!v) v = t.dict_get(as<DictValue>(f.builtins), name);
-    if (!v) raise_name_error(t, i.object);
+    if (!v) raise_name_error(t.errors, i.object);
     cache.globals[static_cast<size_t>(i.arg)] = v;
   }
   const bool null = i.has(Instruction::kPushNull), above = i.has(Instruction::kNullAbove);
@@ -222,12 +222,12 @@ Flow OpcodeHandlers::store_global(Tracer& t, SymbolicFrame& f, const Instruction
 
 Flow OpcodeHandlers::delete_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   drop_global(t, f, i.object, name_value(t.heap, f, i));
-  if (!t.dict_delete(as<DictValue>(f.globals), name_value(t.heap, f, i))) raise_name_error(t, i.object);
+  if (!t.dict_delete(as<DictValue>(f.globals), name_value(t.heap, f, i))) raise_name_error(t.errors, i.object);
   return Flow::next;
 }
 
-Flow OpcodeHandlers::load_assertion_error(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.heap.constant_value(PyExc_AssertionError));
+Flow OpcodeHandlers::load_assertion_error(Heap& heap, SymbolicFrame& f, const Instruction&) {
+  f.push(heap.constant_value(PyExc_AssertionError));
   return Flow::next;
 }
 

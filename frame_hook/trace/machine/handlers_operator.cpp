@@ -175,13 +175,13 @@ Flow OpcodeHandlers::get_len(Tracer& t, SymbolicFrame& f, const Instruction&) {
   return Flow::next;
 }
 
-Flow OpcodeHandlers::match_mapping(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.heap.boolean((t.facts.type_of(f.top())->tp_flags & Py_TPFLAGS_MAPPING) != 0));
+Flow OpcodeHandlers::match_mapping(Heap& heap, SymbolicFrame& f, const Instruction&) {
+  f.push(heap.boolean((heap.facts.type_of(f.top())->tp_flags & Py_TPFLAGS_MAPPING) != 0));
   return Flow::next;
 }
 
-Flow OpcodeHandlers::match_sequence(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.heap.boolean((t.facts.type_of(f.top())->tp_flags & Py_TPFLAGS_SEQUENCE) != 0));
+Flow OpcodeHandlers::match_sequence(Heap& heap, SymbolicFrame& f, const Instruction&) {
+  f.push(heap.boolean((heap.facts.type_of(f.top())->tp_flags & Py_TPFLAGS_SEQUENCE) != 0));
   return Flow::next;
 }
 
@@ -239,12 +239,12 @@ bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional,
         if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
           t.errors.raise_new(PyExc_TypeError, std::string("__match_args__ elements must be strings (got ") +
                                                   t.facts.type_of(name)->tp_name + ")");
-        if (!take(t.constant(name))) return false;
+        if (!take(constant_of(t.shadows, name))) return false;
       }
     }
   }
   for (Value* name : names)
-    if (!take(t.constant(name))) return false;
+    if (!take(constant_of(t.shadows, name))) return false;
   return true;
 }
 

@@ -41,7 +41,8 @@ class Binder {
   int named() const { return code_->co_argcount + code_->co_kwonlyargcount; }
   PyObject* name_of(int slot) const { return PyTuple_GET_ITEM(code_->co_localsplusnames, slot); }
   std::string callee() const {
-    return function_->qualname ? name_text(t_.constant(function_->qualname)) : name_text(code_->co_qualname);
+    return function_->qualname ? name_text(constant_of(t_.shadows, function_->qualname))
+                               : name_text(code_->co_qualname);
   }
 
   void bind_positional() {
@@ -223,7 +224,7 @@ Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
   generator->function = function;
   generator->frame = std::move(frame);
   generator->frame->generator = generator;
-  generator_made_at_[generator] = resumable_step();
+  generator_made_at_[generator] = attempts.resumable_step();
   return generator;
 }
 

@@ -6,7 +6,7 @@
 // stays at the instruction.
 #pragma once
 
-#include "frame_hook/trace/machine/tracer.h"
+#include "frame_hook/trace/machine/parts.h"
 
 namespace framejit::frame_hook {
 
@@ -17,13 +17,13 @@ enum class Flow : uint8_t {
 };
 
 struct OpcodeHandlers {
-#define HANDLER(op) static Flow op(Tracer& t, SymbolicFrame& f, const Instruction& i);
+#define HANDLER(op, ...) static Flow op(HandlerPart<__VA_ARGS__>& t, SymbolicFrame& f, const Instruction& i);
 #include "frame_hook/trace/machine/handlers.def"
 #undef HANDLER
 
   // Shared by families.
-  static Value* raise_unbound(Tracer& t, SymbolicFrame& f, int slot);
-  static Value* raise_name_error(Tracer& t, PyObject* name);
+  static Value* raise_unbound(Errors& errors, SymbolicFrame& f, int slot);
+  static Value* raise_name_error(Errors& errors, PyObject* name);
   static Value* call_value(Tracer& t, SymbolicFrame& f, Value* callable, const Arguments& args);
   static void merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable);
   static std::vector<Value*> unpack_arguments(Tracer& t, Value* iterable, Value* callable);  // f(*iterable)

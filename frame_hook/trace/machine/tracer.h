@@ -9,18 +9,17 @@
 // over and stops cleanly before an instruction where it can.
 //
 // Each member is implemented in the folder of its subject: machine/ (the loop, handlers_*.cpp for each opcode family,
-// calls of Python functions, exceptions), values/ (values, facts, shadows), protocol/ (attributes, calls, operators,
-// items, iteration), torch/ (recorded calls).
+// calls of Python functions, exceptions, exits), protocol/ (attributes, calls, operators, items, iteration), types/
+// (dicts, writes, weak references), torch/ (recorded calls).
 #pragma once
 
 #include <deque>
 #include <span>
 #include <unordered_set>
 
-#include "frame_hook/trace/machine/errors.h"
-#include "frame_hook/trace/machine/frame_trace.h"
-#include "frame_hook/trace/values/arguments.h"
-#include "frame_hook/trace/values/shadows.h"
+#include "frame_hook/trace/machine/attempts.h"
+#include "frame_hook/trace/machine/drops.h"
+#include "frame_hook/trace/torch/traced_tensors.h"
 #include "guards/cpython/frame_access.h"
 
 namespace framejit::frame_hook {
@@ -42,27 +41,23 @@ class Tracer {
   Facts facts{trace_, stack};
   DynamicSources dynamic;
   Heap heap;
-  Errors errors{heap, stack};
+  Errors errors{heap};
+  Drops drops{trace_, errors};
   Shadows shadows{errors};
+  OpenNumbers numbers{trace_, dynamic, shadows};
+  TracedTensors tensors;
+  Attempts attempts{trace_, stack, options_};
 
   // Traces `frame` from instruction `start` (an index into code->instructions). Never leaves a Python error set. Throws
   // InternalError only for our own bugs. Ctrl-C during tracing stays pending.
   FrameTrace trace_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
 
   // ---- using values (adds guards)
-  PyObject* constant(Value* v);                            // borrowed object of an is_constant value; guards it deeply
   void guard_key(Value* v);                // hashed by identity: guarded to differ from the other keys of the trace
   bool truth(Value* v);                                    // inlines __bool__, __len__; breaks on a tensor
   std::optional<graph::SymExpr> as_size(Value* v);         // int or SymInt, without specialising
   int64_t as_index(Value* v);                              // a concrete int (specialises a symbol)
   bool same_object(Value* a, Value* b);                    // `is`
-  // The program drops `v`, except what it holds elsewhere (`kept`, and what frames hold). Breaks if that may run Python
-  // code.
-  void drops(Value* v, Value* kept = nullptr);
-  void deletes(Value* v);                                  // the same by a del statement
-  Value* lifted(PyObject* real);                           // a traced tensor that has the contents of a real one
-  uint64_t resumable_step() const;                         // the innermost instruction before which tracing can stop
-  PyObject* traced_tensor(TensorValue* v);                 // borrowed; makes it an input on first use
   Value* identity_of(Value* v);                            // id(v)
   Value* referent_of(Value* reference);                    // the object of a real weak reference
 
@@ -107,92 +102,27 @@ class Tracer {
   Value* run_frame(std::shared_ptr<SymbolicFrame> frame);  // to its return; a generator's yield returns too
   Value* cell_contents(CellValue* cell);                   // null if empty
 
-  // ---- exceptions of the traced program
-  bool was_raised(Value* exception) const { return raised_at_.contains(exception); }
-
   // ---- recorded and concrete calls
   Value* call_recorded(PyObject* callable, const Arguments& args);  // with traced tensors inside args
   Value* call_pure(PyObject* callable, const Arguments& args);      // concretely; every argument constant
   PyRef materialise(
       Value* v);  // a real object for a recorded or pure call: constants, traced tensors, fresh containers of them
   bool contains_tensor(Value* v);
-  // ---- values computed from numbers that differ from call to call (computed.cpp)
-  bool is_open(Value* v);  // a size, an open float, or a value computed from them whose number nobody has asked for
-  // A pure C function of one or two numbers and texts, at least one of them open: called again in each call. Null: call
-  // it on constants.
-  Value* computed(PyObject* function, std::initializer_list<Value*> operands);
-  Value* computed(PyObject* function, const Arguments& args);
-
-  // ---- floats that differ from call to call (floats.cpp): open until some code needs the number
-  bool is_open_float(Value* v);
-  bool is_same_open_float(Value* a, Value* b);  // both are open, and computed alike
-  // An open float as a 0-dim tensor for an op with the tensor `beside`; null: it is a constant there. `promotes`: the
-  // number takes part in the promotion of dtypes.
-  Value* float_input(Value* number, Value* beside, bool promotes = true);
-  Value* float_number(Value* number);  // an open float for an argument that must be a number; null: it is a constant
-  // The number in a 0-dim tensor whose arithmetic is known, as a float; null: only the graph computes it.
-  Value* number_of_tensor(Value* v);
-  Value* float_arithmetic(const char* function, Value* a, Value* b);  // a function of module operator; an open result,
-                                                                      // or null
-  // Facts that a trace with a break relies on besides its guards, until forget_reliance(): the break is only for this
-  // state of the process.
-  void rely_until_break(std::shared_ptr<const guards::ModeFacts> facts) { break_facts_.push_back(std::move(facts)); }
-  void forget_reliance() { break_facts_.pop_back(); }
   uint64_t writes() const { return writes_; }  // to real objects, so far
 
   TensorFrontend& frontend() { return frontend_; }
   Recording& recording() { return *trace_.recording; }
   ProtocolState& protocol();                               // made on first use, one per trace
-  // The result of a function that ran while tracing; one for all attempts. Null: it has not run.
-  PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
-  bool answer_compiling() {
-    return compiling_was_asked_ = true, answer_ == CompilingAnswer::yes;
-  }  // what torch.compiler.is_compiling() answers
 
  private:
   friend struct OpcodeHandlers;
   TensorFrontend& frontend_;
-  uint64_t step_ = 0, stop_at_step_ = UINT64_MAX, writes_ = 0;
-  std::vector<std::shared_ptr<const guards::ModeFacts>> break_facts_, stop_facts_;  // of calls in progress; of the
-                                                                                    // break
-  Reason stop_reason_{};
-  std::string stop_detail_;
+  uint64_t writes_ = 0;
   guards::FrameAccess live_{};
 
-  bool holds_tensor(PyObject* object, int depth);
-  Value* float_tensor(Value* number);
-  Value* number_of_input(size_t input);
-  guards::SourceId operand_source(Value* v);
-  void guard_fixed_floats();
   bool still_leads_to(const Value* v) const;
   PyRef materialise_items(Value* v, const std::vector<Value*>& items);
   bool instance_truth(Value* v);
-  std::vector<Value*> items_of(Value* v);                  // of a tuple, list or set
-
-  // Where a trace stops
-  std::unordered_map<std::string, PyRef> assumed_constants_;
-  CompilingAnswer answer_;  // the answer to is_compiling() in this attempt
-  bool compiling_was_asked_ = false;                       // in this attempt
-  struct Break {
-    std::vector<std::pair<const PyCodeObject*, size_t>> frames;  // each at its instruction, outermost first
-    uint64_t step;
-    Reason reason;
-    std::string detail, where;
-    BreakPlace place;
-    std::vector<std::shared_ptr<const guards::ModeFacts>> facts;
-    size_t handled;  // how many exceptions are being handled
-  };
-  std::optional<Break> break_answered_yes_;  // of the attempt that was answered yes; set during the attempt that is
-                                             // answered no
-  std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break, with break_step_
-  size_t break_handled_ = 0;                                          // the same
-  // True if the trace starts over with the other answer.
-  bool changes_answer_after_error();
-  bool changes_answer_at_break(const GraphBreak& b);
-  bool returns_to_yes();
-  struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set
-  struct RaisePoint { uint64_t step; std::string where; };
-  std::unordered_map<Value*, RaisePoint> raised_at_;  // exceptions -> the instruction to stop at if nobody catches them
   Value* binary_operator_with_own_errors(int op, Value* a, Value* b);
   Value* unary_operator_with_own_errors(const char* special, Value* v);
   Value* compare_with_own_errors(int op, Value* a, Value* b);
@@ -203,28 +133,17 @@ class Tracer {
   Value* iterate_with_own_errors(Value* v);
   Value* existing_attribute(Value* v, PyObject* name);
   std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
-  bool dropped_real_ = false;                              // the frame dropped a real object
-  std::optional<uint64_t> break_step_;                     // set by the innermost frame that a GraphBreak passes
-  std::string stop_where_;
-  BreakPlace stop_place_;
-  void stop_place_here();                                  // sets stop_where_ and stop_place_
-  uint64_t next_poll_ = 0;  // step at which poll() looks
   PyCodeObject* root_code_ = nullptr;
   void reset(const guards::FrameAccess& frame);
   bool attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code,
                size_t start);  // false: start over
   bool run_root(std::shared_ptr<SymbolicFrame> root);
-  void stop_before(uint64_t step, Reason reason, std::string detail, std::string where);
   bool accept_exit();  // false: it cannot be rebuilt, and the next attempt stops earlier
   void guard_effects_apart();
   struct Obstacle { uint64_t step; std::string what; };
   std::optional<Obstacle> find_obstacle();  // what cannot be rebuilt at the exit, and the step to stop before
   std::shared_ptr<SymbolicFrame> root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code,
                                             size_t start);
-  bool resumable_here() const;
-  [[noreturn]] void stop_here();
-  void poll();  // stop step, limits, signals
-  void set_user_line();
   std::vector<Value*> keys_;                               // keys that guard_key() has told apart
 
   // Frames and exceptions
@@ -236,10 +155,7 @@ class Tracer {
   void prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> code);
   void bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame);
   void run_instructions(SymbolicFrame& frame);
-  void drop_locals(SymbolicFrame& frame);                  // of a callee that returned
   void enter_handler(SymbolicFrame& frame, Value* exception);  // re-raises if there is no handler
-  std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
-  [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute returned nothing
 };
 
 }  // namespace framejit::frame_hook

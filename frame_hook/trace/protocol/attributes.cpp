@@ -45,7 +45,7 @@ Value* bind_property(Tracer& t, const Found& d, Value* self) {
   if (!fget || fget.get() == Py_None) {
     drop_error();
     static PyObject* const get = _PyType_Lookup(&PyProperty_Type, interned("__get__"));
-    raise_as_cpython(t, PyExc_AttributeError, "unreadable attribute",
+    raise_as_cpython(t.numbers, PyExc_AttributeError, "unreadable attribute",
                      CCall{get, Arguments{{t.heap.constant_value(d.object), self}, {}}});
   }
   Value* getter = t.heap.wrap(fget.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("fget")));
@@ -53,20 +53,21 @@ Value* bind_property(Tracer& t, const Found& d, Value* self) {
 }
 
 // The function that a staticmethod or classmethod wraps.
-Value* wrapped_function(Tracer& t, const Found& d) {
+Value* wrapped_function(Errors& errors, const Found& d) {
   PyRef inner = PyRef::steal(PyObject_GetAttr(d.object, interned("__func__")));
-  if (!inner) t.errors.raise_pending();
-  return t.heap.wrap(inner.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("__func__")));
+  if (!inner) errors.raise_pending();
+  return errors.heap.wrap(inner.get(),
+                          errors.heap.facts.sources().add(SourceKind::member, d.source, 0, interned("__func__")));
 }
 
 // Until 3.12, the __get__ of the object that a classmethod wraps binds it.
-Value* bind_class_method(Tracer& t, const Found& d, Value* owner) {
-  Value* function = wrapped_function(t, d);
+Value* bind_class_method(Errors& errors, const Found& d, Value* owner) {
+  Value* function = wrapped_function(errors, d);
   const bool has_get = function->kind != ValueKind::function && function->kind != ValueKind::method && function->type &&
                        function->type->tp_descr_get;
   if (PY_VERSION_HEX < 0x030D0000 && has_get)
     graph_break(Reason::unknown_attribute, "a classmethod around a descriptor");
-  return make_method(t.heap, function, owner);
+  return make_method(errors.heap, function, owner);
 }
 
 bool has_cause(Value* exception) {  // setting __cause__, even to None, suppresses the context
@@ -112,18 +113,18 @@ Value* tuple_field(Shadows& shadows, const Found& d, Value* self) {
              : nullptr;
 }
 
-Value* bind_member(Tracer& t, const Found& d, Value* self) {
+Value* bind_member(Shadows& shadows, const Found& d, Value* self) {
   PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
-  if (Value* field = tuple_field(t.shadows, d, self)) return field;
+  if (Value* field = tuple_field(shadows, d, self)) return field;
   if (self->kind == ValueKind::instance && std::string_view(text_of(name)) == "__dict__")
-    return instance_dict(t, as<InstanceValue>(self));
+    return instance_dict(shadows.errors, as<InstanceValue>(self));
   if (self->kind == ValueKind::instance) {
     bool known;
     Value* written = as<InstanceValue>(self)->find_attr(name, &known);
     if (known) return written;
   }
   if (!self->object && PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-    return exception_member(t.shadows, self, text_of(name));
+    return exception_member(shadows, self, text_of(name));
   if (!self->object) return nullptr;
   PyRef value = PyRef::steal(
       Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
@@ -131,11 +132,12 @@ Value* bind_member(Tracer& t, const Found& d, Value* self) {
     drop_error();
     graph_break(Reason::unknown_attribute, std::string(text_of(name)) + " (an empty slot)");
   }
-  if (t.heap.is_constant(self)) {
-    t.constant(self);
-    return t.heap.wrap_result(value.release());
+  if (shadows.heap.is_constant(self)) {
+    constant_of(shadows, self);
+    return shadows.heap.wrap_result(value.release());
   }
-  return t.heap.wrap(value.get(), t.facts.sources().add(SourceKind::member, t.facts.source_of(self), 0, name));
+  return shadows.heap.wrap(value.get(),
+                           shadows.facts.sources().add(SourceKind::member, shadows.facts.source_of(self), 0, name));
 }
 
 Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
@@ -144,7 +146,7 @@ Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
   // An __exit__ gets another object in its place, and a real traceback holds frames.
-  if (text == "__traceback__" && (self->object || t.was_raised(self)))
+  if (text == "__traceback__" && (self->object || t.attempts.find_raise(self)))
     graph_break(Reason::unknown_attribute, "__traceback__ of a caught exception");
   if (self->object || text == "args") return nullptr;
   if (text == "__suppress_context__") return t.heap.boolean(has_cause(self));
@@ -162,7 +164,7 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
   const std::string_view text = text_of(name);
   if (text == "__class__") return type_value ? type_value : t.heap.constant_value(reinterpret_cast<PyObject*>(type));
   if (self->kind == ValueKind::array) return array_attribute(t, as<ArrayValue>(self), name);
-  if (text == "__dict__" && self->kind == ValueKind::instance) return instance_dict(t, as<InstanceValue>(self));
+  if (text == "__dict__" && self->kind == ValueKind::instance) return instance_dict(t.errors, as<InstanceValue>(self));
   if (self->kind == ValueKind::instance && !self->object) {  // attributes that the trace wrote
     bool known;
     if (Value* written = as<InstanceValue>(self)->find_attr(name, &known)) return written;
@@ -176,7 +178,7 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
     if (text == "denominator") return t.heap.integer(1);
   }
   if (payload->kind == ValueKind::object && t.heap.is_constant(payload)) {
-    PyObject* real = t.constant(payload);
+    PyObject* real = constant_of(t.shadows, payload);
     return t.errors.constant_steal(
         Py_TYPE(d.object)->tp_descr_get(d.object, real, reinterpret_cast<PyObject*>(Py_TYPE(real))));
   }
@@ -262,10 +264,10 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
     return self ? make_method(t.heap, found_value(t.heap, d), self) : found_value(t.heap, d);
   if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type)
     return self ? make_method(t.heap, found_value(t.heap, d), self) : found_value(t.heap, d);
-  if (kind->tp_descr_get == PyStaticMethod_Type.tp_descr_get) return wrapped_function(t, d);
-  if (kind->tp_descr_get == PyClassMethod_Type.tp_descr_get) return bind_class_method(t, d, owner());
+  if (kind->tp_descr_get == PyStaticMethod_Type.tp_descr_get) return wrapped_function(t.errors, d);
+  if (kind->tp_descr_get == PyClassMethod_Type.tp_descr_get) return bind_class_method(t.errors, d, owner());
   if (kind == &PyClassMethodDescr_Type) return make_method(t.heap, found_value(t.heap, d), owner());
-  if (kind == &PyMemberDescr_Type) return self ? bind_member(t, d, self) : found_value(t.heap, d);
+  if (kind == &PyMemberDescr_Type) return self ? bind_member(t.shadows, d, self) : found_value(t.heap, d);
   if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t.heap, d);
   if (is_known(kind, KnownType::tuple_getter) && self)
     if (Value* field = tuple_field(t.shadows, d, self)) return field;
@@ -323,7 +325,7 @@ void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name) {
     if (!item) PyErr_Clear();
     if (item && may_be_half_way(Py_TYPE(item))) held = own_attribute(t.heap, v, name);
   }
-  t.drops(held);
+  t.drops.drop(held);
 }
 
 std::vector<PyObject*> own_names(Facts& facts, InstanceValue* v) {
@@ -357,15 +359,15 @@ std::vector<PyObject*> own_names(Facts& facts, InstanceValue* v) {
   return names;
 }
 
-DictValue* instance_dict(Tracer& t, InstanceValue* v) {
+DictValue* instance_dict(Errors& errors, InstanceValue* v) {
   if (v->dict) return v->dict;
-  auto* dict = t.heap.make<DictValue>(ValueKind::dict, &PyDict_Type);
+  auto* dict = errors.heap.make<DictValue>(ValueKind::dict, &PyDict_Type);
   dict->owner = v;
   if (v->object) {
     PyRef real = real_instance_dict(v->object.get());
-    if (!real) t.errors.raise_new(PyExc_AttributeError, "object has no attribute '__dict__'");
+    if (!real) errors.raise_new(PyExc_AttributeError, "object has no attribute '__dict__'");
     dict->object = std::move(real);
-    dict->source = t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(v));
+    dict->source = errors.heap.facts.sources().add(SourceKind::instance_dict, errors.heap.facts.source_of(v));
   }
   return v->dict = dict;
 }

@@ -126,7 +126,7 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   }
   if (!v->object && (text == "grad_fn" || text == "grad" || text == "retains_grad" || text == "_backward_hooks"))
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
-  PyObject* traced = t.traced_tensor(v);
+  PyObject* traced = t.tensors.traced(v);
   if (text == "_base") return base_of(t.heap, v, name, traced);
   if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
     PyRef real = PyRef::steal(PyObject_GetAttr(v->object.get(), name));
@@ -165,7 +165,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   // Members of immutable objects, such as __args__ of list[int] and int | None.
   if (const Found d = look_up(t, v, name);
       d.object && Py_TYPE(d.object) == &PyMemberDescr_Type && v->kind == ValueKind::object && t.heap.is_constant(v))
-    return t.errors.constant_steal(PyObject_GenericGetAttr(t.constant(v), name));
+    return t.errors.constant_steal(PyObject_GenericGetAttr(constant_of(t.shadows, v), name));
   const Found getattribute = look_up(t, v, interned("__getattribute__"));
   const Found getattr = look_up(t, v, interned("__getattr__"));
   if (getattribute.object && Py_TYPE(getattribute.object) == &PyWrapperDescr_Type &&
@@ -178,7 +178,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   };
   if (getattribute.object && PyFunction_Check(getattribute.object)) {
     if (!getattr.object) return call_hook(getattribute);
-    Unresumable guard(t);
+    Unresumable guard(t.stack);
     try {
       return call_hook(getattribute);
     } catch (const SymbolicRaise& raised) {
@@ -191,7 +191,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   Value* found = nullptr;
   if (!getattr.object) return generic_attribute(t, v, name);
   {
-    Unresumable guard(t);
+    Unresumable guard(t.stack);
     try {
       found =
           v->object && PyModule_Check(v->object.get()) ? module_attribute(t, v, name) : generic_attribute(t, v, name);
@@ -238,7 +238,7 @@ Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
   };
   if (!getattr.object) return first();
   {
-    Unresumable guard(t);
+    Unresumable guard(t.stack);
     try {
       if (Value* found = first()) return found;
     } catch (const SymbolicRaise& raised) {
@@ -431,7 +431,7 @@ Value* Tracer::existing_attribute(Value* v, PyObject* name) {
 
 Value* Tracer::find_attribute(Value* v, PyObject* name) {
   PyRef key = intern_name(name);
-  Unresumable guard(*this);
+  Unresumable guard(stack);
   try {
     return attribute_or_null(*this, v, key.get());
   } catch (const SymbolicRaise& raised) {

@@ -25,7 +25,7 @@ void set_property(Tracer& t, const Found& d, Value* self, Value* to) {
     static PyObject* const del = _PyType_Lookup(&PyProperty_Type, interned("__delete__"));
     CCall call{to ? set : del, Arguments{{t.heap.constant_value(d.object), self}, {}}};
     if (to) call.args.positional.push_back(t.heap.none());
-    raise_as_cpython(t, PyExc_AttributeError, "unwritable attribute", call);
+    raise_as_cpython(t.numbers, PyExc_AttributeError, "unwritable attribute", call);
   }
   Value* setter = t.heap.wrap(function.get(), t.facts.sources().add(guards::SourceKind::member, d.source, 0, which));
   to ? t.call(setter, {self, to}) : t.call(setter, {self});
@@ -48,16 +48,16 @@ bool is_exception_slot(PyTypeObject* type, std::string_view name) {
 }
 
 // The checks of the setters of BaseException.
-void require_exception_value(Tracer& t, std::string_view name, Value* to) {
+void require_exception_value(Errors& errors, std::string_view name, Value* to) {
   if (!to) graph_break(Reason::exception_state, "a deleted " + std::string(name) + " of an exception");
   const bool cause = name == "__cause__";
-  const bool none = is_none(t, to);
+  const bool none = is_none(errors.heap.facts, to);
   if (name == "__traceback__" && !none)
     graph_break(Reason::exception_state, "a write to __traceback__ of an exception");
   if ((cause || name == "__context__") && !none &&
-      !PyType_IsSubtype(t.facts.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-    t.errors.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") +
-                                            " must be None or derive from BaseException");
+      !PyType_IsSubtype(errors.heap.facts.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    errors.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") +
+                                          " must be None or derive from BaseException");
 }
 
 bool holds_member(Tracer& t, const Found& d, InstanceValue* v, PyObject* name) {
@@ -93,7 +93,7 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
       t.errors.raise_new(PyExc_AttributeError, text_of(name));
     if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY))
       t.errors.raise_new(PyExc_AttributeError, "readonly attribute");
-    if (!member) require_exception_value(t, text_of(name), to);
+    if (!member) require_exception_value(t.errors, text_of(name), to);
     if (!member && std::string_view(text_of(name)) == "args" && to) {
       as<InstanceValue>(v)->payload = t.heap.tuple(t.unpack(to));
       if (v->object) graph_break(Reason::exception_state, "a write to args of an exception");
@@ -206,7 +206,7 @@ bool set_gradient(Tracer& t, TensorValue* v, PyObject* name, Value* to) {
   if (std::string_view(text_of(name)) != "grad" || (!v->object && !t.protocol().gradients.new_leaves.contains(v)))
     return false;
   if (!t.truth(t.get_attribute(v, interned("is_leaf")))) return false;
-  if (!is_none(t, to)) {
+  if (!is_none(t.facts, to)) {
     if (to->kind != ValueKind::tensor || to == v) return false;
     if (t.truth(t.get_attribute(to, interned("requires_grad")))) return false;
     for (const char* fact : {"dtype", "device", "shape"})
@@ -250,7 +250,7 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind != ValueKind::instance)
     graph_break(Reason::unsupported_write,
                 std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
-  if (!to && !own_attribute(t.heap, v, name)) raise_unwritable(t, v, name, to, false);
+  if (!to && !own_attribute(t.heap, v, name)) raise_unwritable(t.numbers, v, name, to, false);
   if (const Found d = look_up(t, v, name);
       d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
     graph_break(Reason::unsupported_write,
@@ -290,7 +290,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
       graph_break(Reason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));
     DictValue* dict = module_dict(t.heap, v);
     if (to) t.dict_set(dict, t.heap.constant_value(name), to);
-    else if (!t.dict_delete(dict, t.heap.constant_value(name))) raise_unwritable(t, v, name, to, false);
+    else if (!t.dict_delete(dict, t.heap.constant_value(name))) raise_unwritable(t.numbers, v, name, to, false);
     return;
   }
   if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
@@ -304,7 +304,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
-  if (!has_own_dict(t.facts, v)) raise_unwritable(t, v, name, to, d.object != nullptr);
+  if (!has_own_dict(t.facts, v)) raise_unwritable(t.numbers, v, name, to, d.object != nullptr);
   set_own_attribute(t, v, name, to);
 }
 

@@ -175,10 +175,10 @@ void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
 
 Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
   t.facts.guard_identity(v);
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   require_signature(t.errors, callable, args);
   refuse_half_of_ordered_dict(callable, args);
-  if (uses_codec(callable)) refuse_foreign_codecs(t, args);
+  if (uses_codec(callable)) refuse_foreign_codecs(t.shadows, args);
   if (CFunction row = find_c_function(callable)) return row(t, args);
   if (runs_concretely(callable))
     return is_of_numpy(callable) ? call_numpy(t, callable, args) : run_plain(t, callable, without_payloads(t, args));
@@ -188,7 +188,7 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
   if (torch) {
     if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_payloads(t, args));
   } else if (is_pure_function(callable)) {
-    if (Value* result = t.computed(callable, args)) return result;
+    if (Value* result = t.numbers.computed(callable, args)) return result;
     const bool of_range = !args.positional.empty() &&
                           payload_of(args.positional[0])->type == &PyRange_Type;  // their own __eq__ compares them
     if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance)
@@ -202,7 +202,8 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
 
 Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
   return with_cpython_errors(
-      t, [&] { return CCall{callable, args}; }, [&] { return call_c_function_with_own_errors(t, v, callable, args); });
+      t.numbers, [&] { return CCall{callable, args}; },
+      [&] { return call_c_function_with_own_errors(t, v, callable, args); });
 }
 
 // functools.partial, real or made in the trace.
@@ -214,9 +215,9 @@ Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
   DictValue* keywords = dict_of(t.get_attribute(v, interned("keywords")));
   t.load(keywords);
   for (const DictEntry& e : keywords->entries) {
-    if (!t.heap.is_constant(e.key) || !PyUnicode_Check(t.constant(e.key)))
+    if (!t.heap.is_constant(e.key) || !PyUnicode_Check(constant_of(t.shadows, e.key)))
       graph_break(Reason::unsupported_operand, "a keyword of a partial that is no text");
-    PyObject* name = interned(text_of(t.constant(e.key)));
+    PyObject* name = interned(text_of(constant_of(t.shadows, e.key)));
     bool overridden = false;
     for (const auto& [n, value] : args.keywords) overridden = overridden || interned(text_of(n)) == name;
     if (!overridden) all.keywords.emplace_back(name, e.value);

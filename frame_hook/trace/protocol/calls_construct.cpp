@@ -31,7 +31,7 @@ Value* sizes_of(Tracer& t, const Arguments& args) {
 
 Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
   CFunction row = find_c_function(reinterpret_cast<PyObject*>(base));
-  if (base == &PyBytes_Type) refuse_foreign_codecs(t, args);
+  if (base == &PyBytes_Type) refuse_foreign_codecs(t.shadows, args);
   return payload_of(row ? row(t, args) : run_plain(t, reinterpret_cast<PyObject*>(base), args));
 }
 
@@ -72,10 +72,10 @@ void run_init(Tracer& t, Value* object, const Found& init, PyTypeObject* type, c
     caller->on_return = OnReturn::push;
     caller->pending_object = outer_pending;
   } else {
-    Unresumable guard(t);
+    Unresumable guard(t.stack);
     result = t.call(method, args);
   }
-  if (!is_none(t, result))
+  if (!is_none(t.facts, result))
     t.errors.raise_new(PyExc_TypeError,
                        std::string("__init__() should return None, not '") + t.facts.type_of(result)->tp_name + "'");
 }
@@ -165,10 +165,10 @@ Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, cons
   const bool python_new = maker.object && !PyCFunction_Check(maker.object);
   if (python_new) {
     Value* function = bind(t, maker, nullptr, type, type_value);
-    Unresumable guard(t);
+    Unresumable guard(t.stack);
     object = t.call(function, with_first(type_value, args));
   } else {
-    Unresumable guard(t);
+    Unresumable guard(t.stack);
     object = builtin_new(t, type, args);
   }
   PyTypeObject* made = t.facts.type_of(object);
@@ -189,7 +189,7 @@ namespace {
 Value* call_type_with_own_errors(Tracer& t, Value* type_value, const Arguments& args) {
   PyTypeObject* type = t.facts.known_type(type_value);
   if (CFunction row = find_c_function(reinterpret_cast<PyObject*>(type))) {
-    Unresumable guard(t);
+    Unresumable guard(t.stack);
     return row(t, args);
   }
   if (is_numpy_scalar_type(type) && runs_concretely(reinterpret_cast<PyObject*>(type)))
@@ -211,7 +211,7 @@ Value* call_type_with_own_errors(Tracer& t, Value* type_value, const Arguments& 
 
 Value* call_type(Tracer& t, Value* type_value, const Arguments& args) {
   return with_cpython_errors(
-      t, [&] { return CCall{real_type(type_value), args}; },
+      t.numbers, [&] { return CCall{real_type(type_value), args}; },
       [&] { return call_type_with_own_errors(t, type_value, args); });
 }
 

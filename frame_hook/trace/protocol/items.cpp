@@ -29,7 +29,7 @@ Value* list_item(Tracer& t, Value* whole, ListValue* list, Value* key) {
     std::vector<Value*> items;
     for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
       items.push_back(t.shadows.item(list, i));
-    return like(t, whole, std::move(items));
+    return like(t.heap, whole, std::move(items));
   }
   return t.shadows.item(list, index_or_raise(t, key, n, "list"));
 }
@@ -40,7 +40,7 @@ Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
     std::vector<Value*> items;
     for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
       items.push_back(t.shadows.item(tuple, i));
-    return like(t, whole, std::move(items));
+    return like(t.heap, whole, std::move(items));
   }
   return t.shadows.item(tuple, index_or_raise(t, key, n, "tuple"));
 }
@@ -59,7 +59,7 @@ Value* class_item(Tracer& t, Value* v, Value* key) {
   if (type == &PyType_Type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
     if (!t.heap.is_constant(key))
       graph_break(Reason::unsupported_operand, std::string(type->tp_name) + "[...] of a value made in the trace");
-    return t.errors.constant_steal(PyObject_GetItem(t.constant(v), t.constant(key)));
+    return t.errors.constant_steal(PyObject_GetItem(constant_of(t.shadows, v), constant_of(t.shadows, key)));
   }
   const Found getter = look_up(t, type, t.facts.source_of(v), interned("__class_getitem__"));
   if (!getter.object)
@@ -232,7 +232,7 @@ Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
 
 Value* Tracer::get_item(Value* v, Value* key) {
   return with_cpython_errors(
-      *this, [&] { return CCall{operator_function("getitem"), Arguments{{v, key}, {}}}; },
+      numbers, [&] { return CCall{operator_function("getitem"), Arguments{{v, key}, {}}}; },
       [&] { return get_item_with_own_errors(v, key); });
 }
 
@@ -248,7 +248,7 @@ Value* Tracer::get_item_with_own_errors(Value* v, Value* key) {
 
 void Tracer::set_item(Value* v, Value* key, Value* to) {
   return with_cpython_errors(
-      *this, [&] { return CCall{operator_function("setitem"), Arguments{{v, key, to}, {}}}; },
+      numbers, [&] { return CCall{operator_function("setitem"), Arguments{{v, key, to}, {}}}; },
       [&] { return set_item_with_own_errors(v, key, to); });
 }
 
@@ -268,7 +268,7 @@ void Tracer::set_item_with_own_errors(Value* v, Value* key, Value* to) {
 
 void Tracer::delete_item(Value* v, Value* key) {
   return with_cpython_errors(
-      *this, [&] { return CCall{operator_function("delitem"), Arguments{{v, key}, {}}}; },
+      numbers, [&] { return CCall{operator_function("delitem"), Arguments{{v, key}, {}}}; },
       [&] { return delete_item_with_own_errors(v, key); });
 }
 
@@ -297,14 +297,15 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
       if (item->kind == ValueKind::instance && PyRange_Check(inner->object.get())) break;  // its own __eq__ compares it
       item = payload_of(specialised(t, item));
       if (is_plain(t.shadows, item))
-        return t.constant(run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) == Py_True;
+        return constant_of(t.shadows, run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) ==
+               Py_True;
       if (PyUnicode_CheckExact(inner->object.get()))
         t.errors.raise_new(PyExc_TypeError, "'in <string>' requires string as left operand");
       break;
     }
     default: break;
   }
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   Value* iterator = raw_iterate(t, inner);
   while (Value* next = t.next_item(iterator))
     if (values_equal(t, next, item)) return true;
@@ -313,12 +314,12 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
 
 bool Tracer::contains(Value* container, Value* item) {
   return with_cpython_errors(
-      *this, [&] { return CCall{operator_function("contains"), Arguments{{container, item}, {}}}; },
+      numbers, [&] { return CCall{operator_function("contains"), Arguments{{container, item}, {}}}; },
       [&] { return contains_with_own_errors(container, item); });
 }
 
 bool Tracer::contains_with_own_errors(Value* container, Value* item) {
-  Unresumable guard(*this);
+  Unresumable guard(stack);
   if (container->kind == ValueKind::tensor) return truth(call(lookup_special(container, "__contains__"), {item}));
   if (Value* method = python_special(*this, container, "__contains__")) return truth(call(method, {item}));
   if (PyObject* type = real_type(container)) {

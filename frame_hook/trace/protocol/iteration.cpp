@@ -160,7 +160,7 @@ Value* next_map(Tracer& t, IteratorValue* it) {
 
 Value* next_filter(Tracer& t, IteratorValue* it) {
   Value* function = it->operands[0];
-  const bool plain_truth = is_none(t, function);
+  const bool plain_truth = is_none(t.facts, function);
   while (Value* next = t.next_item(it->operands[1]))
     if ((t.truth(plain_truth ? next : t.call(function, {next}))) != (it->step < 0))
       return next;  // step -1: filterfalse
@@ -357,19 +357,6 @@ bool remembers_its_end(Over over) {
 
 }  // namespace
 
-// The real zip, map, ... has exactly these parts, and the same strictness.
-void guard_parts(Facts& facts, IteratorValue* it) {
-  facts.type_of(it);
-  it->value_guarded = true;
-  if (it->over == Over::real || it->over == Over::enumerate) return;
-  auto part = [&](int64_t i) {
-    return facts.sources().add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i));
-  };
-  facts.note(guards::GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
-  if (it->over == Over::zip)
-    facts.note(guards::GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
-}
-
 IteratorValue* make_iterator(Heap& heap, Over over, PyTypeObject* type, std::vector<Value*> operands) {
   auto* it = heap.make<IteratorValue>(ValueKind::iterator, type);
   it->over = over;
@@ -422,13 +409,13 @@ Value* make_view(Heap& heap, DictValue* dict, ViewValue::What what) {
   return view;
 }
 
-static Value* iterate_range(Tracer& t, Value* v) {
-  PyObject* range = t.constant(v);
+static Value* iterate_range(Shadows& shadows, Value* v) {
+  PyObject* range = constant_of(shadows, v);
   auto part = [&](const char* name) {
     PyRef value = PyRef::steal(PyObject_GetAttrString(range, name));
     return static_cast<int64_t>(PyLong_AsLongLong(value.get()));
   };
-  IteratorValue* it = make_iterator(t.heap, Over::range, &PyRangeIter_Type, {});
+  IteratorValue* it = make_iterator(shadows.heap, Over::range, &PyRangeIter_Type, {});
   it->position = part("start");
   it->stop = part("stop");
   it->step = part("step");
@@ -469,9 +456,9 @@ Value* raw_iterate(Tracer& t, Value* v) {
     case ValueKind::object: {
       if (!inner->object) break;
       PyObject* object = inner->object.get();
-      if (PyRange_Check(object)) return iterate_range(t, inner);
+      if (PyRange_Check(object)) return iterate_range(t.shadows, inner);
       if (PyUnicode_CheckExact(object) || PyBytes_CheckExact(object)) {
-        PyRef items = PyRef::steal(PySequence_Tuple(t.constant(inner)));
+        PyRef items = PyRef::steal(PySequence_Tuple(constant_of(t.shadows, inner)));
         return make_iterator(t.heap, Over::text, type_of_iterator(object), {t.heap.constant_value(items.get()), inner});
       }
       if (real_type(inner)) {
@@ -496,7 +483,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
 Value* Tracer::iterate(Value* v) {
   static PyObject* const iter = PyDict_GetItemString(PyEval_GetBuiltins(), "iter");
   return with_cpython_errors(
-      *this, [&] { return CCall{iter, Arguments{{v}, {}}}; }, [&] { return iterate_with_own_errors(v); });
+      numbers, [&] { return CCall{iter, Arguments{{v}, {}}}; }, [&] { return iterate_with_own_errors(v); });
 }
 
 Value* Tracer::iterate_with_own_errors(Value* v) {
@@ -521,7 +508,7 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
     auto* it = as<IteratorValue>(iterator);
     if (it->exhausted) return nullptr;
     if (it->object && !it->value_guarded) guard_parts(facts, it);
-    Unresumable guard(*this);
+    Unresumable guard(stack);
     Value* next = advance(*this, it);
     it->exhausted = next == nullptr && remembers_its_end(it->over);
     return next;
@@ -538,7 +525,7 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
     errors.raise_new(PyExc_TypeError,
                      std::string("'") + facts.type_of(iterator)->tp_name + "' object is not an iterator");
   }
-  Unresumable guard(*this);
+  Unresumable guard(stack);
   try {
     return call(method, {});
   } catch (const SymbolicRaise& raised) {
@@ -566,7 +553,7 @@ static void ask_length_hint(Tracer& t, Value* v) {
 static constexpr size_t kLongest = 1 << 17;
 
 void Tracer::for_each(Value* iterable, const std::function<void(Value*)>& use, bool asks_length) {
-  Unresumable guard(*this);
+  Unresumable guard(stack);
   Value* iterator = iterate(iterable);
   if (asks_length) ask_length_hint(*this, iterable);
   for (size_t taken = 0; Value* next = next_item(iterator); ++taken) {

@@ -9,14 +9,6 @@
 
 namespace framejit::frame_hook {
 
-PyObject* operator_function(const char* name) {
-  static PyObject* const module = PyImport_ImportModule("operator");
-  static auto* known = new std::unordered_map<std::string_view, PyObject*>;
-  auto it = known->find(name);
-  if (it == known->end()) it = known->emplace(name, PyObject_GetAttrString(module, name)).first;
-  return it->second;
-}
-
 const char* text_of(PyObject* str) {
   const char* text = PyUnicode_Check(str) ? PyUnicode_AsUTF8(str) : nullptr;
   if (!text) drop_error();
@@ -32,14 +24,6 @@ std::string describe(Value* v) {
     return std::string("function ") + (code ? text_of(code->co_qualname) : "?");
   }
   return std::string("an object of type ") + (v->type ? v->type->tp_name : "?");
-}
-
-Value* payload_of(Value* v) {
-  while (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload &&
-         !PyType_HasFeature(v->type, Py_TPFLAGS_BASE_EXC_SUBCLASS))  // an exception's payload is its arguments, not its
-                                                                     // value
-    v = as<InstanceValue>(v)->payload;
-  return v;
 }
 
 namespace {
@@ -102,10 +86,11 @@ void refuse_unknown_arithmetic(Value* v, const char* what) {
   graph_break(Reason::unsupported_operand, std::string(what) + " on " + describe(v));
 }
 
-std::string plain_text(Tracer& t, Value* v, const char* what) {
+std::string plain_text(Shadows& shadows, Value* v, const char* what) {
   v = payload_of(v);
-  if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return text_of(t.constant(v));
-  t.errors.raise_new(PyExc_TypeError, std::string(what) + " must be string");
+  if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get()))
+    return text_of(constant_of(shadows, v));
+  shadows.errors.raise_new(PyExc_TypeError, std::string(what) + " must be string");
 }
 
 PyTypeObject* builtin_base(PyTypeObject* type) {

@@ -54,18 +54,19 @@ Value* short_size(Heap& heap, const graph::SymExpr& size) {
 }
 
 // Arithmetic of sizes; null: this operator specialises, or the result needs more than 64 bits or is too long.
-Value* size_operator(Tracer& t, int op, const graph::SymExpr& left, const graph::SymExpr& right) {
+Value* size_operator(Errors& errors, int op, const graph::SymExpr& left, const graph::SymExpr& right) {
   const bool divides = op == kFloorDivide || op == kRemainder;
-  if (divides && t.recording().shapes().decide(right, graph::Relation::kEq, 0, t.stack.here()))
-    t.errors.raise_new(PyExc_ZeroDivisionError,
-                       op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
+  if (divides &&
+      errors.heap.recording().shapes().decide(right, graph::Relation::kEq, 0, errors.heap.facts.stack.here()))
+    errors.raise_new(PyExc_ZeroDivisionError,
+                     op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
   try {
     switch (op) {
-      case kAdd: return short_size(t.heap, left + right);
-      case kSubtract: return short_size(t.heap, left - right);
-      case kMultiply: return short_size(t.heap, left * right);
-      case kFloorDivide: return short_size(t.heap, graph::SymExpr::floor_div(left, right));
-      case kRemainder: return short_size(t.heap, graph::SymExpr::mod(left, right));
+      case kAdd: return short_size(errors.heap, left + right);
+      case kSubtract: return short_size(errors.heap, left - right);
+      case kMultiply: return short_size(errors.heap, left * right);
+      case kFloorDivide: return short_size(errors.heap, graph::SymExpr::floor_div(left, right));
+      case kRemainder: return short_size(errors.heap, graph::SymExpr::mod(left, right));
       default: return nullptr;
     }
   } catch (const graph::NoInt64&) {
@@ -75,7 +76,7 @@ Value* size_operator(Tracer& t, int op, const graph::SymExpr& left, const graph:
 
 Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
   auto left = t.as_size(a), right = t.as_size(b);
-  return left && right ? size_operator(t, op, *left, *right) : nullptr;
+  return left && right ? size_operator(t.errors, op, *left, *right) : nullptr;
 }
 
 bool is_sequence(Value* v) { return list_of(v) || tuple_of(v); }
@@ -99,7 +100,7 @@ Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
   if (lists != (list_of(b) != nullptr) || !is_sequence(b)) return nullptr;
   std::vector<Value*> items = t.unpack(payload_of(a)), more = t.unpack(payload_of(b));
   items.insert(items.end(), more.begin(), more.end());
-  return like(t, is_size(b) && adds_in_c(t.facts, b) ? b : a, std::move(items));
+  return like(t.heap, is_size(b) && adds_in_c(t.facts, b) ? b : a, std::move(items));
 }
 
 constexpr int64_t kLongest = 1 << 16;  // longer ones are too much work for a trace
@@ -116,7 +117,7 @@ Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
     list_of(sequence)->items = std::move(items);
     return sequence;
   }
-  return like(t, sequence, std::move(items));
+  return like(t.heap, sequence, std::move(items));
 }
 
 PyRef set_operator_order(Tracer& t, int op, SetValue* left, SetValue* right, bool in_place) {
@@ -133,7 +134,8 @@ PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
   const auto real = [&](Value* v) {
     if (SetValue* set = set_of(v)) return t.shadows.load(set), order_of(t.shadows, set);
     ViewValue* view = payload_as<ViewValue>(v, ValueKind::view);
-    PyRef keys = view && view->what == ViewValue::What::keys ? new_order(t, &PyDict_Type, t.unpack(view)) : PyRef();
+    PyRef keys =
+        view && view->what == ViewValue::What::keys ? new_order(t.shadows, &PyDict_Type, t.unpack(view)) : PyRef();
     return keys ? PyRef::steal(PyObject_CallMethod(keys.get(), "keys", nullptr)) : PyRef();
   };
   const PyRef left = real(a), right = real(b);
@@ -269,7 +271,7 @@ std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::
 // "..." % values, where a value needs its __str__ or __repr__ inlined first.
 Value* format_percent(Tracer& t, Value* format, Value* values) {
   std::vector<Value*> parts = tuple_of(values) ? t.unpack(values) : std::vector<Value*>{values};
-  std::string text = plain_text(t, format, "format");
+  std::string text = plain_text(t.shadows, format, "format");
   if (values->kind == ValueKind::dict && text.find("%(") != std::string::npos) {
     parts.clear();
     text = without_names(t, text, as<DictValue>(values), parts);
@@ -313,7 +315,7 @@ Value* type_special(Tracer& t, Value* v, const char* name) {
 namespace {
 
 // Whether the number slot of a's C class, which CPython asks before a method of b, has an answer: "%s" % b.
-bool left_answers(Tracer& t, const BinaryRow& row, Value* a, Value* b) {
+bool left_answers(OpenNumbers& numbers, const BinaryRow& row, Value* a, Value* b) {
   using Slot = binaryfunc PyNumberMethods::*;
   static constexpr Slot kSlots[] = {&PyNumberMethods::nb_add,
                                     &PyNumberMethods::nb_and,
@@ -329,10 +331,10 @@ bool left_answers(Tracer& t, const BinaryRow& row, Value* a, Value* b) {
                                     &PyNumberMethods::nb_true_divide,
                                     &PyNumberMethods::nb_xor};
   const Slot slot = kSlots[&row - kBinary];
-  const PyNumberMethods* numbers = builtin_base(t.facts.type_of(a))->tp_as_number;
+  const PyNumberMethods* slots = builtin_base(numbers.shadows.facts.type_of(a))->tp_as_number;
   PyObject* const method = _PyType_Lookup(builtin_base(a->type), interned(row.special));
-  if (real_type(a) || !slot || !numbers || !(numbers->*slot) || !method) return false;
-  StandIns stand_ins(t, false);
+  if (real_type(a) || !slot || !slots || !(slots->*slot) || !method) return false;
+  StandIns stand_ins(numbers, false);
   return !stand_ins.ask(method, Arguments{{payload_of(a), b}, {}}).is_not_implemented();
 }
 
@@ -345,7 +347,7 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
     Value* result = t.call(method, {other});
     return is_not_implemented(result) ? nullptr : result;
   };
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   if (in_place)
     if (Value* result = attempt(a, row.in_place, b)) return result;
   const bool right_first =
@@ -353,7 +355,7 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
   if (right_first)
     if (Value* result = attempt(b, row.reflected, a)) return result;
   if (Value* result = attempt(a, row.special, b)) return result;
-  if (!right_first && left != right && type_special(t, b, row.reflected) && !left_answers(t, row, a, b))
+  if (!right_first && left != right && type_special(t, b, row.reflected) && !left_answers(t.numbers, row, a, b))
     if (Value* result = attempt(b, row.reflected, a)) return result;
   return nullptr;
 }
@@ -376,7 +378,7 @@ bool repeats(Tracer& t, Value* v, Value* other) {
 
 Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   return with_cpython_errors(
-      *this,
+      numbers,
       [&] {
         const bool in_place = op >= kInPlace;
         const BinaryRow& row = kBinary[in_place ? op - kInPlace : op];
@@ -400,15 +402,15 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
       if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
     const bool promotes_alike = base == kAdd || base == kSubtract || base == kMultiply ||
                                 ((base == kTrueDivide || base == kFloorDivide) && other == b);
-    if (Value* input = promotes_alike ? float_input(other, other == b ? a : b) : nullptr) {
+    if (Value* input = promotes_alike ? float_input(*this, other, other == b ? a : b) : nullptr) {
       if (other == a) return call_recorded(operator_function(row.function), Arguments{{input, b}, {}});
       b = input;
     }
-    if (Value* number = (base == kPower || base == kRemainder) && other == b ? float_number(b) : nullptr) b = number;
-    if ((base == kPower || base == kRemainder) && other == a && is_open_float(a))
-      return call(get_attribute(b, interned(row.reflected)), {a});
+    const bool by_value = base == kPower || base == kRemainder;
+    if (Value* number = by_value && other == b ? tensors.float_number(b) : nullptr) b = number;
+    if (by_value && other == a && numbers.is_open_float(a)) return call(get_attribute(b, interned(row.reflected)), {a});
     // As Tensor.__rtruediv__ does it.
-    if (Value* input = base == kTrueDivide && other == a ? float_input(a, b) : nullptr)
+    if (Value* input = base == kTrueDivide && other == a ? float_input(*this, a, b) : nullptr)
       return call_recorded(operator_function("mul"),
                            Arguments{{call(get_attribute(b, interned("reciprocal")), {}), input}, {}});
     return call_recorded(function, Arguments{{a, b}, {}});
@@ -440,9 +442,9 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
   if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view ||
       b->kind == ValueKind::view)
     if (Value* result = container_operator(*this, base, a, b, in_place)) return result;
-  if (is_open_float(left) || is_open_float(right))
-    if (Value* result = float_arithmetic(row.function, left, right)) return result;
-  if (Value* result = computed(operator_function(row.function), {left, right})) return result;
+  if (numbers.is_open_float(left) || numbers.is_open_float(right))
+    if (Value* result = numbers.float_arithmetic(row.function, left, right)) return result;
+  if (Value* result = numbers.computed(operator_function(row.function), {left, right})) return result;
   left = specialised(*this, left);
   right = specialised(*this, right);
   const bool concrete =
@@ -469,7 +471,7 @@ const char* function_of(std::string_view special) {
 
 Value* Tracer::unary_operator(const char* special, Value* v) {
   return with_cpython_errors(
-      *this, [&] { return CCall{operator_function(function_of(special)), Arguments{{v}, {}}}; },
+      numbers, [&] { return CCall{operator_function(function_of(special)), Arguments{{v}, {}}}; },
       [&] { return unary_operator_with_own_errors(special, v); });
 }
 
@@ -484,11 +486,12 @@ Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
   if (inner->kind == ValueKind::sym_int) {
     if (name == "__pos__") return inner;
     if (Value* result =
-            size_operator(*this, kSubtract, graph::SymExpr(name == "__neg__" ? 0 : -1), as<SymIntValue>(inner)->expr))
+            size_operator(errors, kSubtract, graph::SymExpr(name == "__neg__" ? 0 : -1), as<SymIntValue>(inner)->expr))
       return result;
   }
-  if (name == "__neg__" && is_open_float(inner)) return float_arithmetic("mul", inner, heap.integer(-1));
-  if (Value* result = computed(operator_function(function_name), {inner})) return result;
+  if (name == "__neg__" && numbers.is_open_float(inner))
+    return numbers.float_arithmetic("mul", inner, heap.integer(-1));
+  if (Value* result = numbers.computed(operator_function(function_name), {inner})) return result;
   inner = specialised(*this, inner);
   if (is_plain(shadows, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
   const PyNumberMethods* numbers = builtin_base(facts.type_of(v))->tp_as_number;

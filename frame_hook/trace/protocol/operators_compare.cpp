@@ -15,16 +15,17 @@ constexpr const char* kFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
 constexpr const char* kSymbols[] = {"<", "<=", "==", "!=", ">", ">="};
 constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
 
-bool decide(Tracer& t, int op, const graph::SymExpr& a, const graph::SymExpr& b) {
+bool decide(Heap& heap, int op, const graph::SymExpr& a, const graph::SymExpr& b) {
   using graph::Relation;
-  graph::ShapeEnv& shapes = t.recording().shapes();
+  graph::ShapeEnv& shapes = heap.recording().shapes();
+  const std::string here = heap.facts.stack.here();
   switch (op) {
-    case Py_LT: return shapes.decide(a, Relation::kLt, b, t.stack.here());
-    case Py_LE: return shapes.decide(a, Relation::kLe, b, t.stack.here());
-    case Py_EQ: return shapes.decide(a, Relation::kEq, b, t.stack.here());
-    case Py_NE: return shapes.decide(a, Relation::kNe, b, t.stack.here());
-    case Py_GT: return shapes.decide(b, Relation::kLt, a, t.stack.here());
-    default: return shapes.decide(b, Relation::kLe, a, t.stack.here());
+    case Py_LT: return shapes.decide(a, Relation::kLt, b, here);
+    case Py_LE: return shapes.decide(a, Relation::kLe, b, here);
+    case Py_EQ: return shapes.decide(a, Relation::kEq, b, here);
+    case Py_NE: return shapes.decide(a, Relation::kNe, b, here);
+    case Py_GT: return shapes.decide(b, Relation::kLt, a, here);
+    default: return shapes.decide(b, Relation::kLe, a, here);
   }
 }
 
@@ -34,7 +35,7 @@ bool answer(int op, bool equal) { return op == Py_EQ ? equal : !equal; }
 Value* compare_sequences(Tracer& t, int op, Value* a, Value* b) {
   std::vector<Value*> left = t.unpack(payload_of(a)), right = t.unpack(payload_of(b));
   if ((op == Py_EQ || op == Py_NE) && left.size() != right.size()) return t.heap.boolean(answer(op, false));
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   for (size_t i = 0; i < left.size() && i < right.size(); ++i) {
     if (values_equal(t, left[i], right[i])) continue;
     if (op == Py_EQ || op == Py_NE) return t.heap.boolean(answer(op, false));
@@ -48,7 +49,7 @@ bool equal_dicts(Tracer& t, DictValue* a, DictValue* b) {
   t.load(a);
   t.load(b);
   if (a->entries.size() != b->entries.size()) return false;
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   const std::vector<DictEntry> entries = a->entries;
   for (const DictEntry& e : entries) {
     Value* other = t.dict_get(b, e.key);
@@ -160,7 +161,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   }
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left))) {
     auto x = t.as_size(left), y = t.as_size(right);
-    if (x && y) return t.heap.boolean(decide(t, op, *x, *y));
+    if (x && y) return t.heap.boolean(decide(t.heap, op, *x, *y));
   }
   auto is_number = [](Value* v) {
     return v->kind == ValueKind::sym_int ||
@@ -168,7 +169,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
             (PyLong_Check(v->object.get()) || PyFloat_Check(v->object.get()) || PyComplex_Check(v->object.get())));
   };
   if (is_number(left) && is_number(right)) {
-    if (Value* result = t.computed(operator_function(kFunctions[op]), {left, right})) return result;
+    if (Value* result = t.numbers.computed(operator_function(kFunctions[op]), {left, right})) return result;
     left = specialised(t, left);
     right = specialised(t, right);
   }
@@ -183,7 +184,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
     t.facts.type_of(right);
     return t.heap.boolean(answer(op, false));
   }
-  PyObject *x = t.constant(left), *y = t.constant(right);
+  PyObject *x = constant_of(t.shadows, left), *y = constant_of(t.shadows, right);
   if (real_type(left) || real_type(right) || !Py_TYPE(x)->tp_richcompare) {
     if (!equality) return nullptr;
     return t.heap.boolean(answer(op, x == y));
@@ -205,7 +206,7 @@ Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
     Value* result = t.call(method, {other});
     return is_not_implemented(result) ? nullptr : result;
   };
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   const bool right_first = left != right && PyType_IsSubtype(right, left);
   if (right_first)
     if (Value* result = attempt(b, kSwapped[op], a)) return result;
@@ -231,7 +232,7 @@ std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b) {
 
 Value* Tracer::compare(int op, Value* a, Value* b) {
   return with_cpython_errors(
-      *this,
+      numbers,
       [&] {
         const char* const swapped = kSpecials[kSwapped[op]];
         return CCall{operator_function(kFunctions[op]), Arguments{{a, b}, {}}, {kSpecials[op], swapped}};
@@ -246,7 +247,7 @@ Value* Tracer::compare_with_own_errors(int op, Value* a, Value* b) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
     if (other->kind == ValueKind::instance)
       if (Value* result = special_compare(*this, op, a, b)) return result;
-    if (Value* input = float_input(other, other == b ? a : b)) (other == b ? b : a) = input;
+    if (Value* input = float_input(*this, other, other == b ? a : b)) (other == b ? b : a) = input;
     return call_recorded(operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   }
   if (a->kind == ValueKind::instance || b->kind == ValueKind::instance || a->kind == ValueKind::object ||
@@ -270,7 +271,7 @@ bool values_equal(Tracer& t, Value* a, Value* b) {
       b->kind != ValueKind::sym_int && t.same_object(a, b))
     return true;
   const Nested nested("a comparison");
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   return t.truth(t.compare(Py_EQ, a, b));
 }
 

@@ -39,27 +39,13 @@ struct WrittenGradients {
                                                           // if one would leave it
 };
 
-struct TakenLocks {
-  std::vector<std::pair<Value*, uint64_t>> held;  // held by the trace, and the step to stop before while it holds them
-  std::vector<Value*> taken;                      // taken at any time in the trace
-};
-
-struct TensorNumber {  // an open float that is read from a 0-dim tensor
-  guards::SourceId tensor;
-  Value* number;
-};
-
 struct ProtocolState {
   std::vector<ClassData> class_data;
-  TakenLocks locks;
+  std::vector<Value*> taken_locks;  // at any time in the trace
   WrittenGradients gradients;
   std::unordered_map<PyObject*, TracedCache> caches;      // by wrapper
   std::unordered_map<Value*, PyRef> identities;           // objects that stand for values made in the trace, in keys
-  size_t computed = 0;                               // values of Tracer::computed
-  std::unordered_map<Value*, Value*> float_tensors;  // open floats -> the 0-dim tensors that hold them
-  std::unordered_map<guards::SourceId, Value*> float_tensor_of;  // the same, by what computes them in the guards
   bool relies_on_no_listener = false;
-  std::vector<TensorNumber> tensor_numbers;
   std::unordered_map<Value*, ModeGuard> mode_guards;
   std::vector<std::pair<Value*, Arguments>>
       calls_at_exit;  // of real callables: their effect is known, and happens at the exit
@@ -69,14 +55,13 @@ struct ProtocolState {
       context_values;  // ContextVar -> values set in the trace, innermost last
 };
 
-PyObject* operator_function(const char* name); // of module operator, borrowed; `name` is a literal
 const char* text_of(PyObject* str);            // UTF-8 of an exact str; "?" when it has none
 std::string describe(Value* v);                // "a list", "function f": for break details
 
 // While a callee inlined under this guard runs, the frame's instruction cannot be resumed after the callee.
 class Unresumable {
  public:
-  explicit Unresumable(Tracer& t) : frame_(t.stack.frames().empty() ? nullptr : t.stack.frames().back()) {
+  explicit Unresumable(const CallStack& stack) : frame_(stack.frames().empty() ? nullptr : stack.frames().back()) {
     if (frame_) saved_ = std::exchange(frame_->on_return, OnReturn::not_resumable);
   }
   ~Unresumable() { if (frame_) frame_->on_return = saved_; }
@@ -89,7 +74,6 @@ class Unresumable {
 };
 
 // ---- facts
-Value* payload_of(Value* v);                                 // what a subclass of a builtin holds; else v
 Value* contents_of(Heap& heap, Value* v);  // payload_of, also through a real mappingproxy
 bool shows_ordered_dict(Value* v);                           // an OrderedDict, or a mappingproxy of one
 template <class T> T* payload_as(Value* v, ValueKind kind) {
@@ -105,9 +89,9 @@ inline SetValue* set_of(Value* v) { return payload_as<SetValue>(v, ValueKind::se
 inline bool is_int(Value* v) {
   return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get()));
 }
-inline bool is_none(Tracer& t, Value* v) {                    // or not given; guards the answer
+inline bool is_none(Facts& facts, Value* v) {  // or not given; guards the answer
   if (!v) return true;
-  t.facts.type_of(v);
+  facts.type_of(v);
   return v->kind == ValueKind::object && v->object && v->object.get() == Py_None;
 }
 inline bool is_not_implemented(Value* v) {
@@ -116,12 +100,15 @@ inline bool is_not_implemented(Value* v) {
 Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; other values stay
 Value* without_symbols(Tracer& t,
                        Value* v);  // what a concrete call gets: no payload, and numbers in place of symbols in tuples
+// An open float as a 0-dim tensor for an op with the tensor `beside`; null: it is a constant there. `promotes`: the
+// number takes part in the promotion of dtypes.
+Value* float_input(Tracer& t, Value* number, Value* beside, bool promotes = true);
 // The TypeError of an operation that v's class does not have; if it has the operation in C, the trace breaks.
 [[noreturn]] void raise_unless_in_c(Errors& errors, Value* v, bool in_c, const std::string& message);
 // A class of a C extension computes in its own way (np.float64(2.0) * 2 is not a float): breaks if v is a number of
 // such a class.
 void refuse_unknown_arithmetic(Value* v, const char* what);
-std::string plain_text(Tracer& t, Value* v, const char* what);  // of a str; TypeError otherwise
+std::string plain_text(Shadows& shadows, Value* v, const char* what);  // of a str; TypeError otherwise
 PyTypeObject* builtin_base(PyTypeObject* type);              // the C class that defines the layout of its instances
 
 // ---- attributes
@@ -149,7 +136,7 @@ std::vector<PyObject*> own_names(Facts& facts,
                                  InstanceValue* v);  // keys of the instance dict in order; those of a real one are
                                                      // guarded
 bool has_own_dict(Facts& facts, Value* v);
-DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of __dict__
+DictValue* instance_dict(Errors& errors, InstanceValue* v);  // the value of __dict__
 DictValue* module_dict(Heap& heap, Value* module);
 // The value that the trace wrote to a data attribute of `owner` itself; null: none.
 Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name);
@@ -201,7 +188,7 @@ void only_positional(Errors& errors, const Arguments& args, const char* function
 Value* call_lru_cache(Tracer& t, Value* wrapper, const Arguments& args);       // a real one
 Value* call_weak_reference(Tracer& t, Value* reference, const Arguments& args);
 Value* call_getter(Tracer& t, Value* getter, const Arguments& args);  // operator.itemgetter, attrgetter
-void refuse_foreign_codecs(Tracer& t, const Arguments& args);  // of self, encoding, errors
+void refuse_foreign_codecs(Shadows& shadows, const Arguments& args);  // of self, encoding, errors
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args);       // concretely on plain arguments, or break
 
 // torch/special.cpp: a Python function that must not simply be inlined; null: inline it.
@@ -245,13 +232,12 @@ bool keys_equal(Tracer& t, Value* a, Value* b);
 bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
 bool is_identity_key(Value* key);                               // hashed and compared by identity
 Value* make_view(Heap& heap, DictValue* dict, ViewValue::What what);
-void guard_parts(Facts& facts, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has exactly these parts
 bool changed_while_iterated(
     const IteratorValue* it);  // a dict or set whose keys differ from those at the time the iterator was made
 IteratorValue* make_iterator(Heap& heap, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
 Value* refuse_set_as_item(Value* item);  // looking for a set in a set means looking for a frozenset
 bool is_size(Value* v);                                            // a torch.Size
-Value* like(Tracer& t, Value* model,
+Value* like(Heap& heap, Value* model,
             std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
 struct SliceBounds { int64_t start, stop, step, count; };
 std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length);  // nothing: key is not a slice

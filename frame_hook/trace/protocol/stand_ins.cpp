@@ -214,15 +214,16 @@ bool StandIns::fill_set(PyObject* target, SetValue* v) {
 PyRef StandIns::make_object(Value* v) {
   PyObject* object = v->object.get();
   if (!object) return {};
-  if (t_.is_open(v) && !specialises_) return exact_ = false, v->object;
+  if (numbers_.is_open(v) && !specialises_) return exact_ = false, v->object;
   if (PyType_Check(object)) {
     auto* type = reinterpret_cast<PyTypeObject*>(object);
-    if (!is_program_class(type)) return PyRef::borrow(t_.constant(v));
+    if (!is_program_class(type)) return PyRef::borrow(constant_of(shadows_, v));
     if (Py_TYPE(type) != &PyType_Type) return {};
-    t_.facts.guard_identity(v);
+    shadows_.facts.guard_identity(v);
     return class_like(type, builtin_base(type));
   }
-  if (t_.heap.is_constant(v) && !is_program_class(Py_TYPE(object))) return PyRef::borrow(t_.constant(v));
+  if (shadows_.heap.is_constant(v) && !is_program_class(Py_TYPE(object)))
+    return PyRef::borrow(constant_of(shadows_, v));
   if (is_known(v->type, KnownType::deque)) {
     const PyRef nothing = PyRef::steal(PyTuple_New(0));
     return call_tp_new(v->type, reinterpret_cast<PyObject*>(v->type), nothing.get());
@@ -270,11 +271,11 @@ PyRef StandIns::make_instance(InstanceValue* v) {
 }
 
 PyRef StandIns::make(Value* v) {
-  t_.facts.type_of(v);
+  shadows_.facts.type_of(v);
   switch (v->kind) {
     case ValueKind::object: return make_object(v);
     case ValueKind::sym_int:
-      if (specialises_ || as<SymIntValue>(v)->expr.is_constant()) return PyRef::borrow(t_.constant(v));
+      if (specialises_ || as<SymIntValue>(v)->expr.is_constant()) return PyRef::borrow(constant_of(shadows_, v));
       [[fallthrough]];
     case ValueKind::identity: return exact_ = false, PyRef::steal(PyLong_FromLong(1));
     case ValueKind::tuple: return tuple_of(as<TupleValue>(v)->items);
@@ -355,7 +356,7 @@ Value* StandIns::value_of(PyObject* object) {
   if (auto known = values_.find(object); known != values_.end()) return known->second;
   if (unread_class_ && Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(unread_class_.get())) return nullptr;
   return is_plain(object) || (!is_program_class(Py_TYPE(object)) && has_identity_constant(object))
-             ? t_.heap.constant_value(object)
+             ? shadows_.heap.constant_value(object)
              : nullptr;
 }
 
@@ -370,18 +371,20 @@ InstanceValue* StandIns::traced_error(PyObject* real) {
     items.push_back(value_of(item));
     if (!items.back()) return nullptr;
   }
-  InstanceValue* made = t_.errors.new_exception(reinterpret_cast<PyObject*>(Py_TYPE(real)), std::move(items));
+  InstanceValue* made = shadows_.errors.new_exception(reinterpret_cast<PyObject*>(Py_TYPE(real)), std::move(items));
   const auto value = [&](PyObject* object) { return value_of(object); };
   return copy_error_members(real, made, value) ? made : nullptr;
 }
 
-CBoundary::CBoundary(Tracer& t)
-    : t_(t), before_(t.errors.c_call_frames()), is_outermost_(t.stack.frames().size() > before_) {
-  if (is_outermost_) t_.errors.c_call_frames() = t.stack.frames().size();
+CBoundary::CBoundary(Errors& errors)
+    : errors_(errors),
+      before_(errors.c_call_frames()),
+      is_outermost_(errors.heap.facts.stack.frames().size() > before_) {
+  if (is_outermost_) errors_.c_call_frames() = errors.heap.facts.stack.frames().size();
 }
 
 CBoundary::~CBoundary() {
-  if (is_outermost_) t_.errors.c_call_frames() = before_;
+  if (is_outermost_) errors_.c_call_frames() = before_;
 }
 
 namespace {
@@ -466,33 +469,33 @@ InstanceValue* exact_error(StandIns stand_ins, const CCall& call) {
 
 }  // namespace
 
-void take_cpython_error(Tracer& t, Value* exception, const CCall& call) {
-  if (!t.errors.forget_own_error(exception)) return;
+void take_cpython_error(OpenNumbers& numbers, Value* exception, const CCall& call) {
+  if (!numbers.shadows.errors.forget_own_error(exception)) return;
   auto* ours = as<InstanceValue>(exception);
   if (has_final_text(ours) || !may_be_asked(call)) return;
-  InstanceValue* traced_error = error_of_types(StandIns(t, false), ours, call);
-  if (!traced_error) traced_error = exact_error(StandIns(t, true), call);
+  InstanceValue* traced_error = error_of_types(StandIns(numbers, false), ours, call);
+  if (!traced_error) traced_error = exact_error(StandIns(numbers, true), call);
   if (!traced_error) return;
-  t.errors.forget_own_error(traced_error);
+  numbers.shadows.errors.forget_own_error(traced_error);
   ours->type = traced_error->type;
   ours->payload = traced_error->payload;
   for (const auto& [name, v] : traced_error->attrs) write_attribute(ours, text_of(name.get()), v);
 }
 
-void raise_as_cpython(Tracer& t, PyObject* type, const std::string& text, const CCall& call) {
-  InstanceValue* error = t.errors.new_exception(type, {t.heap.string(text.c_str())});
-  take_cpython_error(t, error, call);
-  t.errors.raise(error);
+void raise_as_cpython(OpenNumbers& numbers, PyObject* type, const std::string& text, const CCall& call) {
+  InstanceValue* error = numbers.shadows.errors.new_exception(type, {numbers.shadows.heap.string(text.c_str())});
+  take_cpython_error(numbers, error, call);
+  numbers.shadows.errors.raise(error);
 }
 
-void raise_unwritable(Tracer& t, Value* v, PyObject* name, Value* to, bool is_in_class) {
+void raise_unwritable(OpenNumbers& numbers, Value* v, PyObject* name, Value* to, bool is_in_class) {
   PyRef members = PyRef::steal(PyDict_New());
   const PyRef nothing = PyRef::steal(PyTuple_New(0));
-  if (!has_own_dict(t.facts, v)) PyDict_SetItemString(members.get(), "__slots__", nothing.get());
+  if (!has_own_dict(numbers.shadows.facts, v)) PyDict_SetItemString(members.get(), "__slots__", nothing.get());
   if (is_in_class) PyDict_SetItem(members.get(), name, Py_None);
   const PyRef like = new_class(v->type->tp_name, &PyBaseObject_Type, members.get());
   const PyRef object = like ? call_tp_new(&PyBaseObject_Type, like.get(), nothing.get()) : PyRef();
-  StandIns stand_ins(t, true);
+  StandIns stand_ins(numbers, true);
   if (object) stand_ins.stands(object, v);
   if (object) PyObject_SetAttr(object.get(), name, to ? Py_None : nullptr);
   PyObject *type = nullptr, *error = nullptr, *traceback = nullptr;
@@ -501,8 +504,8 @@ void raise_unwritable(Tracer& t, Value* v, PyObject* name, Value* to, bool is_in
   const PyRef owned_type = PyRef::steal(type), owned_traceback = PyRef::steal(traceback), real = PyRef::steal(error);
   InstanceValue* traced_error = real ? stand_ins.traced_error(real.get()) : nullptr;
   if (!traced_error) graph_break(Reason::exception_raised, std::string("a write to ") + text_of(name));
-  t.errors.forget_own_error(traced_error);
-  t.errors.raise(traced_error);
+  numbers.shadows.errors.forget_own_error(traced_error);
+  numbers.shadows.errors.raise(traced_error);
 }
 
 }  // namespace framejit::frame_hook

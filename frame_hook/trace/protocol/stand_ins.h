@@ -17,7 +17,8 @@ namespace framejit::frame_hook {
 class StandIns {
  public:
   // specialises: a symbol becomes its number; otherwise it may be any number, and exact() is false.
-  StandIns(Tracer& t, bool specialises) : t_(t), specialises_(specialises) {}
+  StandIns(OpenNumbers& numbers, bool specialises)
+      : numbers_(numbers), shadows_(numbers.shadows), specialises_(specialises) {}
 
   struct Answer {
     enum class Kind : uint8_t { unknown, returned, raised } kind = Kind::unknown;
@@ -47,7 +48,8 @@ class StandIns {
   bool fill_set(PyObject* target, SetValue* v);
   PyRef tuple_of(const std::vector<Value*>& items);
 
-  Tracer& t_;
+  OpenNumbers& numbers_;
+  Shadows& shadows_;
   const bool specialises_;
   bool exact_ = true;
   std::vector<const char*> declined_;
@@ -60,13 +62,13 @@ class StandIns {
 // Surrounds the work of C code that bytecode calls: an error that the tracer raises there gets CPython's text.
 class CBoundary {
  public:
-  explicit CBoundary(Tracer& t);
+  explicit CBoundary(Errors& errors);
   ~CBoundary();
   CBoundary(const CBoundary&) = delete;
   bool is_outermost() const { return is_outermost_; }  // in its frame
 
  private:
-  Tracer& t_;
+  Errors& errors_;
   const size_t before_;
   const bool is_outermost_;
 };
@@ -76,19 +78,19 @@ struct CCall {
   Arguments args;
   std::vector<const char*> declined = {};      // see StandIns::decline
 };
-void take_cpython_error(Tracer& t, Value* exception, const CCall& call);
+void take_cpython_error(OpenNumbers& numbers, Value* exception, const CCall& call);
 // Raises what `call` raises in CPython; if that is not known, an error of this type and text.
-[[noreturn]] void raise_as_cpython(Tracer& t, PyObject* type, const std::string& text, const CCall& call);
+[[noreturn]] void raise_as_cpython(OpenNumbers& numbers, PyObject* type, const std::string& text, const CCall& call);
 // For an attribute that cannot be written (or deleted: to is null): v has no dict, or no attribute of that name.
-[[noreturn]] void raise_unwritable(Tracer& t, Value* v, PyObject* name, Value* to, bool is_in_class);
+[[noreturn]] void raise_unwritable(OpenNumbers& numbers, Value* v, PyObject* name, Value* to, bool is_in_class);
 
 template <class Does, class Call>
-auto with_cpython_errors(Tracer& t, Call&& call, Does&& does) {
-  const CBoundary boundary(t);
+auto with_cpython_errors(OpenNumbers& numbers, Call&& call, Does&& does) {
+  const CBoundary boundary(numbers.shadows.errors);
   try {
     return does();
   } catch (const SymbolicRaise& raised) {
-    if (boundary.is_outermost()) take_cpython_error(t, raised.exception, call());
+    if (boundary.is_outermost()) take_cpython_error(numbers, raised.exception, call());
     throw;
   }
 }

@@ -12,14 +12,14 @@ namespace framejit::frame_hook {
 
 namespace {
 
-std::string text_of_result(Tracer& t, Value* v, const char* special) {
+std::string text_of_result(Shadows& shadows, Value* v, const char* special) {
   if (payload_of(v) != v)
     graph_break(Reason::text_formatting, std::string(special) + "() that returns " + describe(v));
   Value* text = payload_of(v);
   if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
-    t.errors.raise_new(PyExc_TypeError,
-                       std::string(special) + " returned non-string (type " + t.facts.type_of(v)->tp_name + ")");
-  return text_of(t.constant(text));
+    shadows.errors.raise_new(PyExc_TypeError, std::string(special) + " returned non-string (type " +
+                                                  shadows.facts.type_of(v)->tp_name + ")");
+  return text_of(constant_of(shadows, text));
 }
 
 std::string joined(Tracer& t, const std::vector<Value*>& items) {
@@ -28,9 +28,9 @@ std::string joined(Tracer& t, const std::vector<Value*>& items) {
   return text;
 }
 
-std::string concrete_repr(Tracer& t, Value* v) {
-  PyRef text = PyRef::steal(PyObject_Repr(t.constant(v)));
-  if (!text) t.errors.raise_of_pure_call();
+std::string concrete_repr(Shadows& shadows, Value* v) {
+  PyRef text = PyRef::steal(PyObject_Repr(constant_of(shadows, v)));
+  if (!text) shadows.errors.raise_of_pure_call();
   return text_of(text.get());
 }
 
@@ -127,7 +127,7 @@ std::string text_inside(Tracer& t, Value* v) {
     case ValueKind::list: return "[" + joined(t, t.unpack(v)) + "]";
     case ValueKind::dict: return dict_repr(t, as<DictValue>(v));
     case ValueKind::set: {
-      if (t.heap.is_constant(v)) return concrete_repr(t, v);
+      if (t.heap.is_constant(v)) return concrete_repr(t.shadows, v);
       const std::string inner = set_items_text(t, as<SetValue>(v));
       if (v->type == &PyFrozenSet_Type) return "frozenset(" + inner + ")";
       return inner.empty() ? "set()" : inner;
@@ -140,19 +140,19 @@ std::string text_inside(Tracer& t, Value* v) {
       if (PyObject* type = real_type(v)) {
         const Found repr = look_up(t, Py_TYPE(type), t.facts.type_source(v), interned("__repr__"));
         if (repr.object && PyFunction_Check(repr.object))
-          return text_of_result(t, t.call(bind(t, repr, v, Py_TYPE(type), nullptr), {}), "__repr__");
-        return concrete_repr(t, v);
+          return text_of_result(t.shadows, t.call(bind(t, repr, v, Py_TYPE(type), nullptr), {}), "__repr__");
+        return concrete_repr(t.shadows, v);
       }
       if (is_numpy_scalar(v->object.get())) no_text(v);  // its text depends on numpy.set_printoptions()
-      if (is_plain(v->object.get())) return concrete_repr(t, v);
+      if (is_plain(v->object.get())) return concrete_repr(t.shadows, v);
       if (t.heap.is_constant(v) && !PyCFunction_Check(v->object.get()) && !PyModule_Check(v->object.get()) &&
           !PyCode_Check(v->object.get()))
-        return concrete_repr(t, v);
+        return concrete_repr(t.shadows, v);
       no_text(v);
     case ValueKind::instance: {
       if (Value* method = python_special(t, v, "__repr__")) {
-        Unresumable guard(t);
-        return text_of_result(t, t.call(method, {}), "__repr__");
+        Unresumable guard(t.stack);
+        return text_of_result(t.shadows, t.call(method, {}), "__repr__");
       }
       return instance_repr(t, v);
     }
@@ -174,7 +174,8 @@ std::string text_inside(Tracer& t, Value* v) {
 
 Value* Tracer::to_repr(Value* v) {
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "repr");
-  Value* text = v->kind == ValueKind::object || v->kind == ValueKind::sym_int ? computed(function, {v}) : nullptr;
+  Value* text =
+      v->kind == ValueKind::object || v->kind == ValueKind::sym_int ? numbers.computed(function, {v}) : nullptr;
   return text ? text : heap.string(repr_text(*this, v).c_str());
 }
 
@@ -204,15 +205,15 @@ Value* Tracer::to_string(Value* v) {
   facts.type_of(v);
   if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return v;
   if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__str__")) {
-    Unresumable guard(*this);
+    Unresumable guard(stack);
     Value* text = call(method, {});
-    text_of_result(*this, text, "__str__");
+    text_of_result(shadows, text, "__str__");
     return text;
   }
   if (v->kind == ValueKind::object && v->object && !real_type(v) && heap.is_constant(v) && !is_plain(v->object.get())) {
     if (PyCFunction_Check(v->object.get()) || PyModule_Check(v->object.get()) || PyCode_Check(v->object.get()))
       no_text(v);
-    return errors.constant_steal(PyObject_Str(constant(v)));
+    return errors.constant_steal(PyObject_Str(constant_of(shadows, v)));
   }
   const Text kind = v->kind == ValueKind::instance ? kind_of_text(*this, v) : Text::of_repr;
   if (kind == Text::unknown) no_text(v);
@@ -229,12 +230,13 @@ Value* Tracer::to_string(Value* v) {
 
 Value* Tracer::format(Value* v, Value* spec) {
   facts.type_of(v);
-  const bool no_spec = !spec || (spec->kind == ValueKind::object && spec->object &&
-                                 PyUnicode_Check(spec->object.get()) && PyUnicode_GET_LENGTH(constant(spec)) == 0);
+  const bool no_spec =
+      !spec || (spec->kind == ValueKind::object && spec->object && PyUnicode_Check(spec->object.get()) &&
+                PyUnicode_GET_LENGTH(constant_of(shadows, spec)) == 0);
   if (no_spec && v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return v;
   if (v->kind == ValueKind::tensor) no_text(v);
   if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__format__")) {
-    Unresumable guard(*this);
+    Unresumable guard(stack);
     Value* text = call(method, {spec ? spec : heap.string("")});
     if (!PyType_IsSubtype(facts.type_of(text), &PyUnicode_Type))
       errors.raise_new(PyExc_TypeError, std::string("__format__ must return a str, not ") + text->type->tp_name);
@@ -242,7 +244,7 @@ Value* Tracer::format(Value* v, Value* spec) {
   }
   if (no_spec) return to_string(v);
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "format");
-  if (Value* text = computed(function, {payload_of(v), spec})) return text;
+  if (Value* text = numbers.computed(function, {payload_of(v), spec})) return text;
   Value* plain = specialised(*this, payload_of(v));
   if (is_plain(shadows, plain) && is_plain(shadows, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
   if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict ||
@@ -275,7 +277,7 @@ Value* str_format(Tracer& t, const Arguments& args) {
   static PyObject* const method = _PyType_Lookup(&PyUnicode_Type, interned("format"));
   Arguments plain = args;
   plain.positional[0] = payload_of(args.positional[0]);
-  const std::string text = plain_text(t, plain.positional[0], "format string");
+  const std::string text = plain_text(t.shadows, plain.positional[0], "format string");
   const bool simple = text.find_first_of(":!.[") == std::string::npos;
   auto convert = [&](Value*& v) {
     v = specialised(t, v);
@@ -296,7 +298,7 @@ Value* str_format(Tracer& t, const Arguments& args) {
 }  // namespace rows
 
 // Other codecs and error handlers are Python code that any program can register.
-void refuse_foreign_codecs(Tracer& t, const Arguments& args) {
+void refuse_foreign_codecs(Shadows& shadows, const Arguments& args) {
   static constexpr std::string_view kKnown[] = {"utf-8",
                                                 "utf8",
                                                 "ascii",
@@ -320,7 +322,7 @@ void refuse_foreign_codecs(Tracer& t, const Arguments& args) {
   auto check = [&](Value* v) {
     v = payload_of(v);
     std::string name = v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())
-                           ? text_of(t.constant(v))
+                           ? text_of(constant_of(shadows, v))
                            : "?";
     for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown))

@@ -106,7 +106,7 @@ struct Effects {
 
   static Effects so_far(const ProtocolState& state, uint64_t writes) {
     Effects effects{writes, state.calls_at_exit.size(), 0, {}};
-    effects.contexts = state.locks.taken.size();
+    effects.contexts = state.taken_locks.size();
     for (const auto& [variable, values] : state.context_values) effects.contexts += values.size();
     for (const ClassData& data : state.class_data) effects.written.push_back(data.value);
     for (const auto& [tensor, gradient] : state.gradients.values) effects.written.push_back(gradient);
@@ -119,7 +119,7 @@ class WithGradient {
   explicit WithGradient(const Application& a) : t_(a.t), a_(a) {}
 
   Value* run() {
-    const Unresumable whole(t_);
+    const Unresumable whole(t_.stack);
     call_.name = a_.context->type->tp_name;
     call_.first_op = t_.recording().op_count();
     call_.first_value = t_.recording().value_count();
@@ -156,16 +156,16 @@ class WithGradient {
     refuse("which torch refuses");
   }
 
-  PyObject* traced(Value* v) { return t_.traced_tensor(as<TensorValue>(v)); }
+  PyObject* traced(Value* v) { return t_.tensors.traced(as<TensorValue>(v)); }
 
   // The tensors in a tuple that a method of the context has set.
   std::vector<PyObject*> tensors_in(const char* attribute) {
     std::vector<PyObject*> tensors;
     Value* const held = a_.get(attribute);
-    if (!held || is_none(t_, held)) return tensors;
+    if (!held || is_none(t_.facts, held)) return tensors;
     if (held->kind != ValueKind::tuple) refuse(std::string("whose ") + attribute + " is no tuple");
     for (Value* v : t_.unpack(held)) {
-      if (is_none(t_, v)) continue;
+      if (is_none(t_.facts, v)) continue;
       if (!is_tensor(v)) refuse(std::string("whose ") + attribute + " has something else than tensors");
       tensors.push_back(traced(v));
     }
@@ -190,7 +190,7 @@ class WithGradient {
       given.push_back(gradient ? t_.heap.wrap_result(gradient.release()) : t_.heap.none());
     Value* saved = a_.get("to_save");
     a_.context->attrs.emplace_back(PyRef::borrow(interned("saved_tensors")),
-                                   saved && !is_none(t_, saved) ? saved : t_.heap.tuple({}));
+                                   saved && !is_none(t_.facts, saved) ? saved : t_.heap.tuple({}));
     Value* const boxed = t_.find_attribute(a_.cls, interned("boxed_grads_call"));
     if (boxed && t_.truth(boxed)) refuse("whose backward() takes a list");
     Value* const function = t_.get_attribute(a_.cls, interned(a_.overrides("vjp") ? "vjp" : "backward"));
@@ -200,12 +200,12 @@ class WithGradient {
       std::vector<Value*> passed = a_.inputs;
       for (const auto& [name, v] : a_.context->attrs)
         if (v) passed.push_back(v);
-      OutsideState outside(t_.heap, std::move(passed), t_.protocol().float_tensors);
+      OutsideState outside(t_.heap, std::move(passed), t_.tensors.float_tensors);
       const Effects before = Effects::so_far(t_.protocol(), t_.writes());
       gradients = run_backward(function, given);
       if (Effects::so_far(t_.protocol(), t_.writes()) != before || outside.is_written())
         refuse("whose backward() writes to objects or to its context");
-      if (const std::string read = outside.what_is_read(t_.protocol().float_tensor_of); !read.empty())
+      if (const std::string read = outside.what_is_read(t_.tensors.float_tensor_of); !read.empty())
         refuse("whose backward() reads " + read + ": keep the value on ctx in forward()");
     }
     if (!t_.recording().end_function(gradients)) refuse_by_recording();
@@ -229,11 +229,11 @@ class WithGradient {
   // Eager ignores further Nones at the end.
   std::vector<PyObject*> gradients_in(Value* result) {
     std::vector<Value*> all = a_.listed(result);
-    while (all.size() > a_.inputs.size() && is_none(t_, all.back())) all.pop_back();
+    while (all.size() > a_.inputs.size() && is_none(t_.facts, all.back())) all.pop_back();
     if (all.size() != a_.inputs.size()) refuse("whose backward() returns another number of gradients");
     std::vector<PyObject*> gradients;
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool is_given = !is_none(t_, all[i]);
+      const bool is_given = !is_none(t_.facts, all[i]);
       if (is_given && (!is_tensor(all[i]) || !is_tensor(a_.inputs[i])))
         refuse("whose backward() returns something else than gradients of tensors");
       if (is_tensor(a_.inputs[i])) gradients.push_back(is_given ? traced(all[i]) : nullptr);
@@ -252,7 +252,7 @@ Value* function_apply(Tracer& t, const Arguments& args) {
   if (!args.keywords.empty() || args.positional.empty()) refuse_function("called with keywords");
   const Application application(t, args.positional[0], {args.positional.begin() + 1, args.positional.end()});
   for (Value* v : application.inputs)
-    if (is_tensor(v)) t.traced_tensor(as<TensorValue>(v));
+    if (is_tensor(v)) t.tensors.traced(as<TensorValue>(v));
   if (grad_mode() && application.needs_gradient()) return WithGradient(application).run();
   return application.without_gradient();
 }

@@ -44,10 +44,11 @@ constexpr NumberOperand kNumberOperands[] = {
 
 constexpr std::string_view kOfLists = "_foreach_";
 
-bool any_open_float(Tracer& t, const Arguments& args) {
-  return std::any_of(args.positional.begin(), args.positional.end(), [&](Value* v) { return t.is_open_float(v); }) ||
+bool any_open_float(OpenNumbers& numbers, const Arguments& args) {
+  return std::any_of(args.positional.begin(), args.positional.end(),
+                     [&](Value* v) { return numbers.is_open_float(v); }) ||
          std::any_of(args.keywords.begin(), args.keywords.end(),
-                     [&](const auto& named) { return t.is_open_float(named.second); });
+                     [&](const auto& named) { return numbers.is_open_float(named.second); });
 }
 
 bool is_sequence(Value* v) { return v->kind == ValueKind::list || v->kind == ValueKind::tuple; }
@@ -56,7 +57,7 @@ bool is_sequence(Value* v) { return v->kind == ValueKind::list || v->kind == Val
 std::vector<Value*> open_numbers(Tracer& t, Value* v) {
   if (!is_sequence(v) || t.contains_tensor(v)) return {};
   std::vector<Value*> items = t.unpack(v);
-  const bool any = std::any_of(items.begin(), items.end(), [&](Value* item) { return t.is_open_float(item); });
+  const bool any = std::any_of(items.begin(), items.end(), [&](Value* item) { return t.numbers.is_open_float(item); });
   return any ? items : std::vector<Value*>{};
 }
 
@@ -69,13 +70,13 @@ const char* own_name(PyObject* callable) {
 
 // Where torch wants a number, it reads a tensor that is given. If guards can compute what is in the tensor, it is an
 // open float.
-void read_tensors(Tracer& t, std::string_view name, Arguments& args) {
+void read_tensors(TracedTensors& tensors, std::string_view name, Arguments& args) {
   for (auto& [keyword, v] : args.keywords) {
     if (v->kind != ValueKind::tensor) continue;
     const bool is_number = std::any_of(std::begin(kNumberOperands), std::end(kNumberOperands), [&](const auto& row) {
       return !row.takes_tensors && row.name == name && row.keyword == text_of(keyword);
     });
-    if (Value* number = is_number ? t.number_of_tensor(v) : nullptr) v = number;
+    if (Value* number = is_number ? tensors.number_in(v) : nullptr) v = number;
   }
 }
 
@@ -111,13 +112,22 @@ Value* call_each(Tracer& t, std::string_view name, const Arguments& args) {
 bool join_numbers(Tracer& t, Value*& list) {
   const std::vector<Value*> numbers = open_numbers(t, list);
   if (numbers.empty()) return true;
-  if (!std::all_of(numbers.begin(), numbers.end(), [&](Value* v) { return t.is_same_open_float(v, numbers[0]); }))
+  if (!std::all_of(numbers.begin(), numbers.end(),
+                   [&](Value* v) { return t.numbers.is_same_open_float(v, numbers[0]); }))
     return false;
   list = numbers[0];
   return true;
 }
 
 }  // namespace
+
+Value* float_input(Tracer& t, Value* number, Value* beside, bool promotes) {
+  if (!t.numbers.is_open_float(number)) return nullptr;
+  const FloatBeside dtype = t.recording().float_beside(t.tensors.traced(as<TensorValue>(beside)));
+  if (dtype == FloatBeside::kConstant || (dtype == FloatBeside::kFloat && !promotes)) return nullptr;
+  Value* tensor = t.tensors.of_float(number);
+  return dtype == FloatBeside::kFloat ? t.call(t.get_attribute(tensor, interned("float")), {}) : tensor;
+}
 
 Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
   const char* const name = own_name(callable);
@@ -129,21 +139,22 @@ Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
     for (auto& [keyword, v] : args.keywords) is_joined = is_joined && join_numbers(t, v);
     if (!is_joined) return call_each(t, name, args);
   }
-  read_tensors(t, name, args);
-  if (!any_open_float(t, args)) return t.call_recorded(callable, args);
+  read_tensors(t.tensors, name, args);
+  if (!any_open_float(t.numbers, args)) return t.call_recorded(callable, args);
   for (const FloatOperand& row : kFloatOperands) {
     if (row.name != name || !args.keywords.empty() || row.position >= given.size() || row.beside >= given.size() ||
         given[row.beside]->kind != ValueKind::tensor)
       continue;
-    if (Value* input = t.float_input(given[row.position], given[row.beside], row.promotes)) given[row.position] = input;
+    if (Value* input = float_input(t, given[row.position], given[row.beside], row.promotes))
+      given[row.position] = input;
   }
   for (const NumberOperand& row : kNumberOperands) {
     if (row.name != name) continue;
-    if (Value* number = row.position < given.size() ? t.float_number(given[row.position]) : nullptr)
+    if (Value* number = row.position < given.size() ? t.tensors.float_number(given[row.position]) : nullptr)
       given[row.position] = number;
     for (auto& [keyword, v] : args.keywords)
       if (row.keyword == text_of(keyword))
-        if (Value* number = t.float_number(v)) v = number;
+        if (Value* number = t.tensors.float_number(v)) v = number;
   }
   return t.call_recorded(callable, args);
 }

@@ -22,7 +22,7 @@ class EngineCall {
   void set_outputs(Value* outputs, Value* given) {
     const std::vector<Value*> all = listed(outputs);
     std::vector<Value*> gradients(all.size(), nullptr);
-    if (!is_none(t_, given)) gradients = listed(given);
+    if (!is_none(t_.facts, given)) gradients = listed(given);
     if (gradients.size() != all.size()) refuse_gradients("a backward with another number of gradients");
     for (size_t i = 0; i < all.size(); ++i) add_output(all[i], gradients[i]);
   }
@@ -35,7 +35,7 @@ class EngineCall {
   }
   void set_graph(Value* retain, Value* create) {
     call_.creates_graph = create && t_.truth(create);
-    call_.keeps_graph = is_none(t_, retain) ? call_.creates_graph : t_.truth(retain);
+    call_.keeps_graph = is_none(t_.facts, retain) ? call_.creates_graph : t_.truth(retain);
   }
 
   void accumulate() {
@@ -48,7 +48,7 @@ class EngineCall {
       if (!found.gradient) continue;
       Value* gradient = t_.heap.wrap_result(found.gradient.release());
       Value* const old = t_.get_attribute(leaf, interned("grad"));
-      if (is_none(t_, old)) {
+      if (is_none(t_.facts, old)) {
         write_gradient(t_.protocol(), leaf, gradient);
         continue;
       }
@@ -80,7 +80,7 @@ class EngineCall {
   }
   PyObject* traced(Value* v) {
     if (v->kind != ValueKind::tensor) refuse_gradients("a backward of what is no plain tensor");
-    return t_.traced_tensor(as<TensorValue>(v));
+    return t_.tensors.traced(as<TensorValue>(v));
   }
   Value* called(const char* function, Value* of) {
     return t_.call_recorded(torch_member("torch", function), Arguments{{of}, {}});
@@ -89,7 +89,7 @@ class EngineCall {
   void add_output(Value* output, Value* given) {
     call_.outputs.push_back(traced(output));
     if (!is_true(output, "requires_grad")) refuse_gradients("a backward of a tensor without a history");
-    if (is_none(t_, given)) {
+    if (is_none(t_.facts, given)) {
       if (!is_true(t_.get_attribute(output, interned("dtype")), "is_floating_point") ||
           t_.as_index(method(t_, output, "numel", {})) != 1)
         refuse_gradients("a backward of what is no number");
@@ -127,7 +127,7 @@ Value* tensor_backward(Tracer& t, const Arguments& args) {
   EngineCall call(t);
   if (a[0]->kind != ValueKind::tensor) refuse_gradients("a backward of what is no plain tensor");
   call.set_outputs(a[0], a[1]);
-  run_backward(call, a[2], a[3], a[4], !is_none(t, a[4]));
+  run_backward(call, a[2], a[3], a[4], !is_none(t.facts, a[4]));
   return t.heap.none();
 }
 
@@ -135,10 +135,10 @@ Value* autograd_backward(Tracer& t, const Arguments& args) {
   std::vector<Value*> a =
       parse(t.errors, args, "backward",
             {"tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs"}, 1);
-  if (!is_none(t, a[4])) refuse_gradients("grad_variables");
+  if (!is_none(t.facts, a[4])) refuse_gradients("grad_variables");
   EngineCall call(t);
   call.set_outputs(a[0], a[1]);
-  run_backward(call, a[2], a[3], a[5], !is_none(t, a[5]));
+  run_backward(call, a[2], a[3], a[5], !is_none(t.facts, a[5]));
   return t.heap.none();
 }
 
@@ -164,11 +164,11 @@ Value* tensor_requires_grad(Tracer& t, const Arguments& args) {
   const bool wants = !a[1] || t.truth(a[1]);
   if (a[0]->kind != ValueKind::tensor) refuse_gradients("requires_grad_() of what is no plain tensor");
   auto* self = as<TensorValue>(a[0]);
-  PyObject* traced = t.traced_tensor(self);
+  PyObject* traced = t.tensors.traced(self);
   if (t.truth(t.get_attribute(self, interned("requires_grad"))) == wants) return self;
   if (!wants || self->object || !t.recording().make_leaf(traced))
     refuse_gradients("requires_grad_() of a tensor that is used outside");
-  t.protocol().gradients.new_leaves.emplace(self, t.resumable_step());
+  t.protocol().gradients.new_leaves.emplace(self, t.attempts.resumable_step());
   return self;
 }
 
@@ -238,12 +238,12 @@ Value* checkpoint(Tracer& t, const Arguments& args) {
   };
   if (args.positional.empty()) return as_torch_does();
   CheckpointCall call = checkpoint_call(t, args);
-  if (!call.is_plain || is_none(t, call.reentrant)) return as_torch_does();
+  if (!call.is_plain || is_none(t.facts, call.reentrant)) return as_torch_does();
   const bool is_reentrant = t.truth(call.reentrant);
   if (!grad_mode()) return is_reentrant ? as_torch_does() : t.call(args.positional[0], call.passed);
   const std::vector<Value*> given = call.passed.positional;
   if (is_reentrant && (!call.passed.keywords.empty() || !is_as_reentrant(t, given, false))) return as_torch_does();
-  const Unresumable whole(t);
+  const Unresumable whole(t.stack);
   const uint64_t writes = t.writes();
   CheckpointScope scope(t.recording());
   Value* result = t.call(args.positional[0], call.passed);

@@ -9,12 +9,12 @@ namespace framejit::frame_hook::rows {
 
 namespace {
 
-Value* member_of(Tracer& t, const char* module_name, const char* name) {
+Value* member_of(Heap& heap, const char* module_name, const char* name) {
   PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
   PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
   FJ_ASSERT(found, std::string(module_name) + "." + name);
-  const guards::SourceId function = t.facts.sources().add(guards::SourceKind::constant, guards::kNoSource, 0, found);
-  return t.heap.wrap(found, function);
+  const guards::SourceId function = heap.facts.sources().add(guards::SourceKind::constant, guards::kNoSource, 0, found);
+  return heap.wrap(found, function);
 }
 
 // The argument that is given to a parameter of the called function, or null. The functions here take all of their
@@ -25,9 +25,9 @@ Value* keyword(const Arguments& args, std::string_view name) {
   return nullptr;
 }
 
-bool has_keyword(Tracer& t, const Arguments& args, std::string_view name) {
+bool has_keyword(Facts& facts, const Arguments& args, std::string_view name) {
   Value* v = keyword(args, name);
-  return v && !is_none(t, v);
+  return v && !is_none(facts, v);
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ bool has_keyword(Tracer& t, const Arguments& args, std::string_view name) {
 Value* optimizer_value(Tracer& t, const Arguments& args) {
   Value* v = parse(t.errors, args, "_get_value", {"x"}, 1)[0];
   if (v->kind != ValueKind::tensor) return v;
-  Value* number = t.number_of_tensor(v);
+  Value* number = t.tensors.number_in(v);
   return number ? number : t.call(t.get_attribute(v, interned("item")), {});
 }
 
@@ -48,23 +48,23 @@ struct TensorGroup {
   std::vector<Value*> indices;
 };
 
-bool is_equal(Tracer& t, Value* a, Value* b) {
-  return PyObject_RichCompareBool(t.constant(a), t.constant(b), Py_EQ) == 1;
+bool is_equal(Shadows& shadows, Value* a, Value* b) {
+  return PyObject_RichCompareBool(constant_of(shadows, a), constant_of(shadows, b), Py_EQ) == 1;
 }
 
 TensorGroup& group_of(Tracer& t, std::vector<TensorGroup>& groups, Value* tensor, size_t lists) {
   Value* const device = t.get_attribute(tensor, interned("device"));
   Value* const dtype = t.get_attribute(tensor, interned("dtype"));
   for (TensorGroup& group : groups)
-    if (is_equal(t, group.device, device) && is_equal(t, group.dtype, dtype)) return group;
+    if (is_equal(t.shadows, group.device, device) && is_equal(t.shadows, group.dtype, dtype)) return group;
   return groups.emplace_back(TensorGroup{device, dtype, std::vector<std::vector<Value*>>(lists), {}});
 }
 
 // Its tensors are of one device and dtype, except those that count steps.
 bool belongs_to(Tracer& t, const TensorGroup& group, Value* v) {
-  if (v->kind != ValueKind::tensor) return is_none(t, v);
-  if (is_equal(t, group.device, t.get_attribute(v, interned("device"))) &&
-      is_equal(t, group.dtype, t.get_attribute(v, interned("dtype"))))
+  if (v->kind != ValueKind::tensor) return is_none(t.facts, v);
+  if (is_equal(t.shadows, group.device, t.get_attribute(v, interned("device"))) &&
+      is_equal(t.shadows, group.dtype, t.get_attribute(v, interned("dtype"))))
     return true;
   Value* const dimensions = t.call(t.get_attribute(v, interned("dim")), {});
   return t.as_index(dimensions) == 0;
@@ -136,7 +136,7 @@ Value* on_lists(Tracer& t, const char* module, const char* name, const Arguments
   for (const char* other : {"differentiable", "has_sparse_grad", "has_complex"})
     if (Value* v = keyword(args, other); v && t.truth(v)) return nullptr;
   for (const char* other : {"grad_scale", "found_inf"})
-    if (has_keyword(t, args, other)) return nullptr;
+    if (has_keyword(t.facts, args, other)) return nullptr;
   if (args.positional.empty()) return nullptr;
   for (Value* p : t.unpack(args.positional[0])) {
     Value* const on_cpu = p->kind == ValueKind::tensor ? t.get_attribute(p, interned("is_cpu")) : nullptr;
@@ -145,16 +145,16 @@ Value* on_lists(Tracer& t, const char* module, const char* name, const Arguments
   Arguments numbers = args;
   for (auto& [key, v] : numbers.keywords) {
     if (v->kind != ValueKind::tensor) continue;
-    v = t.number_of_tensor(v);
+    v = t.tensors.number_in(v);
     if (!v) return nullptr;
   }
   Versions versions;
   for (size_t i = 0; i < args.positional.size(); ++i) {
-    if (i == counted || is_none(t, args.positional[i])) continue;
+    if (i == counted || is_none(t.facts, args.positional[i])) continue;
     for (Value* v : t.unpack(args.positional[i]))
-      if (v->kind == ValueKind::tensor) versions.keep(t.traced_tensor(static_cast<TensorValue*>(v)));
+      if (v->kind == ValueKind::tensor) versions.keep(t.tensors.traced(static_cast<TensorValue*>(v)));
   }
-  Value* const result = t.call(member_of(t, module, name), numbers);
+  Value* const result = t.call(member_of(t.heap, module, name), numbers);
   versions.restore();
   return result;
 }

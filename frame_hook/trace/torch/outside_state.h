@@ -16,7 +16,7 @@ namespace framejit::frame_hook {
 class OutsideState {
  public:
   using FloatTensors = std::unordered_map<Value*, Value*>;
-  // passed: values that the code holds already, with what their tuples hold. tensors: as in ProtocolState.
+  // passed: values that the code holds already, with what their tuples hold. tensors: as in TracedTensors.
   OutsideState(Heap& heap, std::vector<Value*> passed, FloatTensors& tensors);
   ~OutsideState();
   OutsideState(const OutsideState&) = delete;

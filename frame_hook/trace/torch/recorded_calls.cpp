@@ -39,23 +39,6 @@ CallArguments materialise_arguments(Tracer& tracer, const Arguments& from) {
 
 }  // namespace
 
-std::vector<Value*> Tracer::items_of(Value* v) {
-  std::vector<Value*> items;
-  if (v->kind == ValueKind::tuple) {
-    auto* t = as<TupleValue>(v);
-    if (!t->length_guarded) length(t);
-    for (size_t i = 0; i < t->items.size(); ++i) items.push_back(shadows.item(t, i));
-  } else if (v->kind == ValueKind::list) {
-    auto* l = as<ListValue>(v);
-    shadows.load(l);
-    for (size_t i = 0; i < l->items.size(); ++i) items.push_back(shadows.item(l, i));
-  } else {
-    shadows.load(as<SetValue>(v));
-    items = as<SetValue>(v)->items;
-  }
-  return items;
-}
-
 PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
   const bool is_list = v->kind == ValueKind::list;
   PyRef made = PyRef::steal(is_list ? PyList_New(static_cast<Py_ssize_t>(items.size()))
@@ -72,27 +55,27 @@ PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
 PyRef Tracer::materialise(Value* v) {
   switch (v->kind) {
     case ValueKind::object:
-      if (heap.is_constant_object(v->object.get())) return PyRef::borrow(constant(v));
+      if (heap.is_constant_object(v->object.get())) return PyRef::borrow(constant_of(shadows, v));
       // Arrays of other libraries: no guard sees writes to their memory, and what is made from them shares it.
       if (PyObject_CheckBuffer(v->object.get()))
         graph_break(Reason::unsupported_operand,
                     std::string("the memory of an object of type ") + Py_TYPE(v->object.get())->tp_name);
       facts.guard_identity(v);
       return v->object;
-    case ValueKind::tensor: return PyRef::borrow(traced_tensor(as<TensorValue>(v)));
+    case ValueKind::tensor: return PyRef::borrow(tensors.traced(as<TensorValue>(v)));
     case ValueKind::sym_int: {
       const graph::SymExpr& size = as<SymIntValue>(v)->expr;
       if (auto value = size.as_constant()) return PyRef::steal(PyLong_FromLongLong(*value));
       return PyRef::steal(recording().wrap_size(size));
     }
     case ValueKind::tuple:
-      if (heap.is_constant(v)) return PyRef::borrow(constant(v));
-      return facts.type_of(v), materialise_items(v, items_of(v));
-    case ValueKind::list: return facts.type_of(v), materialise_items(v, items_of(v));
+      if (heap.is_constant(v)) return PyRef::borrow(constant_of(shadows, v));
+      return facts.type_of(v), materialise_items(v, items_of(shadows, v));
+    case ValueKind::list: return facts.type_of(v), materialise_items(v, items_of(shadows, v));
     case ValueKind::set: {
-      if (heap.is_constant(v)) return PyRef::borrow(constant(v));
+      if (heap.is_constant(v)) return PyRef::borrow(constant_of(shadows, v));
       facts.type_of(v);
-      PyRef items = materialise_items(v, items_of(v));
+      PyRef items = materialise_items(v, items_of(shadows, v));
       return real_set(v->type, items.get());
     }
     case ValueKind::slice: {
@@ -112,7 +95,7 @@ PyRef Tracer::materialise(Value* v) {
       return made;
     }
     case ValueKind::instance: {
-      if (heap.is_constant(v)) return PyRef::borrow(constant(v));
+      if (heap.is_constant(v)) return PyRef::borrow(constant_of(shadows, v));
       auto* instance = as<InstanceValue>(v);
       // torch.Size and torch's named results: C functions only read the tuple.
       if (instance->payload &&
@@ -137,25 +120,29 @@ PyRef Tracer::materialise(Value* v) {
               std::string("an object of type ") + (v->type ? v->type->tp_name : "NULL") + " passed to a C function");
 }
 
+namespace {
+
 // Adds no guards: code that acts on the answer materialises the value, which guards its contents.
-bool Tracer::holds_tensor(PyObject* object, int depth) {
+bool holds_tensor(TensorFrontend& frontend, PyObject* object, int depth) {
   std::string reason;
   if (is_exact_scalar(Py_TYPE(object)) || depth > 4) return false;
   if (PyTuple_Check(object) || PyList_CheckExact(object)) {
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(object);
     for (Py_ssize_t i = 0; i < n; ++i)
-      if (holds_tensor(PySequence_Fast_GET_ITEM(object, i), depth + 1)) return true;
+      if (holds_tensor(frontend, PySequence_Fast_GET_ITEM(object, i), depth + 1)) return true;
     return false;
   }
   if (PyDict_CheckExact(object)) {
     PyObject *key, *item;
     Py_ssize_t position = 0;
     while (PyDict_Next(object, &position, &key, &item))
-      if (holds_tensor(item, depth + 1)) return true;
+      if (holds_tensor(frontend, item, depth + 1)) return true;
     return false;
   }
-  return frontend_.classify(object, &reason) != TensorClass::kNot;
+  return frontend.classify(object, &reason) != TensorClass::kNot;
 }
+
+}  // namespace
 
 bool Tracer::contains_tensor(Value* v) {
   if (!v) return false;
@@ -166,10 +153,11 @@ bool Tracer::contains_tensor(Value* v) {
   };
   switch (v->kind) {
     case ValueKind::tensor: return true;
-    case ValueKind::tuple: return any(as<TupleValue>(v)->items) || (v->object && holds_tensor(v->object.get(), 0));
+    case ValueKind::tuple:
+      return any(as<TupleValue>(v)->items) || (v->object && holds_tensor(frontend_, v->object.get(), 0));
     case ValueKind::list:
       return any(as<ListValue>(v)->items) ||
-             (v->object && !as<ListValue>(v)->loaded && holds_tensor(v->object.get(), 0));
+             (v->object && !as<ListValue>(v)->loaded && holds_tensor(frontend_, v->object.get(), 0));
     case ValueKind::set: return any(as<SetValue>(v)->items);
     case ValueKind::slice: {
       auto* s = as<SliceValue>(v);
@@ -178,7 +166,7 @@ bool Tracer::contains_tensor(Value* v) {
     case ValueKind::dict: {
       for (const DictEntry& e : as<DictValue>(v)->entries)
         if (e.value && contains_tensor(e.value)) return true;
-      return v->object && !as<DictValue>(v)->loaded && holds_tensor(v->object.get(), 0);
+      return v->object && !as<DictValue>(v)->loaded && holds_tensor(frontend_, v->object.get(), 0);
     }
     case ValueKind::instance: return contains_tensor(as<InstanceValue>(v)->payload);
     case ValueKind::null:
@@ -198,31 +186,10 @@ bool Tracer::contains_tensor(Value* v) {
 
 Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
   const CallArguments made = materialise_arguments(*this, args);
-  set_user_line();
-  PyObject* result = recording().call(callable, made.args.data(), made.positional, made.names.get());
-  guard_fixed_floats();
-  if (result) {
-    Value* made = heap.wrap_result(result);
-    if (recording().take_new_leaf()) protocol().gradients.new_leaves.emplace(made, resumable_step());
-    return made;
-  }
-  break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
-}
-
-Value* Tracer::lifted(PyObject* real) {
-  set_user_line();
-  PyObject* result = recording().lift(real);
-  if (result) return heap.wrap_result(result);
-  break_of_recording("a tensor of an array");
-}
-
-void Tracer::break_of_recording(const std::string& what) {
-  if (auto b = recording().take_break()) {
-    drop_error();
-    graph_break(b->reason, b->detail.empty() ? what : b->detail);
-  }
-  if (!PyErr_Occurred()) graph_break(Reason::recording_failed, what);
-  errors.raise_pending();
+  Value* result = tensors.call(callable, made.args.data(), made.positional, made.names.get());
+  if (!result) tensors.break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
+  if (recording().take_new_leaf()) protocol().gradients.new_leaves.emplace(result, attempts.resumable_step());
+  return result;
 }
 
 Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {

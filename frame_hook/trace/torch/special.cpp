@@ -54,15 +54,15 @@ SpecialFunction special_row(const PyCodeObject* code, PyObject* globals) {
   return SpecialFunction::none;
 }
 
-PyObject* calling_globals(Tracer& t) {
-  const SymbolicFrame& caller = *t.stack.frames().back();
+PyObject* calling_globals(const CallStack& stack) {
+  const SymbolicFrame& caller = *stack.frames().back();
   return caller.globals ? caller.globals->object.get() : nullptr;
 }
 
 // The code that calls now is torch.optim's. It asks whether it is compiled, and for breaks, to suit torch's own
 // compiler. Eager's answers give eager's numbers and errors.
-bool is_optimizer_calling(Tracer& t) {
-  PyObject* const globals = calling_globals(t);
+bool is_optimizer_calling(const CallStack& stack) {
+  PyObject* const globals = calling_globals(stack);
   PyObject* const name = globals ? PyDict_GetItemWithError(globals, interned("__name__")) : nullptr;
   if (!name) drop_error();
   return name && PyUnicode_Check(name) && within(text_of(name), "torch.optim") &&
@@ -70,8 +70,8 @@ bool is_optimizer_calling(Tracer& t) {
 }
 
 // A check of the device's state, which no trace can make.
-bool is_health_check(Tracer& t) {
-  return special_row(t.stack.frames().back()->code->code, calling_globals(t)) == SpecialFunction::health_check;
+bool is_health_check(const CallStack& stack) {
+  return special_row(stack.frames().back()->code->code, calling_globals(stack)) == SpecialFunction::health_check;
 }
 
 bool is_true_mark(PyObject* dict, const char* name) {
@@ -115,16 +115,16 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
 namespace {
 
 // The real object to pass to a function that runs while tracing, and the key that identifies it; null: there is none.
-PyObject* known_argument(Tracer& t, Value* v, std::string& key) {
-  if (is_plain(t.shadows, v)) {
-    PyObject* object = t.constant(v);
+PyObject* known_argument(Shadows& shadows, Value* v, std::string& key) {
+  if (is_plain(shadows, v)) {
+    PyObject* object = constant_of(shadows, v);
     const PyRef text = PyRef::steal(PyObject_Repr(object));
     key += text ? text_of(text.get()) : "?";
     drop_error();
     return object;
   }
   if (v->kind == ValueKind::tensor || !v->object || v->mutated) return nullptr;
-  t.facts.guard_identity(v);
+  shadows.facts.guard_identity(v);
   key += std::to_string(reinterpret_cast<uintptr_t>(v->object.get()));
   return v->object.get();
 }
@@ -136,7 +136,7 @@ Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args
   std::string key = std::to_string(reinterpret_cast<uintptr_t>(function->object.get()));
   std::vector<PyObject*> given;
   std::vector<PyObject*> names;
-  auto take = [&](Value* v) { return given.emplace_back(known_argument(t, v, key += ',')) != nullptr; };
+  auto take = [&](Value* v) { return given.emplace_back(known_argument(t.shadows, v, key += ',')) != nullptr; };
   for (Value* v : args.positional)
     if (!take(v)) return nullptr;
   for (const auto& [name, v] : args.keywords) {
@@ -144,7 +144,7 @@ Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args
     if (!take(v)) return nullptr;
     names.push_back(name);
   }
-  PyRef& result = t.assumed_constant(key);
+  PyRef& result = t.attempts.assumed_constant(key);
   if (!result) {
     PyRef keywords = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(names.size())));
     for (size_t i = 0; i < names.size(); ++i) PyTuple_SET_ITEM(keywords.get(), i, Py_NewRef(names[i]));
@@ -216,12 +216,12 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     case SpecialFunction::none:
     case SpecialFunction::health_check: return nullptr;
     case SpecialFunction::graph_break:
-      if (is_optimizer_calling(t)) return t.shadows.load(function), t.heap.none();
+      if (is_optimizer_calling(t.stack)) return t.shadows.load(function), t.heap.none();
       graph_break(Reason::explicit_break, std::string(module_name(f)) + ".graph_break()");
     case SpecialFunction::disabled: graph_break(Reason::disabled_function, text_of(f->func_qualname));
     case SpecialFunction::compiling:
       t.shadows.load(function);
-      return t.heap.boolean(is_optimizer_calling(t) ? is_health_check(t) : t.answer_compiling());
+      return t.heap.boolean(is_optimizer_calling(t.stack) ? is_health_check(t.stack) : t.attempts.answer_compiling());
     case SpecialFunction::constant: return constant_result(t, function, args);
     case SpecialFunction::tag_module:
       if (args.positional.empty() || args.positional.back()->object) return nullptr;
@@ -279,9 +279,9 @@ Value* call_first_argument(Tracer& t, const Arguments& args) {
 }
 
 // If nothing has loaded torch's CUDA graphs, there is no step to mark.
-Value* mark_graph_step(Tracer& t, const Arguments&) {
+Value* mark_graph_step(Heap& heap, const Arguments&) {
   PyObject* graphs = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._inductor.cudagraph_trees");
-  return graphs ? nullptr : t.heap.none();
+  return graphs ? nullptr : heap.none();
 }
 
 // Ops that run plainly, between two segments, cache the casts of weights. Without this call they would find casts of
@@ -309,15 +309,15 @@ namespace {
 
 }  // namespace
 
-Value* enter_function_mode(Tracer& t, const Arguments&) { enters_mode(t.stack, "a torch-function mode"); }
-Value* enter_dispatch_mode(Tracer& t, const Arguments&) { enters_mode(t.stack, "a torch-dispatch mode"); }
-Value* enter_forward_ad(Tracer& t, const Arguments&) { enters_mode(t.stack, "forward-mode AD"); }
-Value* enter_transform(Tracer& t, const Arguments&) { enters_mode(t.stack, "a functorch transform"); }
+Value* enter_function_mode(CallStack& stack, const Arguments&) { enters_mode(stack, "a torch-function mode"); }
+Value* enter_dispatch_mode(CallStack& stack, const Arguments&) { enters_mode(stack, "a torch-dispatch mode"); }
+Value* enter_forward_ad(CallStack& stack, const Arguments&) { enters_mode(stack, "forward-mode AD"); }
+Value* enter_transform(CallStack& stack, const Arguments&) { enters_mode(stack, "a functorch transform"); }
 
 Value* inference_mode_new(Tracer& t, const Arguments& args) {
   Value* mode = parse(t.errors, args, "_InferenceMode", {"mode"}, 1)[0];
   if (t.facts.type_of(mode) != &PyBool_Type) graph_break(Reason::inference_mode, "inference mode of " + describe(mode));
-  t.constant(mode);
+  constant_of(t.shadows, mode);
   InstanceValue* v = make_instance(t.heap, reinterpret_cast<PyTypeObject*>(inference_mode_type()));
   t.protocol().mode_guards[v].argument = mode;
   return v;
@@ -328,7 +328,7 @@ Value* inference_mode_enter(Tracer& t, const Arguments& args) {
   ModeGuard& guard = mode_guard(t, args.positional.at(0));
   if (guard.before) graph_break(Reason::inference_mode, "inference mode that is entered twice");
   guard.before = t.frontend().save_modes();
-  const PyRef real = PyRef::steal(PyObject_CallOneArg(inference_mode_type(), t.constant(guard.argument)));
+  const PyRef real = PyRef::steal(PyObject_CallOneArg(inference_mode_type(), constant_of(t.shadows, guard.argument)));
   FJ_ASSERT(real, "_InferenceMode");
   call_real(real.get(), "__enter__", {});
   guard.inside = t.frontend().save_modes();
@@ -356,14 +356,14 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
   graph_break(Reason::data_dependent_value, std::string("Tensor.") + method + "()");
 }
 
-Value* tensor_data_ptr(Tracer&, const Arguments&) { method_reads_data("data_ptr"); }
-Value* tensor_untyped_storage(Tracer&, const Arguments&) { method_reads_data("untyped_storage"); }
-Value* tensor_is_set_to(Tracer&, const Arguments&) { method_reads_data("is_set_to"); }
+Value* tensor_data_ptr(NoPart&, const Arguments&) { method_reads_data("data_ptr"); }
+Value* tensor_untyped_storage(NoPart&, const Arguments&) { method_reads_data("untyped_storage"); }
+Value* tensor_is_set_to(NoPart&, const Arguments&) { method_reads_data("is_set_to"); }
 
 // Of a setting that an optimizer keeps in a tensor. Any other program would compile for each number that it acts on.
 Value* tensor_item(Tracer& t, const Arguments& args) {
   Value* const self = args.positional.at(0);
-  Value* const number = is_optimizer_calling(t) ? t.number_of_tensor(self) : nullptr;
+  Value* const number = is_optimizer_calling(t.stack) ? t.tensors.number_in(self) : nullptr;
   return number ? number : t.call_recorded(_PyType_Lookup(self->type, interned("item")), args);
 }
 
@@ -391,11 +391,11 @@ Value* torch_from_numpy(Tracer& t, const Arguments& args) {
                    : t.call_recorded(torch_function("from_numpy"), args);
 }
 
-Value* unsupported_tensor_method(Tracer&, const Arguments&) {
+Value* unsupported_tensor_method(NoPart&, const Arguments&) {
   graph_break(Reason::unsupported_write, "a change of a tensor's identity, class or gradient");
 }
 
-Value* gradient_call(Tracer&, const Arguments&) {
+Value* gradient_call(NoPart&, const Arguments&) {
   graph_break(Reason::gradient_call, "a call of torch.autograd or of a tensor's method for it");
 }
 
@@ -411,7 +411,7 @@ namespace {
 
 void specialise_ints(Tracer& t, Value* v) {
   v = payload_of(v);
-  if (v->kind == ValueKind::sym_int) t.constant(v);
+  if (v->kind == ValueKind::sym_int) constant_of(t.shadows, v);
   else if (v->kind == ValueKind::list || v->kind == ValueKind::tuple)
     for (Value* item : t.unpack(v)) specialise_ints(t, item);
 }
@@ -429,7 +429,7 @@ Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   PyObject* dtype = nullptr;
   for (const auto& [name, v] : args.keywords) {
     if (std::string_view(text_of(name)) != "dtype" || !t.heap.is_constant(v)) return nullptr;
-    if (PyObject* given = t.constant(v); given != Py_None) dtype = given;
+    if (PyObject* given = constant_of(t.shadows, v); given != Py_None) dtype = given;
   }
   if (args.positional.size() != 1) return nullptr;
   Value* data = payload_of(args.positional[0]);
@@ -442,7 +442,7 @@ Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
                         (item->kind == ValueKind::object && item->object && PyLong_CheckExact(item->object.get()));
     if (!is_float && !is_int) return nullptr;
     any_float = any_float || is_float;
-    open = open || t.is_open(item);
+    open = open || t.numbers.is_open(item);
   }
   if (!open || items.size() > kMost || (dtype && dtype != torch_function("int64") && !is_floating(dtype)))
     return nullptr;
@@ -450,7 +450,8 @@ Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   auto* to_float = reinterpret_cast<PyObject*>(&PyFloat_Type);
   for (Value*& item : items)  // as torch.tensor() reads them
     if (any_float && item->type == &PyLong_Type)
-      item = t.is_open(item) ? t.computed(to_float, {item}) : t.call(t.heap.constant_value(to_float), {item});
+      item = t.numbers.is_open(item) ? t.numbers.computed(to_float, {item})
+                                     : t.call(t.heap.constant_value(to_float), {item});
   if (std::find(items.begin(), items.end(), nullptr) != items.end()) return nullptr;
   Value* full = t.heap.constant_value(torch_function("full"));
   std::vector<Value*> parts;
@@ -468,7 +469,7 @@ Value* tensor_of_numpy(Tracer& t, const char* function, const Arguments& args) {
   for (const auto& [name, v] : args.keywords) {
     const std::string_view text = text_of(name);
     if (text != "dtype" && text != "device") return nullptr;
-    if (!t.heap.is_constant(v) || t.constant(v) != Py_None) rest.keywords.emplace_back(name, v);
+    if (!t.heap.is_constant(v) || constant_of(t.shadows, v) != Py_None) rest.keywords.emplace_back(name, v);
   }
   const std::string_view which = function;
   if (which != "tensor" && which != "as_tensor") return nullptr;
@@ -479,7 +480,8 @@ Value* tensor_of_numpy(Tracer& t, const char* function, const Arguments& args) {
 Value* tensor_of_data(Tracer& t, const char* function, const Arguments& args) {
   if (Value* made = tensor_of_numpy(t, function, args)) return made;
   const std::string_view which = function;
-  if (which == "tensor" || (which == "as_tensor" && args.positional.size() == 1 && t.is_open(args.positional[0])))
+  if (which == "tensor" ||
+      (which == "as_tensor" && args.positional.size() == 1 && t.numbers.is_open(args.positional[0])))
     if (Value* made = tensor_of_open_numbers(t, args)) return made;
   for (Value* v : args.positional) specialise_ints(t, v);
   for (const auto& [name, v] : args.keywords) specialise_ints(t, v);
@@ -508,7 +510,7 @@ Value* tensor_new_tensor(Tracer& t, const Arguments& args) {
   std::vector<Value*> a =
       parse(t.errors, args, "new_tensor", {"self", "data", "$dtype", "$device", "$requires_grad"}, 2);
   Arguments call{{a[1]}, {}};
-  auto given = [&](Value* v) { return !is_none(t, v); };
+  auto given = [&](Value* v) { return !is_none(t.facts, v); };
   call.keywords.emplace_back(interned("dtype"), given(a[2]) ? a[2] : t.get_attribute(a[0], interned("dtype")));
   call.keywords.emplace_back(interned("device"), given(a[3]) ? a[3] : t.get_attribute(a[0], interned("device")));
   if (a[4]) call.keywords.emplace_back(interned("requires_grad"), a[4]);

@@ -19,7 +19,7 @@ struct RowName {
 };
 
 constexpr RowName kPythonRows[] = {
-#define ROW(module, path, handler) {#module, #path, rows::handler},
+#define ROW(module, path, handler, ...) {#module, #path, on_part<&rows::handler>},
 #define CONCRETE(module, path) {#module, #path, nullptr},
 #include "frame_hook/trace/types/builtins.def"
 #undef CONCRETE
@@ -27,7 +27,7 @@ constexpr RowName kPythonRows[] = {
 };
 
 constexpr RowName kTorchRows[] = {
-#define ROW(module, path, handler) {#module, #path, rows::handler},
+#define ROW(module, path, handler, ...) {#module, #path, on_part<&rows::handler>},
 #define CONCRETE(module, path) {#module, #path, nullptr},
 #include "frame_hook/trace/torch/special.def"
 #undef CONCRETE
@@ -69,12 +69,12 @@ void add_rows(Table& table, std::span<const RowName> list, bool of_python = fals
     if (PyObject* found = resolve(row, of_python)) table.emplace(found, row.handler);
 }
 
-PyObject* known_str(Tracer& t, Value* v) {
+PyObject* known_str(Shadows& shadows, Value* v) {
   v = payload_of(v);
   if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
-    t.errors.raise_new(PyExc_TypeError,
-                       std::string("attribute name must be string, not '") + t.facts.type_of(v)->tp_name + "'");
-  return t.constant(v);
+    shadows.errors.raise_new(
+        PyExc_TypeError, std::string("attribute name must be string, not '") + shadows.facts.type_of(v)->tp_name + "'");
+  return constant_of(shadows, v);
 }
 
 bool overrides_class_attribute(PyTypeObject* type) {
@@ -83,10 +83,10 @@ bool overrides_class_attribute(PyTypeObject* type) {
   return _PyType_Lookup(type, interned("__class__")) != plain || (getter && PyFunction_Check(getter));
 }
 
-Value* union_members(Tracer& t, Value* cls) {
-  if (!is_known(t.facts.type_of(cls), KnownType::union_type)) return nullptr;
-  PyRef args = PyRef::steal(PyObject_GetAttrString(t.constant(cls), "__args__"));
-  return args ? t.heap.constant_value(args.get()) : nullptr;
+Value* union_members(Shadows& shadows, Value* cls) {
+  if (!is_known(shadows.facts.type_of(cls), KnownType::union_type)) return nullptr;
+  PyRef args = PyRef::steal(PyObject_GetAttrString(constant_of(shadows, cls), "__args__"));
+  return args ? shadows.heap.constant_value(args.get()) : nullptr;
 }
 
 }  // namespace
@@ -143,7 +143,7 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
     return false;
   }
   if (cls->kind == ValueKind::object)
-    if (Value* members = union_members(t, cls)) return is_instance(t, v, members);
+    if (Value* members = union_members(t.shadows, cls)) return is_instance(t, v, members);
   PyTypeObject* type = t.facts.type_of(v);
   PyTypeObject* wanted = t.facts.known_type(cls);
   if (wanted && (type == wanted || Py_TYPE(wanted) == &PyType_Type)) return is_real_instance(t, v, wanted);
@@ -151,7 +151,7 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
   if (!check.object)
     t.errors.raise_new(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
   if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return is_real_instance(t, v, wanted);
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   return t.truth(t.call(bind(t, check, cls, cls->type, nullptr), {v}));
 }
 
@@ -169,7 +169,7 @@ bool is_subclass(Tracer& t, Value* cls, Value* of) {
     return false;
   }
   if (of->kind == ValueKind::object)
-    if (Value* members = union_members(t, of)) return is_subclass(t, cls, members);
+    if (Value* members = union_members(t.shadows, of)) return is_subclass(t, cls, members);
   PyTypeObject *type = t.facts.known_type(cls), *wanted = t.facts.known_type(of);
   if (!type) raise_unless_class(t, cls);
   if (wanted && Py_TYPE(wanted) == &PyType_Type) return PyType_IsSubtype(type, wanted);
@@ -205,12 +205,12 @@ Value* builtin_issubclass(Tracer& t, const Arguments& args) {
 
 Value* builtin_hasattr(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "hasattr", 2, 2);
-  return t.heap.boolean(t.find_attribute(args.positional[0], known_str(t, args.positional[1])) != nullptr);
+  return t.heap.boolean(t.find_attribute(args.positional[0], known_str(t.shadows, args.positional[1])) != nullptr);
 }
 
 Value* builtin_getattr(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "getattr", 2, 3);
-  PyObject* name = known_str(t, args.positional[1]);
+  PyObject* name = known_str(t.shadows, args.positional[1]);
   if (args.positional.size() == 2) return t.get_attribute(args.positional[0], name);
   Value* found = t.find_attribute(args.positional[0], name);
   return found ? found : args.positional[2];
@@ -218,20 +218,20 @@ Value* builtin_getattr(Tracer& t, const Arguments& args) {
 
 Value* builtin_setattr(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "setattr", 3, 3);
-  t.set_attribute(args.positional[0], known_str(t, args.positional[1]), args.positional[2]);
+  t.set_attribute(args.positional[0], known_str(t.shadows, args.positional[1]), args.positional[2]);
   return t.heap.none();
 }
 
 Value* builtin_delattr(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "delattr", 2, 2);
-  t.delete_attribute(args.positional[0], known_str(t, args.positional[1]));
+  t.delete_attribute(args.positional[0], known_str(t.shadows, args.positional[1]));
   return t.heap.none();
 }
 
-Value* builtin_callable(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "callable", 1, 1);
+Value* builtin_callable(Errors& errors, const Arguments& args) {
+  only_positional(errors, args, "callable", 1, 1);
   Value* v = args.positional[0];
-  return t.heap.boolean(t.facts.type_of(v)->tp_call != nullptr);
+  return errors.heap.boolean(errors.heap.facts.type_of(v)->tp_call != nullptr);
 }
 
 Value* builtin_id(Tracer& t, const Arguments& args) {
@@ -250,7 +250,7 @@ Value* builtin_hash(Tracer& t, const Arguments& args) {
   if (is_nan) graph_break(Reason::unsupported_key, "hash() of " + describe(v));  // of the address
   v = without_symbols(t, v);
   if (!t.heap.is_constant(v) || is_identity_key(v)) graph_break(Reason::unsupported_key, "hash() of " + describe(v));
-  const Py_hash_t h = PyObject_Hash(t.constant(v));
+  const Py_hash_t h = PyObject_Hash(constant_of(t.shadows, v));
   if (h == -1 && PyErr_Occurred()) t.errors.raise_pending();
   return t.heap.integer(h);
 }
@@ -262,15 +262,15 @@ Value* builtin_vars(Tracer& t, const Arguments& args) {
   t.errors.raise_new(PyExc_TypeError, "vars() argument must have __dict__ attribute");
 }
 
-Value* builtin_type(Tracer& t, const Arguments& args) {
+Value* builtin_type(Errors& errors, const Arguments& args) {
   if (args.positional.size() != 1) graph_break(Reason::made_in_trace, "a class made by type()");
-  if (!args.keywords.empty()) t.errors.raise_new(PyExc_TypeError, "type() takes no keyword arguments");
-  return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(args.positional[0])));
+  if (!args.keywords.empty()) errors.raise_new(PyExc_TypeError, "type() takes no keyword arguments");
+  return errors.heap.constant_value(reinterpret_cast<PyObject*>(errors.heap.facts.type_of(args.positional[0])));
 }
 
-Value* builtin_object(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "object", 0, 0);
-  return make_instance(t.heap, &PyBaseObject_Type);
+Value* builtin_object(Errors& errors, const Arguments& args) {
+  only_positional(errors, args, "object", 0, 0);
+  return make_instance(errors.heap, &PyBaseObject_Type);
 }
 
 // super() without arguments reads the first local and the cell __class__ of the calling frame.
@@ -316,7 +316,7 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
   return v;
 }
 
-Value* builtin_globals(Tracer& t, const Arguments&) { return t.stack.innermost().globals; }
+Value* builtin_globals(CallStack& stack, const Arguments&) { return stack.innermost().globals; }
 Value* builtin_repr(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "repr", 1, 1);
   return t.to_repr(args.positional[0]);
@@ -325,7 +325,7 @@ Value* builtin_repr(Tracer& t, const Arguments& args) {
 Value* builtin_str(Tracer& t, const Arguments& args) {
   if (args.positional.empty() && args.keywords.empty()) return t.heap.string("");
   if (args.positional.size() == 1 && args.keywords.empty()) return t.to_string(args.positional[0]);
-  refuse_foreign_codecs(t, args);
+  refuse_foreign_codecs(t.shadows, args);
   return run_plain(t, reinterpret_cast<PyObject*>(&PyUnicode_Type), args);
 }
 
@@ -349,13 +349,13 @@ Value* builtin_method(Tracer& t, const Arguments& args) {
   return make_method(t.heap, function, self);
 }
 
-Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "mappingproxy", 1, 1);
+Value* builtin_mapping_proxy(Errors& errors, const Arguments& args) {
+  only_positional(errors, args, "mappingproxy", 1, 1);
   Value* mapping = args.positional[0];
-  PyTypeObject* type = t.facts.type_of(mapping);
+  PyTypeObject* type = errors.heap.facts.type_of(mapping);
   if (type != &PyDict_Type && type != &PyODict_Type)
     graph_break(Reason::unknown_callable, "mappingproxy of " + describe(mapping));
-  return mapping_proxy(t.heap, mapping);
+  return mapping_proxy(errors.heap, mapping);
 }
 
 namespace {
@@ -388,20 +388,21 @@ void guard_registrations(Facts& facts) {
 
 // The answer of an abstract base class about a real class depends only on its registrations; its own C code gives the
 // answer.
-Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "_abc_subclasscheck", 2, 2);
-  PyTypeObject *cls = t.facts.known_type(args.positional[0]), *sub = t.facts.known_type(args.positional[1]);
+Value* abc_subclasscheck(Errors& errors, const Arguments& args) {
+  only_positional(errors, args, "_abc_subclasscheck", 2, 2);
+  PyTypeObject *cls = errors.heap.facts.known_type(args.positional[0]),
+               *sub = errors.heap.facts.known_type(args.positional[1]);
   if (!cls || !sub) graph_break(Reason::made_in_trace, "issubclass() of a class made in the trace");
   const int answer = PyObject_IsSubclass(reinterpret_cast<PyObject*>(sub), reinterpret_cast<PyObject*>(cls));
-  if (answer < 0) t.errors.raise_pending();
-  if (answer == 0) guard_registrations(t.facts);
-  return t.heap.boolean(answer == 1);
+  if (answer < 0) errors.raise_pending();
+  if (answer == 0) guard_registrations(errors.heap.facts);
+  return errors.heap.boolean(answer == 1);
 }
 
 Value* abc_instancecheck(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "_abc_instancecheck", 2, 2);
   PyTypeObject* type = t.facts.type_of(args.positional[1]);
-  const auto has = [&](Value* cls) { return abc_subclasscheck(t, Arguments{{args.positional[0], cls}, {}}); };
+  const auto has = [&](Value* cls) { return abc_subclasscheck(t.errors, Arguments{{args.positional[0], cls}, {}}); };
   Value* pretended =
       overrides_class_attribute(type) ? t.find_attribute(args.positional[1], interned("__class__")) : nullptr;
   if (pretended && t.truth(has(pretended))) return t.heap.boolean(true);
@@ -452,12 +453,12 @@ Value* context_reset(Tracer& t, const Arguments& args) {
 
 // ---- effects outside of the program
 
-Value* outside_print(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "print()"); }
-Value* outside_warn(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "warnings.warn()"); }
-Value* outside_time(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "reading the clock"); }
+Value* outside_print(NoPart&, const Arguments&) { graph_break(Reason::outside_effect, "print()"); }
+Value* outside_warn(NoPart&, const Arguments&) { graph_break(Reason::outside_effect, "warnings.warn()"); }
+Value* outside_time(NoPart&, const Arguments&) { graph_break(Reason::outside_effect, "reading the clock"); }
 
-Value* outside_class(Tracer&, const Arguments&) { graph_break(Reason::made_in_trace, "a class statement"); }
-Value* unsupported_property(Tracer&, const Arguments&) {
+Value* outside_class(NoPart&, const Arguments&) { graph_break(Reason::made_in_trace, "a class statement"); }
+Value* unsupported_property(NoPart&, const Arguments&) {
   graph_break(Reason::made_in_trace, "a property made in the trace");
 }
 namespace {
@@ -473,40 +474,40 @@ class RecursionLimit final : public guards::ModeFacts {
   const int limit_ = Py_GetRecursionLimit();
 };
 
-void rely_on_nothing_handled(Tracer& t, const std::string& asker) {
+void rely_on_nothing_handled(Facts& facts, const std::string& asker) {
   bool known = false;
-  if (t.stack.handled_exception(&known) || (!known && !t.facts.relies_on_nothing_handled()))
+  if (facts.stack.handled_exception(&known) || (!known && !facts.relies_on_nothing_handled()))
     graph_break(Reason::exception_state, asker + " while an exception is handled");
 }
 
 }  // namespace
 
-Value* exc_info(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "exc_info", 0, 0);
-  rely_on_nothing_handled(t, "sys.exc_info()");
-  return t.heap.tuple({t.heap.none(), t.heap.none(), t.heap.none()});
+Value* exc_info(Errors& errors, const Arguments& args) {
+  only_positional(errors, args, "exc_info", 0, 0);
+  rely_on_nothing_handled(errors.heap.facts, "sys.exc_info()");
+  return errors.heap.tuple({errors.heap.none(), errors.heap.none(), errors.heap.none()});
 }
 
-Value* handled_exception(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "exception", 0, 0);
-  rely_on_nothing_handled(t, "sys.exception()");
-  return t.heap.none();
+Value* handled_exception(Errors& errors, const Arguments& args) {
+  only_positional(errors, args, "exception", 0, 0);
+  rely_on_nothing_handled(errors.heap.facts, "sys.exception()");
+  return errors.heap.none();
 }
 
-Value* recursion_limit(Tracer& t, const Arguments&) {
-  t.facts.guards().modes.push_back(std::make_shared<RecursionLimit>());
-  return t.heap.integer(Py_GetRecursionLimit());
+Value* recursion_limit(Heap& heap, const Arguments&) {
+  heap.facts.guards().modes.push_back(std::make_shared<RecursionLimit>());
+  return heap.integer(Py_GetRecursionLimit());
 }
 
-Value* returns_none(Tracer& t, const Arguments&) { return t.heap.none(); }
-Value* intern_text(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "intern", 1, 1);
+Value* returns_none(Heap& heap, const Arguments&) { return heap.none(); }
+Value* intern_text(Shadows& shadows, const Arguments& args) {
+  only_positional(shadows.errors, args, "intern", 1, 1);
   Value* v = args.positional[0];
   if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
     graph_break(Reason::unknown_callable, "sys.intern() of " + describe(v));
-  PyObject* own = Py_NewRef(t.constant(v));
+  PyObject* own = Py_NewRef(constant_of(shadows, v));
   PyUnicode_InternInPlace(&own);
-  return t.errors.constant_steal(own);
+  return shadows.errors.constant_steal(own);
 }
 
 }  // namespace rows

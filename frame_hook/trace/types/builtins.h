@@ -1,12 +1,13 @@
 // frame_hook/trace/types/builtins.h — the handlers that rows of builtins.def and special.def name.
 #pragma once
 
+#include "frame_hook/trace/machine/parts.h"
 #include "frame_hook/trace/protocol/protocol.h"
 
 namespace framejit::frame_hook {
 
 namespace rows {
-#define ROW(module, path, handler) Value* handler(Tracer& t, const Arguments& args);
+#define ROW(module, path, handler, ...) Value* handler(HandlerPart<__VA_ARGS__>& t, const Arguments& args);
 #define CONCRETE(module, path)
 #include "frame_hook/trace/types/builtins.def"
 #include "frame_hook/trace/torch/special.def"

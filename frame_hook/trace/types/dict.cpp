@@ -108,11 +108,13 @@ Value* dict_update_row(Tracer& t, const Arguments& args) {
   return t.heap.none();
 }
 
-Value* dict_keys(Tracer& t, const Arguments& args) { return view_of(t.errors, args, ViewValue::What::keys, "keys"); }
-Value* dict_values(Tracer& t, const Arguments& args) {
-  return view_of(t.errors, args, ViewValue::What::values, "values");
+Value* dict_keys(Errors& errors, const Arguments& args) { return view_of(errors, args, ViewValue::What::keys, "keys"); }
+Value* dict_values(Errors& errors, const Arguments& args) {
+  return view_of(errors, args, ViewValue::What::values, "values");
 }
-Value* dict_items(Tracer& t, const Arguments& args) { return view_of(t.errors, args, ViewValue::What::items, "items"); }
+Value* dict_items(Errors& errors, const Arguments& args) {
+  return view_of(errors, args, ViewValue::What::items, "items");
+}
 
 Value* dict_clear(Tracer& t, const Arguments& args) {
   DictValue* dict = self_dict(t.errors, args, "clear");
@@ -168,7 +170,7 @@ Value* count_elements(Tracer& t, const Arguments& args) {
 Value* default_missing(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "__missing__", 2, 2);
   Value* factory = t.find_attribute(args.positional[0], interned("default_factory"));
-  if (is_none(t, factory)) raise_with(t.errors, PyExc_KeyError, {args.positional[1]});
+  if (is_none(t.facts, factory)) raise_with(t.errors, PyExc_KeyError, {args.positional[1]});
   Value* value = t.call(factory, {});
   t.set_item(args.positional[0], args.positional[1], value);
   return value;

@@ -19,7 +19,7 @@ std::vector<Value*> iterators_of(Tracer& t, const std::vector<Value*>& iterables
   return iterators;
 }
 
-Value* given(Tracer& t, Value* v) { return is_none(t, v) ? nullptr : v; }
+Value* given(Facts& facts, Value* v) { return is_none(facts, v) ? nullptr : v; }
 
 Value* rows_of(Heap& heap, const char* type, std::vector<Value*> items) {
   return make_iterator(heap, Over::snapshot, itertools_type(type), {heap.tuple(std::move(items))});
@@ -50,7 +50,7 @@ Value* builtin_next(Tracer& t, const Arguments& args) {
   if (args.positional.size() == 2) return args.positional[1];
   Value* v = args.positional[0];
   if (v->kind == ValueKind::generator && as<GeneratorValue>(v)->return_value &&
-      !is_none(t, as<GeneratorValue>(v)->return_value))
+      !is_none(t.facts, as<GeneratorValue>(v)->return_value))
     raise_with(t.errors, PyExc_StopIteration, {as<GeneratorValue>(v)->return_value});
   raise_with(t.errors, PyExc_StopIteration, {});
 }
@@ -110,7 +110,7 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   }
   if (inner->kind == ValueKind::object && inner->object && PyRange_Check(inner->object.get())) {
     const PyRef all = PyRef::steal(PySlice_New(nullptr, nullptr, PyRef::steal(PyLong_FromLong(-1)).get()));
-    return raw_iterate(t, t.errors.constant_steal(PyObject_GetItem(t.constant(inner), all.get())));
+    return raw_iterate(t, t.errors.constant_steal(PyObject_GetItem(constant_of(t.shadows, inner), all.get())));
   }
   if (inner->kind == ValueKind::set)
     t.errors.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not reversible");
@@ -136,13 +136,13 @@ Value* builtin_range(Tracer& t, const Arguments& args) {
   return run_plain(t, reinterpret_cast<PyObject*>(&PyRange_Type), plain);
 }
 
-Value* builtin_slice(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "slice", 1, 3);
-  auto* s = t.heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+Value* builtin_slice(Errors& errors, const Arguments& args) {
+  only_positional(errors, args, "slice", 1, 3);
+  auto* s = errors.heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
   const auto& a = args.positional;
-  s->start = a.size() == 1 ? t.heap.none() : a[0];
+  s->start = a.size() == 1 ? errors.heap.none() : a[0];
   s->stop = a.size() == 1 ? a[0] : a[1];
-  s->step = a.size() == 3 ? a[2] : t.heap.none();
+  s->step = a.size() == 3 ? a[2] : errors.heap.none();
   return s;
 }
 
@@ -189,10 +189,10 @@ Value* itertools_islice(Tracer& t, const Arguments& args) {
   Value* first = a.size() == 2 ? nullptr : a[1];
   Value* last = a.size() == 2 ? a[1] : a[2];
   IteratorValue* it = make_iterator(t.heap, Over::islice, itertools_type("islice"), {t.iterate(a[0])});
-  it->position = is_none(t, first) ? 0 : t.as_index(first);
-  it->stop = is_none(t, last) ? -1 : t.as_index(last);
-  it->step = a.size() == 4 && !is_none(t, a[3]) ? t.as_index(a[3]) : 1;
-  if (it->position < 0 || it->stop < -1 || it->step < 1 || (it->stop == -1 && !is_none(t, last)))
+  it->position = is_none(t.facts, first) ? 0 : t.as_index(first);
+  it->stop = is_none(t.facts, last) ? -1 : t.as_index(last);
+  it->step = a.size() == 4 && !is_none(t.facts, a[3]) ? t.as_index(a[3]) : 1;
+  if (it->position < 0 || it->stop < -1 || it->step < 1 || (it->stop == -1 && !is_none(t.facts, last)))
     graph_break(Reason::exception_raised, "itertools.islice()");
   return it;
 }
@@ -204,13 +204,13 @@ Value* itertools_repeat(Tracer& t, const Arguments& args) {
   return it;
 }
 
-Value* itertools_count(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t.errors, args, "count", {"start", "step"}, 0);
+Value* itertools_count(Errors& errors, const Arguments& args) {
+  std::vector<Value*> a = parse(errors, args, "count", {"start", "step"}, 0);
   for (Value* v : a)
-    if (v && !PyType_IsSubtype(t.facts.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type)
+    if (v && !PyType_IsSubtype(errors.heap.facts.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type)
       graph_break(Reason::unsupported_operand, "itertools.count() of " + describe(v));
-  return make_iterator(t.heap, Over::count, itertools_type("count"),
-                       {a[0] ? a[0] : t.heap.integer(0), a[1] ? a[1] : t.heap.integer(1)});
+  return make_iterator(errors.heap, Over::count, itertools_type("count"),
+                       {a[0] ? a[0] : errors.heap.integer(0), a[1] ? a[1] : errors.heap.integer(1)});
 }
 
 Value* itertools_product(Tracer& t, const Arguments& args) {
@@ -251,9 +251,9 @@ Value* itertools_zip_longest(Tracer& t, const Arguments& args) {
 
 Value* itertools_accumulate(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "accumulate", {"iterable", "func", "$initial"}, 1);
-  std::vector<Value*> operands{t.iterate(a[0]), given(t, a[1]), given(t, a[2])};
+  std::vector<Value*> operands{t.iterate(a[0]), given(t.facts, a[1]), given(t.facts, a[2])};
   IteratorValue* it = make_iterator(t.heap, Over::accumulate, itertools_type("accumulate"), std::move(operands));
-  it->position = given(t, a[2]) ? 1 : 0;
+  it->position = given(t.facts, a[2]) ? 1 : 0;
   return it;
 }
 

@@ -7,32 +7,32 @@ namespace framejit::frame_hook::rows {
 namespace {
 
 template <class T>
-T* self_as(Tracer& t, const Arguments& args, ValueKind kind, const char* method) {
+T* self_as(Shadows& shadows, const Arguments& args, ValueKind kind, const char* method) {
   if (args.positional.empty())
-    t.errors.raise_new(PyExc_TypeError, std::string("unbound method ") + method + "() needs an argument");
-  t.facts.type_of(args.positional[0]);
+    shadows.errors.raise_new(PyExc_TypeError, std::string("unbound method ") + method + "() needs an argument");
+  shadows.facts.type_of(args.positional[0]);
   T* self = payload_as<T>(args.positional[0], kind);
   if (!self) graph_break(Reason::unsupported_operand, std::string(method) + "() of " + describe(args.positional[0]));
   return self;
 }
 
-ListValue* self_list(Tracer& t, const Arguments& args, const char* method) {
-  auto* list = self_as<ListValue>(t, args, ValueKind::list, method);
-  t.shadows.load(list);
+ListValue* self_list(Shadows& shadows, const Arguments& args, const char* method) {
+  auto* list = self_as<ListValue>(shadows, args, ValueKind::list, method);
+  shadows.load(list);
   return list;
 }
 
 // A list that is about to be written: the shadow has all its items.
 ListValue* written_list(Tracer& t, const Arguments& args, const char* method) {
-  ListValue* list = self_list(t, args, method);
+  ListValue* list = self_list(t.shadows, args, method);
   for (size_t i = 0; i < list->items.size(); ++i) t.shadows.item(list, i);
   t.will_mutate(list);
   return list;
 }
 
-SetValue* self_set(Tracer& t, const Arguments& args, const char* method) {
-  auto* set = self_as<SetValue>(t, args, ValueKind::set, method);
-  t.shadows.load(set);
+SetValue* self_set(Shadows& shadows, const Arguments& args, const char* method) {
+  auto* set = self_as<SetValue>(shadows, args, ValueKind::set, method);
+  shadows.load(set);
   return set;
 }
 
@@ -79,13 +79,13 @@ Value* builtin_frozenset(Tracer& t, const Arguments& args) {
 
 Value* list_append(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "list.append", 2, 2);
-  frame_hook::list_append(t, self_as<ListValue>(t, args, ValueKind::list, "append"), args.positional[1]);
+  frame_hook::list_append(t, self_as<ListValue>(t.shadows, args, ValueKind::list, "append"), args.positional[1]);
   return t.heap.none();
 }
 
 Value* list_extend_row(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "list.extend", 2, 2);
-  list_extend(t, self_as<ListValue>(t, args, ValueKind::list, "extend"), args.positional[1]);
+  list_extend(t, self_as<ListValue>(t.shadows, args, ValueKind::list, "extend"), args.positional[1]);
   return t.heap.none();
 }
 
@@ -101,7 +101,7 @@ Value* list_insert(Tracer& t, const Arguments& args) {
 
 Value* list_pop(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "pop", 1, 2);
-  ListValue* list = self_list(t, args, "pop");
+  ListValue* list = self_list(t.shadows, args, "pop");
   int64_t i = args.positional.size() == 2 ? t.as_index(args.positional[1]) : -1;
   if (list->items.empty()) t.errors.raise_new(PyExc_IndexError, "pop from empty list");
   const int64_t n = static_cast<int64_t>(list->items.size());
@@ -115,7 +115,7 @@ Value* list_pop(Tracer& t, const Arguments& args) {
 
 Value* list_remove(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "remove", 2, 2);
-  ListValue* list = self_list(t, args, "remove");
+  ListValue* list = self_list(t.shadows, args, "remove");
   for (size_t i = 0; i < list->items.size(); ++i) {
     if (!values_equal(t, t.shadows.item(list, i), args.positional[1])) continue;
     written_list(t, args, "remove");
@@ -152,7 +152,7 @@ Value* sequence_item(Shadows& shadows, Value* items, int64_t i) {
 
 }  // namespace
 
-Value* list_copy(Tracer& t, const Arguments& args) { return t.heap.list(t.unpack(self_list(t, args, "copy"))); }
+Value* list_copy(Tracer& t, const Arguments& args) { return t.heap.list(t.unpack(self_list(t.shadows, args, "copy"))); }
 
 Value* sequence_index(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "index", 2, 4);
@@ -166,7 +166,7 @@ Value* sequence_index(Tracer& t, const Arguments& args) {
     return at < 0 ? std::max<int64_t>(0, at + n) : std::min(at, n);
   };
   const int64_t last = args.positional.size() > 3 ? bound(3, n) : INT64_MAX;
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   for (int64_t i = bound(2, 0); i < last && i < length(); ++i)
     if (values_equal(t, sequence_item(t.shadows, items, i), args.positional[1])) return t.heap.integer(i);
   if (tuple_of(args.positional[0])) t.errors.raise_new(PyExc_ValueError, "tuple.index(x): x not in tuple");
@@ -178,7 +178,7 @@ Value* sequence_count(Tracer& t, const Arguments& args) {
   t.facts.type_of(args.positional[0]);
   int64_t count = 0;
   Value* items = payload_of(args.positional[0]);
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   for (int64_t i = 0; i < *raw_length(t, items); ++i)
     count += values_equal(t, sequence_item(t.shadows, items, i), args.positional[1]);
   return t.heap.integer(count);
@@ -188,7 +188,7 @@ Value* sequence_count(Tracer& t, const Arguments& args) {
 
 Value* set_add_row(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "set.add", 2, 2);
-  set_add(t, self_set(t, args, "add"), args.positional[1]);
+  set_add(t, self_set(t.shadows, args, "add"), args.positional[1]);
   return t.heap.none();
 }
 
@@ -236,20 +236,20 @@ Value* keep(Tracer& t, SetValue* set, const std::vector<SetOperand>& operands, b
 
 Value* set_discard(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "discard", 2, 2);
-  take_out(t, self_set(t, args, "discard"), args.positional[1]);
+  take_out(t, self_set(t.shadows, args, "discard"), args.positional[1]);
   return t.heap.none();
 }
 
 Value* set_remove(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "remove", 2, 2);
-  if (!take_out(t, self_set(t, args, "remove"), args.positional[1]))
+  if (!take_out(t, self_set(t.shadows, args, "remove"), args.positional[1]))
     raise_with(t.errors, PyExc_KeyError, {args.positional[1]});
   return t.heap.none();
 }
 
 // Which item a set pops depends on hashes, and on where it popped the last one.
 Value* set_pop(Tracer& t, const Arguments& args) {
-  SetValue* set = self_set(t, args, "pop");
+  SetValue* set = self_set(t.shadows, args, "pop");
   if (set->items.empty()) t.errors.raise_new(PyExc_KeyError, "pop from an empty set");
   t.will_mutate(set);
   Value* item = set->items[0];
@@ -267,7 +267,7 @@ Value* set_pop(Tracer& t, const Arguments& args) {
 }
 
 Value* set_clear(Tracer& t, const Arguments& args) {
-  SetValue* set = self_set(t, args, "clear");
+  SetValue* set = self_set(t.shadows, args, "clear");
   t.will_mutate(set);
   set->items.clear();
   ++set->removals;
@@ -276,13 +276,13 @@ Value* set_clear(Tracer& t, const Arguments& args) {
 }
 
 Value* set_update(Tracer& t, const Arguments& args) {
-  SetValue* set = self_set(t, args, "update");
+  SetValue* set = self_set(t.shadows, args, "update");
   for (size_t i = 1; i < args.positional.size(); ++i) frame_hook::set_update(t, set, args.positional[i]);
   return t.heap.none();
 }
 
 Value* set_difference_update(Tracer& t, const Arguments& args) {
-  SetValue* set = self_set(t, args, "difference_update");
+  SetValue* set = self_set(t.shadows, args, "difference_update");
   for (size_t i = 1; i < args.positional.size(); ++i) {
     if (set_of(args.positional[i])) {
       keep(t, set, {set_operand(t, args.positional[i])}, false);
@@ -297,23 +297,23 @@ Value* set_difference_update(Tracer& t, const Arguments& args) {
 }
 
 Value* set_intersection_update(Tracer& t, const Arguments& args) {
-  SetValue* set = self_set(t, args, "intersection_update");
+  SetValue* set = self_set(t.shadows, args, "intersection_update");
   return keep(t, set, others_of(t, args), true);
 }
 
 Value* set_copy(Tracer& t, const Arguments& args) {
-  SetValue* self = self_set(t, args, "copy");
+  SetValue* self = self_set(t.shadows, args, "copy");
   return make_set(t, &PySet_Type, self->items, call_order(t.errors, order_of(t.shadows, self), "copy", {}));
 }
 
 Value* frozenset_copy(Tracer& t, const Arguments& args) {
-  SetValue* self = self_set(t, args, "copy");
+  SetValue* self = self_set(t.shadows, args, "copy");
   if (t.facts.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
   return make_set(t, &PyFrozenSet_Type, self->items, call_order(t.errors, order_of(t.shadows, self), "copy", {}));
 }
 
 Value* set_union(Tracer& t, const Arguments& args) {
-  SetValue* self = self_set(t, args, "union");
+  SetValue* self = self_set(t.shadows, args, "union");
   const std::vector<SetOperand> operands = others_of(t, args);
   std::vector<Value*> items = self->items;
   for (const SetOperand& operand : operands) items.insert(items.end(), operand.items.begin(), operand.items.end());
@@ -321,14 +321,14 @@ Value* set_union(Tracer& t, const Arguments& args) {
 }
 
 Value* set_intersection(Tracer& t, const Arguments& args) {
-  SetValue* self = self_set(t, args, "intersection");
+  SetValue* self = self_set(t.shadows, args, "intersection");
   const std::vector<SetOperand> operands = others_of(t, args);
   return make_set(t, self->type, filtered(t, self, operands, true),
                   call_order(t.errors, order_of(t.shadows, self), "intersection", operands));
 }
 
 Value* set_difference(Tracer& t, const Arguments& args) {
-  SetValue* self = self_set(t, args, "difference");
+  SetValue* self = self_set(t.shadows, args, "difference");
   const std::vector<SetOperand> operands = others_of(t, args);
   return make_set(t, self->type, filtered(t, self, operands, false),
                   call_order(t.errors, order_of(t.shadows, self), "difference", operands));
@@ -336,7 +336,7 @@ Value* set_difference(Tracer& t, const Arguments& args) {
 
 Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "symmetric_difference", 2, 2);
-  SetValue* self = self_set(t, args, "symmetric_difference");
+  SetValue* self = self_set(t.shadows, args, "symmetric_difference");
   const std::vector<SetOperand> operands = others_of(t, args);
   std::vector<Value*> items = filtered(t, self, operands, false);
   for (Value* v : operands[0].items)
@@ -353,7 +353,7 @@ bool find_item(Tracer& t, Value* iterable, const std::function<bool(Value*)>& is
     const std::vector<Value*> items = set_operand(t, iterable).items;
     return std::any_of(items.begin(), items.end(), is_it);
   }
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   Value* iterator = t.iterate(iterable);
   while (Value* item = t.next_item(iterator))
     if (is_it(item)) return true;
@@ -364,19 +364,19 @@ bool find_item(Tracer& t, Value* iterable, const std::function<bool(Value*)>& is
 
 Value* set_issubset(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "issubset", 2, 2);
-  SetValue* self = self_set(t, args, "issubset");
+  SetValue* self = self_set(t.shadows, args, "issubset");
   return t.heap.boolean(filtered(t, self, others_of(t, args), true).size() == self->items.size());
 }
 
 Value* set_issuperset(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "issuperset", 2, 2);
-  SetValue* self = self_set(t, args, "issuperset");
+  SetValue* self = self_set(t.shadows, args, "issuperset");
   return t.heap.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) < 0; }));
 }
 
 Value* set_isdisjoint(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "isdisjoint", 2, 2);
-  SetValue* self = self_set(t, args, "isdisjoint");
+  SetValue* self = self_set(t.shadows, args, "isdisjoint");
   return t.heap.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) >= 0; }));
 }
 

@@ -39,17 +39,18 @@ Value* lock_enter(Tracer& t, const Arguments& args) {
   if (!lock->object || lock->source == guards::kNoSource) refuse();
   t.facts.type_of(lock);
   if (!is_known_lock(lock)) refuse();
-  TakenLocks& locks = t.protocol().locks;
+  auto& held_locks = t.attempts.held_locks;
   const auto is_it = [&](const auto& held) { return held.first == lock; };
-  if (!is_reentrant(lock) && std::any_of(locks.held.begin(), locks.held.end(), is_it)) refuse();  // it would wait for
-                                                                                                  // itself
-  locks.held.emplace_back(lock, t.resumable_step());
-  if (std::find(locks.taken.begin(), locks.taken.end(), lock) == locks.taken.end()) locks.taken.push_back(lock);
+  const bool waits_for_itself = !is_reentrant(lock) && std::any_of(held_locks.begin(), held_locks.end(), is_it);
+  if (waits_for_itself) refuse();
+  held_locks.emplace_back(lock, t.attempts.resumable_step());
+  std::vector<Value*>& taken = t.protocol().taken_locks;
+  if (std::find(taken.begin(), taken.end(), lock) == taken.end()) taken.push_back(lock);
   return t.heap.boolean(true);
 }
 
 Value* lock_exit(Tracer& t, const Arguments& args) {
-  auto& held = t.protocol().locks.held;
+  auto& held = t.attempts.held_locks;
   for (auto last = held.rbegin(); last != held.rend(); ++last)
     if (!args.positional.empty() && last->first == args.positional[0]) {
       held.erase(std::next(last).base());

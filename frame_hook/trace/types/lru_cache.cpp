@@ -35,7 +35,7 @@ PyRef real_size(Tracer& t, Value* v) {
                                 type->tp_richcompare == PyTuple_Type.tp_richcompare;
   Value* items = is_tuple_in_keys ? without_symbols(t, v) : nullptr;
   if (!items || !t.heap.is_constant(items)) return PyRef();
-  return PyRef::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(v->type), t.constant(items)));
+  return PyRef::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(v->type), constant_of(t.shadows, items)));
 }
 
 struct Key {
@@ -58,7 +58,7 @@ Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
     else if (PyRef size = real_size(t, v)) return objects.push_back(sizes.emplace_back(std::move(size)).get());
     else if (!t.heap.is_constant(v))
       graph_break(Reason::unknown_callable, name_of(callable) + " on an argument that is no constant");
-    objects.push_back(by_identity ? v->object.get() : t.constant(v));
+    objects.push_back(by_identity ? v->object.get() : constant_of(t.shadows, v));
   };
   for (Value* v : args.positional) add(v);
   PyRef names =
@@ -77,7 +77,7 @@ Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
 struct Actions {
   explicit Actions(Tracer& t) : writes(t.writes()), ops(t.recording().op_count()), modes(t.frontend().save_modes()) {
     for (const auto& [variable, values] : t.protocol().context_values) contexts += values.size();
-    locks = t.protocol().locks.taken.size() + t.protocol().locks.held.size();
+    locks = t.protocol().taken_locks.size() + t.attempts.held_locks.size();
   }
   uint64_t writes;
   size_t ops, contexts = 0, locks = 0;
@@ -174,7 +174,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
   if (key.is_new) return result;
   const bool calls_others = t.protocol().calls_at_exit.size() != calls;  // a hit would not
   if (t.heap.is_constant(result) && !calls_others) {
-    PyRef agreed = PyRef::steal(PyTuple_Pack(2, key.key.get(), t.constant(result)));
+    PyRef agreed = PyRef::steal(PyTuple_Pack(2, key.key.get(), constant_of(t.shadows, result)));
     t.facts.note(GuardKind::cache_agrees, t.facts.source_of(v), agreed.get());
   } else {
     t.facts.note(GuardKind::dict_lacks, t.facts.sources().add(SourceKind::lru_cache, t.facts.source_of(v)),
@@ -186,7 +186,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
 }  // namespace
 
 Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   PyObject* callable = v->object.get();
   t.facts.guard_identity(v);
   Arguments args = given;
@@ -203,9 +203,9 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
   PyObject* entry = key.is_new ? nullptr : PyDict_GetItemWithError(guards::lru_cache_of(callable), key.key.get());
   if (!entry && PyErr_Occurred()) t.errors.raise_pending();
   if (!entry) {
-    if (!key.is_new) t.rely_until_break(std::make_shared<StillUncached>(callable, key.key.get()));
+    if (!key.is_new) t.attempts.rely_until_break(std::make_shared<StillUncached>(callable, key.key.get()));
     Value* result = call_uncached(t, v, args, key);
-    if (!key.is_new) t.forget_reliance();
+    if (!key.is_new) t.attempts.forget_reliance();
     TracedCache& cache = traced();
     if (guards::lru_limit_of(callable) != 0) {
       if (!cache.keys) cache.keys = PyRef::steal(PyDict_New());

@@ -24,7 +24,7 @@ Arguments concrete(Tracer& t, const Arguments& args) {
 
 // A C function of numbers: computed in each call if they are open, otherwise on their values.
 Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
-  Value* result = t.computed(function, args);
+  Value* result = t.numbers.computed(function, args);
   return result ? result : run_plain(t, function, concrete(t, args));
 }
 
@@ -74,7 +74,7 @@ Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
   }
   if (args.positional.empty())
     t.errors.raise_new(PyExc_TypeError, std::string(name) + " expected at least 1 argument, got 0");
-  const bool keyed = !is_none(t, key);
+  const bool keyed = !is_none(t.facts, key);
   Value *best = nullptr, *best_key = nullptr;
   t.for_each(args.positional.size() == 1 ? args.positional[0] : t.heap.tuple(args.positional), [&](Value* item) {
     Value* item_key = keyed ? t.call(key, {item}) : item;
@@ -171,10 +171,10 @@ Value* builtin_max(Tracer& t, const Arguments& args) { return extreme(t, args, P
 namespace {
 
 // Adding such numbers runs no Python code and raises nothing.
-bool is_number(Tracer& t, Value* v) {
+bool is_number(Shadows& shadows, Value* v) {
   PyObject* object = v->kind == ValueKind::object ? v->object.get() : nullptr;
   return object && (PyLong_CheckExact(object) || PyBool_Check(object) || PyFloat_CheckExact(object)) &&
-         is_plain(t.shadows, v);
+         is_plain(shadows, v);
 }
 
 }  // namespace
@@ -186,14 +186,14 @@ Value* builtin_sum(Tracer& t, const Arguments& args) {
     t.errors.raise_new(PyExc_TypeError, "sum() can't sum strings [use ''.join(seq) instead]");
   // CPython 3.12 adds floats with compensation as long as all items are numbers: let CPython do that itself.
   std::vector<Value*> numbers;
-  bool numbers_alone = is_number(t, total);
+  bool numbers_alone = is_number(t.shadows, total);
   const auto add_numbers = [&] {
     if (numbers.empty()) return;
     Value* taken = t.heap.tuple(std::exchange(numbers, {}));
     total = t.call_pure(builtin("sum"), Arguments{{taken, total}, {}});
   };
   t.for_each(a[0], [&](Value* v) {
-    if (numbers_alone && is_number(t, v)) return numbers.push_back(v);
+    if (numbers_alone && is_number(t.shadows, v)) return numbers.push_back(v);
     numbers_alone = false;
     add_numbers();
     total = t.binary_operator(0, total, v);

@@ -98,7 +98,7 @@ class Operands {
       default: break;
     }
     v = without_symbols(t_, v);
-    if (t_.heap.is_constant(v)) return PyRef::borrow(t_.constant(v));
+    if (t_.heap.is_constant(v)) return PyRef::borrow(constant_of(t_.shadows, v));
     if (!v->object || !is_dtype(v->object.get()))
       graph_break(Reason::unknown_callable, name_ + " on " + describe(v));
     t_.facts.guard_identity(v);
@@ -181,18 +181,18 @@ PyRef memory_of(PyObject* tensor) {
 
 // A tensor that NumPy made from tensors, through their __array_wrap__. If it is a view of theirs, the trace cannot make
 // the same.
-Value* wrap_tensor(Tracer& t, PyObject* made, const Operands& operands, const std::string& made_by) {
+Value* wrap_tensor(TracedTensors& tensors, PyObject* made, const Operands& operands, const std::string& made_by) {
   const PyRef memory = memory_of(made);
   for (const PyRef& tensor : operands.tensors) {
     const PyRef other = memory_of(tensor.get());
     if (!memory || !other || PyObject_RichCompareBool(memory.get(), other.get(), Py_EQ) != 0)
       graph_break(Reason::numpy_array, "a view that " + made_by + " makes");
   }
-  return t.lifted(made);
+  return tensors.lifted(made);
 }
 
 void share(Tracer& t, ArrayValue* array, Value* tensor) {
-  if (!std::exchange(array->root->is_shared, true)) array->root->shared_at = t.resumable_step();
+  if (!std::exchange(array->root->is_shared, true)) array->root->shared_at = t.attempts.resumable_step();
   const PyRef traced = t.materialise(tensor);
   t.recording().keep_unwritten(traced.get());
 }
@@ -224,7 +224,7 @@ Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayVal
     result = PyRef::steal(PyObject_Vectorcall(callable, given.data(), args.positional.size(), names.get()));
   }
   if (result && !operands.tensors.empty() && Py_IS_TYPE(result.get(), Py_TYPE(operands.tensors[0].get())))
-    return wrap_tensor(t, result.get(), operands, name);
+    return wrap_tensor(t.tensors, result.get(), operands, name);
   if (result) return wrap_answer(t, result.get(), name);
   if (PyErr_ExceptionMatches(PyExc_FloatingPointError)) {
     drop_error();
@@ -299,7 +299,7 @@ Value* tensor_of_array(Tracer& t, ArrayValue* array, bool shares) {
               copy = PyRef::steal(PyObject_CallMethod(array->array.get(), "copy", nullptr));
   const PyRef real = copy ? PyRef::steal(PyObject_CallOneArg(make.get(), copy.get())) : PyRef();
   if (!real) drop_error(), graph_break(Reason::numpy_array, "a tensor of an array of this dtype");
-  Value* tensor = t.lifted(real.get());
+  Value* tensor = t.tensors.lifted(real.get());
   if (shares) share(t, array, tensor);
   return tensor;
 }

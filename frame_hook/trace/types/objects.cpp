@@ -12,10 +12,10 @@ GeneratorValue* self_generator(Tracer& t, const Arguments& args, const char* met
   return as<GeneratorValue>(args.positional[0]);
 }
 
-[[noreturn]] void stop_iteration(Tracer& t, GeneratorValue* generator) {
+[[noreturn]] void stop_iteration(Errors& errors, GeneratorValue* generator) {
   Value* value = generator->return_value;
-  if (!is_none(t, value)) raise_with(t.errors, PyExc_StopIteration, {value});
-  raise_with(t.errors, PyExc_StopIteration, {});
+  if (!is_none(errors.heap.facts, value)) raise_with(errors, PyExc_StopIteration, {value});
+  raise_with(errors, PyExc_StopIteration, {});
 }
 
 PyObject* copyreg_function(const char* name) {
@@ -36,13 +36,14 @@ bool has_slots(PyTypeObject* type) {
 }
 
 // State of an instance without slots of its own: its dict, or None if the dict is empty.
-Value* default_state(Tracer& t, Value* self) {
-  if (self->kind != ValueKind::instance) return t.heap.none();
+Value* default_state(Errors& errors, Value* self) {
+  if (self->kind != ValueKind::instance) return errors.heap.none();
   if (has_slots(self->type))
     graph_break(Reason::unsupported_copy, std::string("a copy of an object with slots: ") + self->type->tp_name);
-  if (!has_own_dict(t.facts, self)) return t.heap.none();
+  if (!has_own_dict(errors.heap.facts, self)) return errors.heap.none();
   auto* instance = as<InstanceValue>(self);
-  return own_names(t.facts, instance).empty() ? t.heap.none() : static_cast<Value*>(instance_dict(t, instance));
+  return own_names(errors.heap.facts, instance).empty() ? errors.heap.none()
+                                                        : static_cast<Value*>(instance_dict(errors, instance));
 }
 
 Value* new_arguments(Tracer& t, Value* self) {
@@ -74,7 +75,7 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
       (builtin_base(t.facts.type_of(self)) != &PyBaseObject_Type && payload_of(self) == self))
     graph_break(Reason::unsupported_copy, "a copy of " + describe(self));
   Value* get_state = python_special(t, self, "__getstate__");
-  Value* state = get_state ? t.call(get_state, {}) : default_state(t, self);
+  Value* state = get_state ? t.call(get_state, {}) : default_state(t.errors, self);
   std::vector<Value*> made = t.unpack(new_arguments(t, self));
   made.insert(made.begin(), t.heap.constant_value(reinterpret_cast<PyObject*>(self->type)));
   Value* items = list_of(self) ? t.iterate(list_of(self)) : t.heap.none();
@@ -83,18 +84,18 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
       {t.heap.constant_value(copyreg_function("__newobj__")), t.heap.tuple(std::move(made)), state, items, pairs});
 }
 
-Value* object_reduce(Tracer&, const Arguments& args) {
+Value* object_reduce(NoPart&, const Arguments& args) {
   graph_break(Reason::unsupported_copy, "__reduce__ of " + describe(args.positional[0]));
 }
 
-Value* object_getstate(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "__getstate__", 1, 1);
-  return default_state(t, args.positional[0]);
+Value* object_getstate(Errors& errors, const Arguments& args) {
+  only_positional(errors, args, "__getstate__", 1, 1);
+  return default_state(errors, args.positional[0]);
 }
 
 Value* object_format(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "__format__", 2, 2);
-  if (!plain_text(t, args.positional[1], "format spec").empty())
+  if (!plain_text(t.shadows, args.positional[1], "format spec").empty())
     t.errors.raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") +
                                             t.facts.type_of(args.positional[0])->tp_name + ".__format__");
   return t.to_string(args.positional[0]);
@@ -146,7 +147,7 @@ Value* generator_send(Tracer& t, const Arguments& args) {
   if (generator->state == GeneratorValue::State::finished) raise_with(t.errors, PyExc_StopIteration, {});
   Value* next = t.resume_generator(generator, args.positional[1], nullptr);
   if (next) return next;
-  stop_iteration(t, generator);
+  stop_iteration(t.errors, generator);
 }
 
 Value* generator_throw(Tracer& t, const Arguments& args) {
@@ -155,7 +156,7 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
   Value* exception = args.positional[1];
   if (real_type(exception)) {
     Value* value = args.positional.size() > 2 ? args.positional[2] : nullptr;
-    const bool given = !is_none(t, value);
+    const bool given = !is_none(t.facts, value);
     exception = given && value->kind == ValueKind::instance ? value
                 : given                                     ? t.call(exception, {value})
                                                             : t.call(exception, {});
@@ -166,7 +167,7 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
   if (generator->state == GeneratorValue::State::finished) t.errors.raise(exception);
   Value* next = t.resume_generator(generator, nullptr, exception);
   if (next) return next;
-  stop_iteration(t, generator);
+  stop_iteration(t.errors, generator);
 }
 
 Value* generator_close(Tracer& t, const Arguments& args) {

@@ -12,12 +12,12 @@ namespace framejit::frame_hook {
 namespace {
 
 // The object that CPython would hash, for a key whose hash runs no Python code; null for others.
-PyObject* plain_key(Tracer& t, Value* v) { return is_plain(t.shadows, v) ? t.constant(v) : nullptr; }
+PyObject* plain_key(Shadows& shadows, Value* v) { return is_plain(shadows, v) ? constant_of(shadows, v) : nullptr; }
 
-PyRef tuple_of_keys(Tracer& t, const std::vector<Value*>& items) {
+PyRef tuple_of_keys(Shadows& shadows, const std::vector<Value*>& items) {
   PyRef keys = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
   for (size_t i = 0; i < items.size(); ++i) {
-    PyObject* key = plain_key(t, items[i]);
+    PyObject* key = plain_key(shadows, items[i]);
     if (!key) return {};
     PyTuple_SET_ITEM(keys.get(), static_cast<Py_ssize_t>(i), Py_NewRef(key));
   }
@@ -70,13 +70,9 @@ SetOperand set_operand(Tracer& t, Value* v) {
     return {set->items, true, order_of(t.shadows, set)};
   }
   SetOperand operand{t.unpack(v), false, {}};
-  operand.real = tuple_of_keys(t, operand.items);
+  operand.real = tuple_of_keys(t.shadows, operand.items);
   if (dict_of(v)) operand.real = dict_of_keys(operand.real);
   return operand;
-}
-
-PyRef real_set(PyTypeObject* type, PyObject* iterable) {
-  return PyRef::steal(type == &PyFrozenSet_Type ? PyFrozenSet_New(iterable) : PySet_New(iterable));
 }
 
 // Equal sets with different tables count as different operands.
@@ -89,8 +85,8 @@ PyRef order_of(Shadows& shadows, SetValue* set) {
              : PyRef();
 }
 
-PyRef new_order(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
-  PyRef keys = tuple_of_keys(t, items);
+PyRef new_order(Shadows& shadows, PyTypeObject* type, const std::vector<Value*>& items) {
+  PyRef keys = tuple_of_keys(shadows, items);
   if (!keys) return {};
   if (type == &PyDict_Type) return dict_of_keys(keys);
   return real_set(type, keys.get());
@@ -103,11 +99,11 @@ void adopt_order(Shadows& shadows, SetValue* set) {
   if (!set->order) shadows.errors.raise_pending();
 }
 
-void add_to_order(Tracer& t, SetValue* set, Value* item) {
+void add_to_order(Shadows& shadows, SetValue* set, Value* item) {
   if (!set->order) return;
-  PyObject* key = plain_key(t, item);
+  PyObject* key = plain_key(shadows, item);
   if (!key) set->order = {};
-  else if (PySet_Add(set->order.get(), key) < 0) t.errors.raise_pending();
+  else if (PySet_Add(set->order.get(), key) < 0) shadows.errors.raise_pending();
 }
 
 PyRef call_order(Errors& errors, const PyRef& self, const char* method, const std::vector<SetOperand>& operands) {

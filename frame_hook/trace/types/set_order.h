@@ -24,12 +24,11 @@ struct SetOperand {  // an operand of an operation on sets: a set, or any iterab
 };
 SetOperand set_operand(Tracer& t, Value* v);
 
-PyRef real_set(PyTypeObject* type, PyObject* iterable);         // a set or frozenset
 PyRef order_of(Shadows& shadows, SetValue* set);  // a real set that iterates as this one does, or null; guards
-PyRef new_order(Tracer& t, PyTypeObject* type,
+PyRef new_order(Shadows& shadows, PyTypeObject* type,
                 const std::vector<Value*>& items);  // added one by one; also a dict with these keys
 void adopt_order(Shadows& shadows, SetValue* set);  // for a real set that is about to be written
-void add_to_order(Tracer& t, SetValue* set, Value* item);
+void add_to_order(Shadows& shadows, SetValue* set, Value* item);
 // Calls self.method(*operands); null if one of them is unknown.
 PyRef call_order(Errors& errors, const PyRef& self, const char* method, const std::vector<SetOperand>& operands);
 std::vector<Value*> ordered_items(Shadows& shadows, SetValue* set);  // in order of iteration; guards or breaks

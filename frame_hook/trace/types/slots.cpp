@@ -19,12 +19,12 @@ void takes(Errors& errors, const Arguments& args, const char* name, size_t wante
                                         ", got " + std::to_string(args.positional.size() - 1));
 }
 
-PyObject* name_argument(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "attribute access", 2, 3);
+PyObject* name_argument(Shadows& shadows, const Arguments& args) {
+  only_positional(shadows.errors, args, "attribute access", 2, 3);
   Value* name = payload_of(args.positional[1]);
   if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
-    t.errors.raise_new(PyExc_TypeError, "attribute name must be string");
-  return interned(text_of(t.constant(name)));
+    shadows.errors.raise_new(PyExc_TypeError, "attribute name must be string");
+  return interned(text_of(constant_of(shadows, name)));
 }
 
 Value* not_implemented(Heap& heap) { return heap.constant_value(Py_NotImplemented); }
@@ -80,7 +80,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   }
   if (is_known(owner, KnownType::default_dict)) {
     if (!rest.positional.empty()) {
-      if (!is_none(t, rest.positional[0]) && !t.facts.type_of(rest.positional[0])->tp_call)
+      if (!is_none(t.facts, rest.positional[0]) && !t.facts.type_of(rest.positional[0])->tp_call)
         t.errors.raise_new(PyExc_TypeError, "first argument must be callable or None");
       as<InstanceValue>(self)->attrs.emplace_back(PyRef::borrow(interned("default_factory")), rest.positional[0]);
       rest.positional.erase(rest.positional.begin());
@@ -112,7 +112,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 }
 
 Value* slot_getattribute(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  PyObject* name = name_argument(t, args);
+  PyObject* name = name_argument(t.shadows, args);
   Value* self = args.positional[0];
   Value* found = owner == &PyType_Type         ? type_attribute(t, self, name)
                  : owner == &PyBaseObject_Type ? generic_attribute(t, self, name)
@@ -123,14 +123,14 @@ Value* slot_getattribute(Tracer& t, PyTypeObject* owner, const Arguments& args) 
 }
 
 Value* slot_setattr(Tracer& t, PyTypeObject*, const Arguments& args) {
-  PyObject* name = name_argument(t, args);
+  PyObject* name = name_argument(t.shadows, args);
   if (args.positional.size() != 3) t.errors.raise_new(PyExc_TypeError, "expected 2 arguments");
   generic_set_attribute(t, args.positional[0], name, args.positional[2]);
   return t.heap.none();
 }
 
 Value* slot_delattr(Tracer& t, PyTypeObject*, const Arguments& args) {
-  generic_set_attribute(t, args.positional[0], name_argument(t, args), nullptr);
+  generic_set_attribute(t, args.positional[0], name_argument(t.shadows, args), nullptr);
   return t.heap.none();
 }
 
@@ -179,17 +179,17 @@ Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
 
 // What a slot that is called by name returns by itself: NotImplemented, where an operator would ask the other operand,
 // or its error. Null: the protocol knows the answer.
-Value* refusal_of_slot(Tracer& t, PyTypeObject* owner, const char* name, const Arguments& args) {
+Value* refusal_of_slot(OpenNumbers& numbers, PyTypeObject* owner, const char* name, const Arguments& args) {
   PyObject* slot = _PyType_Lookup(owner, interned(name));
   if (!slot) return nullptr;
-  StandIns stand_ins(t, false);
+  StandIns stand_ins(numbers, false);
   const StandIns::Answer answer = stand_ins.ask(slot, args);
-  if (answer.is_not_implemented()) return not_implemented(t.heap);
+  if (answer.is_not_implemented()) return not_implemented(numbers.shadows.heap);
   if (answer.kind == StandIns::Answer::Kind::raised && stand_ins.is_exact()) {
     InstanceValue* traced_error = stand_ins.traced_error(answer.object.get());
     if (!traced_error) graph_break(Reason::unknown_callable, name_of_callable(slot));
-    t.errors.forget_own_error(traced_error);
-    t.errors.raise(traced_error);
+    numbers.shadows.errors.forget_own_error(traced_error);
+    numbers.shadows.errors.raise(traced_error);
   }
   if (answer.kind != StandIns::Answer::Kind::unknown) return nullptr;
   // Code of the program is involved, and the operator might ask another method first.
@@ -203,9 +203,10 @@ Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op)
   Value *left = payload_of(a), *right = payload_of(b);
   if (left->kind == ValueKind::object && right->kind == ValueKind::object && t.heap.is_constant(left) &&
       t.heap.is_constant(right) && owner->tp_richcompare)
-    return t.errors.constant_steal(owner->tp_richcompare(t.constant(left), t.constant(right), op));
+    return t.errors.constant_steal(
+        owner->tp_richcompare(constant_of(t.shadows, left), constant_of(t.shadows, right), op));
   const char* const name = op == Py_EQ ? "__eq__" : "__ne__";
-  if (Value* refused = refusal_of_slot(t, owner, name, Arguments{{a, b}, {}})) return refused;
+  if (Value* refused = refusal_of_slot(t.numbers, owner, name, Arguments{{a, b}, {}})) return refused;
   const bool sets = set_of(left) && set_of(right);
   if (left->kind != right->kind || (left->type != right->type && !sets))
     graph_break(Reason::unsupported_operand,
@@ -235,7 +236,7 @@ Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(t, args.positional[0]);
   if (owner == &PyBaseObject_Type || !t.heap.is_constant(self))
     graph_break(Reason::unsupported_key, "the hash of " + describe(self));
-  const Py_hash_t h = PyObject_Hash(t.constant(self));
+  const Py_hash_t h = PyObject_Hash(constant_of(t.shadows, self));
   if (h == -1 && PyErr_Occurred()) t.errors.raise_pending();
   return t.heap.integer(h);
 }
@@ -268,8 +269,8 @@ Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 Value* slot_get(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   only_positional(t.errors, args, "__get__", 2, 3);
   Value *self = args.positional[0], *object = args.positional[1];
-  const bool unbound = is_none(t, object);
-  if (unbound && (args.positional.size() == 2 || is_none(t, args.positional[2])))
+  const bool unbound = is_none(t.facts, object);
+  if (unbound && (args.positional.size() == 2 || is_none(t.facts, args.positional[2])))
     t.errors.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
   if (owner == &PyFunction_Type) return unbound ? self : make_method(t.heap, self, object);
   if (!self->object) return nullptr;
@@ -323,7 +324,7 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
   if (args.positional.size() != 2 || !args.keywords.empty()) {
     if (all_plain(t.shadows, args)) return slot ? run_plain(t, slot, args) : nullptr;
     if (args.positional.size() == 3) return nullptr;
-    raise_as_cpython(t, PyExc_TypeError, "expected 1 argument", CCall{slot, args});
+    raise_as_cpython(t.numbers, PyExc_TypeError, "expected 1 argument", CCall{slot, args});
   }
   Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
   const bool is_of_subclass = owner != a->type && args.positional[0] != a;  // in C: OrderedDict, torch.Size
@@ -331,7 +332,7 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
     return run_plain(t, slot, Arguments{{a, b}, {}});
   const bool repeats = op >= 0 && kOperators[op] == "mul" && is_int(b);  // a long sequence gets no stand-in
   if (!repeats)
-    if (Value* refused = refusal_of_slot(t, owner, std::string(name).c_str(), args)) return refused;
+    if (Value* refused = refusal_of_slot(t.numbers, owner, std::string(name).c_str(), args)) return refused;
   if (owner != a->type) refuse_unknown_arithmetic(args.positional[0], std::string(name).c_str());
   if (is_of_subclass && owner != &PyBaseObject_Type) {
     if (args.positional[0]->type != owner)

@@ -90,7 +90,7 @@ struct Emptied {
 void sort_list(Tracer& t, ListValue* list, Value* key, Value* reverse) {
   const bool backwards = reverse && t.truth(reverse);
   if (key && t.same_object(key, t.heap.none())) key = nullptr;
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   Emptied sorted(list);
   std::vector<Value*> keys;
   for (Value* item : sorted.items) keys.push_back(key ? t.call(key, {item}) : item);

@@ -27,7 +27,7 @@ bool is_type_expression(Tracer& t, Value* v) {
 
 PyRef real_expression(Tracer& t, Value* v) {
   if (v->kind == ValueKind::instance) return t.facts.guard_identity(v), v->object;
-  if (v->kind == ValueKind::object) return PyRef::borrow(t.constant(v));
+  if (v->kind == ValueKind::object) return PyRef::borrow(constant_of(t.shadows, v));
   const std::vector<Value*> items = t.unpack(v);
   const auto n = static_cast<Py_ssize_t>(items.size());
   PyRef made = PyRef::steal(v->kind == ValueKind::list ? PyList_New(n) : PyTuple_New(n));

@@ -41,7 +41,7 @@ Value* Tracer::referent_of(Value* reference) {
   if (!object) return heap.wrap(Py_None, source);
   Value* known = heap.find(object);
   const bool lives =
-      known && known->source != guards::kNoSource ? still_leads_to(known) : writes_ == 0 && !dropped_real_;
+      known && known->source != guards::kNoSource ? still_leads_to(known) : writes_ == 0 && !drops.dropped_real();
   if (!lives)
     graph_break(Reason::made_in_trace,
                 "a weak reference to an object that the traced code may have dropped");

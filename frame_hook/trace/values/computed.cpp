@@ -3,8 +3,9 @@
 //
 // Such a value has its own kind of source (computed): the guard program calls the function again. If some code needs
 // the value, the value is guarded, not its operands; a float stays open, an int becomes a symbol.
-#include "frame_hook/trace/machine/tracer.h"
-#include "frame_hook/trace/protocol/protocol.h"
+#include <string_view>
+
+#include "frame_hook/trace/values/open_numbers.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
 
@@ -21,13 +22,22 @@ constexpr size_t kMostComputed = 2048;  // of one trace: a loop would make an en
 
 }  // namespace
 
-bool Tracer::is_open(Value* v) {
-  if (v->kind == ValueKind::sym_int) return !as<SymIntValue>(v)->expr.as_constant();
-  return is_open_float(v) || (v->kind == ValueKind::object && !v->value_guarded && facts.is_computed(v->source));
+PyObject* operator_function(const char* name) {
+  static PyObject* const module = PyImport_ImportModule("operator");
+  static auto* known = new std::unordered_map<std::string_view, PyObject*>;
+  auto it = known->find(name);
+  if (it == known->end()) it = known->emplace(name, PyObject_GetAttrString(module, name)).first;
+  return it->second;
 }
 
-SourceId Tracer::operand_source(Value* v) {
-  guards::SourceTable& sources = facts.sources();
+bool OpenNumbers::is_open(Value* v) {
+  if (v->kind == ValueKind::sym_int) return !as<SymIntValue>(v)->expr.as_constant();
+  return is_open_float(v) ||
+         (v->kind == ValueKind::object && !v->value_guarded && shadows.facts.is_computed(v->source));
+}
+
+SourceId OpenNumbers::source_of(Value* v) {
+  guards::SourceTable& sources = shadows.facts.sources();
   if (v->kind == ValueKind::sym_int) {
     const graph::SymExpr& size = as<SymIntValue>(v)->expr;
     if (v->source != kNoSource) return v->source;  // it already has its int_range guard
@@ -42,18 +52,18 @@ SourceId Tracer::operand_source(Value* v) {
   if (is_open(v) && v->source == kNoSource) {
     FloatFormula& formula = trace_.float_formulas.at(v);
     if (formula.source != kNoSource) return formula.source;
-    const SourceId a = operand_source(formula.a), b = operand_source(formula.b);
+    const SourceId a = source_of(formula.a), b = source_of(formula.b);
     PyObject* const function = operator_function(formula.function);
     return formula.source = sources.add(SourceKind::computed, a, static_cast<int32_t>(b), function);
   }
   if (is_open(v)) {
-    facts.type_of(v);
+    shadows.facts.type_of(v);
     return v->source;
   }
-  return sources.add(SourceKind::constant, kNoSource, 0, constant(v));
+  return sources.add(SourceKind::constant, kNoSource, 0, constant_of(shadows, v));
 }
 
-Value* Tracer::computed(PyObject* function, std::initializer_list<Value*> operands) {
+Value* OpenNumbers::computed(PyObject* function, std::initializer_list<Value*> operands) {
   bool open = false;
   PyRef objects[2];
   PyObject* now[2];
@@ -61,26 +71,27 @@ Value* Tracer::computed(PyObject* function, std::initializer_list<Value*> operan
   for (Value* v : operands) {
     open = open || is_open(v);
     if (v->kind == ValueKind::sym_int)
-      objects[count] = PyRef::steal(PyLong_FromLongLong(recording().shapes().hint(as<SymIntValue>(v)->expr)));
+      objects[count] =
+          PyRef::steal(PyLong_FromLongLong(shadows.heap.recording().shapes().hint(as<SymIntValue>(v)->expr)));
     else if (v->kind == ValueKind::object && v->object && guards::is_number_or_text(v->object.get()))
       objects[count] = v->object;
     else return nullptr;
     now[count] = objects[count].get();
     ++count;
   }
-  if (!open || protocol().computed >= kMostComputed) return nullptr;
+  if (!open || computed_ >= kMostComputed) return nullptr;
   const PyRef result = PyRef::steal(PyObject_Vectorcall(function, now, count, nullptr));
   if (!result) drop_error();  // the call on constants raises it again
   if (!result || !guards::is_number_or_text(result.get())) return nullptr;
-  const size_t known = facts.sources().size();
-  const SourceId first = operand_source(*operands.begin());
-  const int32_t second = count > 1 ? static_cast<int32_t>(operand_source(operands.begin()[1])) : -1;
-  const SourceId source = facts.sources().add(SourceKind::computed, first, second, function);
-  protocol().computed += facts.sources().size() > known ? 1 : 0;
-  return heap.wrap(result.get(), source);
+  const size_t known = shadows.facts.sources().size();
+  const SourceId first = source_of(*operands.begin());
+  const int32_t second = count > 1 ? static_cast<int32_t>(source_of(operands.begin()[1])) : -1;
+  const SourceId source = shadows.facts.sources().add(SourceKind::computed, first, second, function);
+  computed_ += shadows.facts.sources().size() > known ? 1 : 0;
+  return shadows.heap.wrap(result.get(), source);
 }
 
-Value* Tracer::computed(PyObject* function, const Arguments& args) {
+Value* OpenNumbers::computed(PyObject* function, const Arguments& args) {
   const std::vector<Value*>& given = args.positional;
   if (!args.keywords.empty() || given.empty() || given.size() > 2) return nullptr;
   return given.size() == 1 ? computed(function, {payload_of(given[0])})

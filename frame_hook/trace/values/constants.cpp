@@ -1,39 +1,44 @@
-// frame_hook/trace/values/constants.cpp — concrete objects of values, their truth, size and identity; real tensors as
-// inputs.
-//
-// Nothing here runs Python code: if a type answers in Python, that code is inlined.
-#include <cmath>
-
-#include "frame_hook/trace/machine/tracer.h"
-#include "frame_hook/trace/protocol/protocol.h"
-#include "frame_hook/trace/torch/size_marks.h"
-#include "frame_hook/trace/types/numpy_calls.h"
+// frame_hook/trace/values/constants.cpp — concrete objects of values, guarded deeply.
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/class_state.h"
-#include "guards/cpython/interrupts.h"
+#include "frame_hook/trace/values/shadows.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
 
-using guards::GuardKind;
 using guards::kNoSource;
-using guards::SourceId;
-using guards::SourceKind;
 
-// For a dict or set made in the trace, it does not matter which object a key is, only that two keys are two objects: 32
-// instances of a block share an entry. Beyond a few keys the guards, one per pair, would cost more than an entry for
-// each instance.
-void Tracer::guard_key(Value* v) {
-  constexpr size_t kMostKeys = 24;
-  if (v->identity_guarded || std::find(keys_.begin(), keys_.end(), v) != keys_.end()) return;
-  if (v->source == kNoSource || keys_.size() >= kMostKeys) return facts.guard_identity(v);
-  for (Value* other : keys_) same_object(v, other);
-  keys_.push_back(v);
+int64_t specialise(Heap& heap, const graph::SymExpr& size) {
+  return heap.recording().shapes().specialise(size, heap.facts.stack.here());
 }
 
-// ---- constants
+namespace {
 
-PyObject* Tracer::constant(Value* v) {
+PyRef real_item(Shadows& shadows, Value* v) {
+  // A builtin function is a constant, but its value is not.
+  if (!shadows.heap.is_constant(v))
+    graph_break(Reason::unsupported_operand,
+                std::string("an object of type ") + v->type->tp_name + " passed to a C function");
+  if (v->kind == ValueKind::sym_int) return PyRef::steal(PyLong_FromLongLong(*as<SymIntValue>(v)->expr.as_constant()));
+  if (v->kind != ValueKind::slice) return PyRef::borrow(constant_of(shadows, v));
+  auto* s = as<SliceValue>(v);
+  const PyRef start = real_item(shadows, s->start), stop = real_item(shadows, s->stop),
+              step = real_item(shadows, s->step);
+  return PyRef::steal(PySlice_New(start.get(), stop.get(), step.get()));
+}
+
+// A tuple of the items of a constant.
+PyRef real_items(Shadows& shadows, const std::vector<Value*>& items) {
+  PyRef made = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+  if (!made) shadows.errors.raise_pending();
+  for (size_t i = 0; i < items.size(); ++i)
+    PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), real_item(shadows, items[i]).release());
+  return made;
+}
+
+}  // namespace
+
+PyObject* constant_of(Shadows& shadows, Value* v) {
+  Facts& facts = shadows.facts;
   if (v->value_guarded && v->object && v->kind != ValueKind::sym_int) return v->object.get();
   switch (v->kind) {
     case ValueKind::object:
@@ -42,7 +47,7 @@ PyObject* Tracer::constant(Value* v) {
       if (v->object && holds_only_scalars(v->object.get())) {
         facts.guard_value(v);
       } else {
-        PyRef made = materialise_items(v, items_of(v));
+        PyRef made = real_items(shadows, items_of(shadows, v));
         const bool is_payload =
             v->object &&
             !PyTuple_CheckExact(v->object.get());  // its items are guarded, so it is a tuple like those that the trace
@@ -56,19 +61,21 @@ PyObject* Tracer::constant(Value* v) {
       if (v->object) {
         facts.guard_value(v);
       } else {
-        PyRef items = materialise_items(v, as<SetValue>(v)->items);
+        PyRef items = real_items(shadows, as<SetValue>(v)->items);
         v->object = PyRef::steal(PyFrozenSet_New(items.get()));
       }
       break;
     case ValueKind::slice: {
       auto* s = as<SliceValue>(v);
-      PyObject *start = constant(s->start), *stop = constant(s->stop), *step = constant(s->step);
+      PyObject* const start = constant_of(shadows, s->start);
+      PyObject* const stop = constant_of(shadows, s->stop);
+      PyObject* const step = constant_of(shadows, s->step);
       if (!v->object) v->object = PyRef::steal(PySlice_New(start, stop, step));
       v->value_guarded = true;
       break;
     }
     case ValueKind::sym_int: {
-      const int64_t value = recording().shapes().specialise(as<SymIntValue>(v)->expr, stack.here());
+      const int64_t value = specialise(shadows.heap, as<SymIntValue>(v)->expr);
       if (!v->object) v->object = PyRef::steal(PyLong_FromLongLong(value));
       as<SymIntValue>(v)->expr = graph::SymExpr(value);
       break;
@@ -85,225 +92,10 @@ PyObject* Tracer::constant(Value* v) {
     case ValueKind::super:
     case ValueKind::view:
     case ValueKind::identity:
-    case ValueKind::array: FJ_ASSERT(false, "constant() of a value that is not one");
+    case ValueKind::array: FJ_ASSERT(false, "constant_of() of a value that is not one");
   }
-  if (!v->object) errors.raise_pending();
+  if (!v->object) shadows.errors.raise_pending();
   return v->object.get();
-}
-
-// ---- truth, sizes, identity
-
-namespace {
-
-bool same_truth_slots(PyTypeObject* a, PyTypeObject* b) {
-  auto bool_slot = [](PyTypeObject* t) { return t->tp_as_number ? t->tp_as_number->nb_bool : nullptr; };
-  auto length_slot = [](PyTypeObject* t) { return t->tp_as_mapping ? t->tp_as_mapping->mp_length : nullptr; };
-  return bool_slot(a) == bool_slot(b) && length_slot(a) == length_slot(b);
-}
-
-}  // namespace
-
-// Types without nb_bool and without a length are true; lookup_special sees the slots of a Python class.
-bool Tracer::instance_truth(Value* v) {
-  PyTypeObject* type = facts.type_of(v);
-  if (Value* payload = v->kind == ValueKind::instance ? as<InstanceValue>(v)->payload : nullptr;
-      payload && same_truth_slots(type, payload->type)) {
-    facts.guard_type_unchanged(type, facts.type_source(v));
-    return truth(payload);
-  }
-  if (v->kind == ValueKind::instance && (type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
-    if (Value* method = lookup_special(v, "__bool__")) {
-      Value* result = call(method, {});
-      if (facts.type_of(result) != &PyBool_Type)
-        errors.raise_new(PyExc_TypeError,
-                         std::string("__bool__ should return bool, returned ") + result->type->tp_name);
-      return constant(result) == Py_True;
-    }
-  }
-  const bool sized = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
-                     (type->tp_as_sequence && type->tp_as_sequence->sq_length);
-  if (sized) {
-    if (auto n = length(v)) return *n != 0;
-    graph_break(Reason::unsupported_operand, std::string("the truth of an object of type ") + type->tp_name);
-  }
-  if (type->tp_as_number && type->tp_as_number->nb_bool && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE))
-    graph_break(Reason::unsupported_operand, std::string("the truth of an object of type ") + type->tp_name);
-  facts.guard_type_unchanged(type, facts.type_source(v));
-  return true;
-}
-
-bool Tracer::truth(Value* v) {
-  switch (v->kind) {
-    case ValueKind::object: {
-      PyObject* object = v->object.get();
-      if (Value* now = is_open(v) && !PyBool_Check(object) ? computed(operator_function("truth"), {v}) : nullptr)
-        return truth(now);
-      if (is_exact_scalar(Py_TYPE(object))) return PyObject_IsTrue(constant(v)) == 1;
-      if (PyRange_Check(object) || is_numpy_scalar(object)) return PyObject_IsTrue(constant(v)) == 1;
-      if (PyType_Check(object) && Py_TYPE(object) != &PyType_Type) {
-        PyTypeObject* meta = Py_TYPE(object);
-        if ((meta->tp_as_number && meta->tp_as_number->nb_bool) ||
-            (meta->tp_as_mapping && meta->tp_as_mapping->mp_length)) {
-          if (is_enum_class(object)) return facts.type_of(v), true;
-          graph_break(Reason::unsupported_operand,
-                      std::string("the truth of class ") + reinterpret_cast<PyTypeObject*>(object)->tp_name);
-        }
-      }
-      return instance_truth(v);
-    }
-    case ValueKind::tensor:
-      if (Value* known = of_known_tensor(*this, operator_function("truth"), v)) return truth(known);
-      graph_break(Reason::data_dependent_jump, "a tensor");
-    case ValueKind::array: return truth(call_numpy(*this, operator_function("truth"), {{v}, {}}));
-    case ValueKind::sym_int:
-      return recording().shapes().decide(as<SymIntValue>(v)->expr, graph::Relation::kNe, 0, stack.here());
-    case ValueKind::tuple: case ValueKind::list: case ValueKind::dict: case ValueKind::set: case ValueKind::view: {
-      auto n = length(v);
-      FJ_ASSERT(n, "a container without a length");
-      return *n != 0;
-    }
-    case ValueKind::instance: return instance_truth(v);
-    case ValueKind::identity: return true;
-    case ValueKind::null: FJ_ASSERT(false, "truth of NULL");
-    case ValueKind::slice:
-    case ValueKind::cell:
-    case ValueKind::function:
-    case ValueKind::method:
-    case ValueKind::iterator:
-    case ValueKind::generator:
-    case ValueKind::super: facts.type_of(v); return true;
-  }
-  return true;
-}
-
-std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
-  if (v->kind == ValueKind::sym_int) return as<SymIntValue>(v)->expr;
-  if (v->kind == ValueKind::identity) specialised(*this, v);
-  if (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload)
-    return facts.type_of(v), as_size(as<InstanceValue>(v)->payload);
-  if (v->kind == ValueKind::tensor || v->kind == ValueKind::array) {
-    Value* known = v->kind == ValueKind::array ? call_numpy(*this, operator_function("index"), {{v}, {}})
-                                               : of_known_tensor(*this, operator_function("index"), v);
-    return known ? as_size(known) : std::nullopt;
-  }
-  if (v->kind != ValueKind::object) return std::nullopt;
-  PyRef number = v->object;
-  if (is_numpy_scalar(number.get()) && PyIndex_Check(number.get())) number = PyRef::steal(PyNumber_Index(constant(v)));
-  if (!number || !PyLong_Check(number.get())) return drop_error(), std::optional<graph::SymExpr>();
-  if (number.get() == v->object.get()) constant(v);
-  int overflow = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
-  return overflow ? std::nullopt : std::optional<graph::SymExpr>(graph::SymExpr(value));
-}
-
-int64_t Tracer::as_index(Value* v) {
-  auto size = as_size(v);
-  if (!size) {
-    Value* method = v->kind == ValueKind::instance ? lookup_special(v, "__index__") : nullptr;
-    if (method) size = as_size(call(method, {}));
-  }
-  if (!size) {
-    if (v->kind == ValueKind::tensor) graph_break(Reason::data_dependent_value, "an index taken from a tensor");
-    const PyNumberMethods* numbers = builtin_base(facts.type_of(v))->tp_as_number;
-    raise_unless_in_c(errors, v, numbers && numbers->nb_index,
-                      std::string("'") + v->type->tp_name + "' object cannot be interpreted as an integer");
-  }
-  if (auto constant = size->as_constant()) return *constant;
-  return recording().shapes().specialise(*size, stack.here());
-}
-
-bool Tracer::same_object(Value* a, Value* b) {
-  if (a == b) return true;
-  if (a->kind == ValueKind::identity && b->kind == ValueKind::identity) specialised(*this, a);
-  if (a->object && b->object && a->object.get() == b->object.get()) {
-    if (a->kind == ValueKind::sym_int || b->kind == ValueKind::sym_int) return constant(a) == constant(b);
-    if (a->identity_guarded && b->identity_guarded) return true;
-    if (a->source == kNoSource || b->source == kNoSource) return facts.guard_identity(a), facts.guard_identity(b), true;
-    guards::Guard guard;
-    guard.kind = GuardKind::same;
-    guard.source = a->source;
-    guard.other = b->source;
-    facts.add_guard(std::move(guard));
-    return true;
-  }
-  if (!a->object || !b->object) {  // one was made in the trace, or is an int of a symbol
-    if (a->kind == ValueKind::sym_int && b->kind == ValueKind::sym_int)
-      graph_break(Reason::memory_address, "the identity of a symbolic size");
-    if (b->kind == ValueKind::object && is_singleton(b->object.get())) facts.guard_identity(b);
-    if (a->kind == ValueKind::object && is_singleton(a->object.get())) facts.guard_identity(a);
-    if (a->object && a->source != kNoSource) facts.type_of(a);
-    if (b->object && b->source != kNoSource) facts.type_of(b);
-    return false;
-  }
-  // Two real objects: different types tell them apart; otherwise they are guarded to be distinct.
-  if (a->type != b->type && facts.type_of(a) != facts.type_of(b)) return false;
-  guards::SourceTable& sources = facts.sources();
-  auto source_of = [&](Value* v) {
-    return v->source != kNoSource ? v->source : sources.add(SourceKind::constant, kNoSource, 0, v->object.get());
-  };
-  if (a->identity_guarded && b->identity_guarded) return false;
-  guards::Guard guard;
-  guard.kind = GuardKind::distinct;
-  guard.source = a->source != kNoSource ? a->source : source_of(b);
-  guard.other = a->source != kNoSource ? source_of(b) : source_of(a);
-  facts.add_guard(std::move(guard));
-  return false;
-}
-
-Value* Tracer::identity_of(Value* v) {
-  auto* identity = heap.make<IdentityValue>(ValueKind::identity, &PyLong_Type);
-  identity->of = v;
-  identity->made_at = resumable_step();
-  return identity;
-}
-
-namespace {
-
-// A marked size is a symbol within its range; sizes outside of it compile separately.
-void decide_marked_ranges(Tracer& t, PyObject* real, PyObject* traced) {
-  const std::vector<SizeMarks::Dynamic> marks = size_marks(real).dynamic;
-  const PyRef shape = marks.empty() ? PyRef() : PyRef::steal(t.recording().get_attribute(traced, interned("shape")));
-  if (!shape) return;
-  for (const auto& [dim, least, most] : marks) {
-    const auto size = dim < static_cast<size_t>(PyTuple_GET_SIZE(shape.get()))
-                          ? t.recording().unwrap_size(PyTuple_GET_ITEM(shape.get(), dim))
-                          : std::nullopt;
-    if (!size || size->is_constant()) continue;
-    if (least)
-      t.recording().shapes().decide(graph::SymExpr(PyLong_AsLongLong(least.get())), graph::Relation::kLe, *size,
-                                    "mark_dynamic");
-    if (most)
-      t.recording().shapes().decide(*size, graph::Relation::kLe, graph::SymExpr(PyLong_AsLongLong(most.get())),
-                                    "mark_dynamic");
-  }
-  drop_error();
-}
-
-}  // namespace
-
-PyObject* Tracer::traced_tensor(TensorValue* v) {
-  if (v->traced) return v->traced.get();
-  std::string reason;
-  if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain)
-    graph_break(Reason::unsupported_tensor, reason);
-  if (v->source == kNoSource)
-    graph_break(Reason::unsupported_tensor, "a tensor that is a constant of the program");
-  const graph::DynamicExtents extents = dynamic.extents(v->source, v->object.get());
-  PyObject* traced = recording().add_input(v->object.get(), dynamic.text(v->source), extents);
-  if (!traced) break_of_recording("an input tensor");
-  v->traced = PyRef::steal(traced);
-  v->input = static_cast<int>(recording().input_count()) - 1;
-  v->type_guarded = v->value_guarded = true;
-  heap.adopt(v);
-  trace_.input_sources.push_back(v->source);
-  guards::Guard guard;
-  guard.kind = GuardKind::tensor;
-  guard.source = v->source;
-  guard.object = PyRef::borrow(reinterpret_cast<PyObject*>(v->type));
-  guard.facts = recording().facts_of_input(v->input);
-  facts.add_guard(std::move(guard));
-  if (!extents.empty()) decide_marked_ranges(*this, v->object.get(), traced);
-  return traced;
 }
 
 }  // namespace framejit::frame_hook

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "frame_hook/trace/torch/size_marks.h"
-#include "frame_hook/trace/torch/weight_sources.h"
+#include "frame_hook/trace/values/size_marks.h"
+#include "frame_hook/trace/values/weight_sources.h"
 
 namespace framejit::frame_hook {
 

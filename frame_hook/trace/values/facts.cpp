@@ -4,6 +4,7 @@
 
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/class_state.h"
+#include "guards/cpython/iterators.h"
 
 namespace framejit::frame_hook {
 
@@ -18,8 +19,8 @@ void Facts::reset() {
 }
 
 guards::LineId Facts::user_line() {
-  if (stack_.frames().empty()) return guards::kNoLine;
-  const SymbolicFrame& user = stack_.user_frame();
+  if (stack.frames().empty()) return guards::kNoLine;
+  const SymbolicFrame& user = stack.user_frame();
   const int line = user.code->instructions[user.position].line;
   auto& known = guard_lines_[user.code->code];
   for (auto it = known.rbegin(); it != known.rend(); ++it)
@@ -146,6 +147,19 @@ bool Facts::relies_on_nothing_handled() {
     if (dynamic_cast<const NothingHandled*>(mode.get())) return true;
   trace_.guards.modes.push_back(std::make_shared<NothingHandled>());
   return true;
+}
+
+// The real zip, map, ... has exactly these parts, and the same strictness.
+void guard_parts(Facts& facts, IteratorValue* it) {
+  facts.type_of(it);
+  it->value_guarded = true;
+  if (it->over == IteratorValue::Over::real || it->over == IteratorValue::Over::enumerate) return;
+  auto part = [&](int64_t i) {
+    return facts.sources().add(SourceKind::iterator_part, it->source, static_cast<int32_t>(i));
+  };
+  facts.note(GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
+  if (it->over == IteratorValue::Over::zip)
+    facts.note(GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
 }
 
 }  // namespace framejit::frame_hook

@@ -12,8 +12,10 @@ namespace framejit::frame_hook {
 
 class Facts {
  public:
-  Facts(FrameTrace& trace, CallStack& stack) : trace_(trace), stack_(stack) {}
+  Facts(FrameTrace& trace, CallStack& of_frames) : stack(of_frames), trace_(trace) {}
   void reset();                                            // a new attempt begins
+
+  CallStack& stack;
 
   guards::GuardSet& guards() { return trace_.guards; }
   guards::SourceTable& sources() { return trace_.guards.sources; }
@@ -45,11 +47,12 @@ class Facts {
 
  private:
   FrameTrace& trace_;
-  CallStack& stack_;
   PointerMap<PyTypeObject, bool> unchanged_types_;         // a type_unchanged guard exists
   PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>>
       guard_lines_;  // lines that guards of this trace name
   void guard_operands(Value* v);
 };
+
+void guard_parts(Facts& facts, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has exactly these parts
 
 }  // namespace framejit::frame_hook

@@ -54,7 +54,7 @@ Value* Heap::string(const char* text) { return made(PyUnicode_FromString(text));
 
 Value* Heap::size_value(const graph::SymExpr& e) {
   if (auto constant = e.as_constant()) return integer(*constant);
-  if (!graph::keep_exact(recording().shapes(), e, stack_.here())) throw graph::NoInt64();
+  if (!graph::keep_exact(recording().shapes(), e, facts.stack.here())) throw graph::NoInt64();
   auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
   v->expr = e;
   return v;

@@ -13,11 +13,12 @@ namespace framejit::frame_hook {
 
 class Heap {
  public:
-  Heap(FrameTrace& trace, CallStack& stack, Facts& of_values, const DynamicSources& dynamic, TensorFrontend& frontend)
-      : facts(of_values), trace_(trace), stack_(stack), dynamic_(dynamic), frontend_(frontend) {}
+  Heap(FrameTrace& trace, Facts& of_values, const DynamicSources& dynamic, TensorFrontend& frontend)
+      : facts(of_values), trace_(trace), dynamic_(dynamic), frontend_(frontend) {}
   void reset();  // a new attempt begins
 
   Facts& facts;
+  Recording& recording() { return *trace_.recording; }     // results of its calls are values
 
   // ---- what the trace makes
   template <class T>
@@ -53,7 +54,6 @@ class Heap {
 
  private:
   FrameTrace& trace_;
-  CallStack& stack_;
   const DynamicSources& dynamic_;
   TensorFrontend& frontend_;
   PointerMap<PyObject, Value*> by_object_;  // real mutable objects -> their one value
@@ -62,7 +62,6 @@ class Heap {
   Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
   bool has_half_way_ = false;
 
-  Recording& recording() { return *trace_.recording; }
   Value* made(PyObject* object);  // new reference; null: out of memory
   Value* wrap_fresh(PyObject* object, guards::SourceId source);
   Value* wrap_int(PyObject* object, guards::SourceId source);

@@ -211,6 +211,10 @@ PyRef exact_copy_of_scalar(PyObject* object) {
   return PyRef::steal(copy);
 }
 
+PyRef real_set(PyTypeObject* type, PyObject* iterable) {
+  return PyRef::steal(type == &PyFrozenSet_Type ? PyFrozenSet_New(iterable) : PySet_New(iterable));
+}
+
 std::vector<PyObject*> items_of_set(PyObject* set) {
   std::vector<PyObject*> items;
   PyRef iterator = PyRef::steal(PyObject_GetIter(set));

@@ -40,6 +40,7 @@ bool is_typing_form(PyObject* object);
 bool is_builtin_subclass(PyTypeObject* type);
 // The value of an instance of a subclass of int, float, str or bytes, as an object of the exact class; null for others.
 PyRef exact_copy_of_scalar(PyObject* object);
+PyRef real_set(PyTypeObject* type, PyObject* iterable);  // a set or frozenset
 // Items of an exact set or frozenset in its order, borrowed from it.
 std::vector<PyObject*> items_of_set(PyObject* set);
 bool is_size_type(const PyTypeObject* type);  // torch.Size itself

@@ -25,6 +25,11 @@ class Shadows {
   Value* item(TupleValue* v, size_t i);
 };
 
+void guard_length(Facts& facts, TupleValue* v);
+Value* payload_of(Value* v);                    // what a subclass of a builtin holds; else v
+std::vector<Value*> items_of(Shadows& shadows, Value* v);  // of a tuple, list or set
+PyObject* constant_of(Shadows& shadows, Value* v);  // borrowed object of an is_constant value; guards it deeply
+int64_t specialise(Heap& heap, const graph::SymExpr& size);  // the number of a symbolic size; guards it
 bool is_plain(Shadows& shadows, Value* v);  // an immutable constant of builtin types; sym_ints are not
 bool all_plain(Shadows& shadows, const Arguments& args);
 

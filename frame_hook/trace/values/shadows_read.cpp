@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/shadows.h"
 
 namespace framejit::frame_hook {
@@ -29,12 +29,15 @@ Value* Shadows::item(ListValue* v, size_t i) {
   return slot;
 }
 
+void guard_length(Facts& facts, TupleValue* v) {
+  if (v->length_guarded) return;
+  facts.type_of(v);
+  v->length_guarded = true;
+  if (!v->value_guarded) facts.note(GuardKind::length, v->source, nullptr, static_cast<int64_t>(v->items.size()));
+}
+
 Value* Shadows::item(TupleValue* v, size_t i) {
-  if (!v->length_guarded) {
-    facts.type_of(v);
-    v->length_guarded = true;
-    if (!v->value_guarded) facts.note(GuardKind::length, v->source, nullptr, static_cast<int64_t>(v->items.size()));
-  }
+  guard_length(facts, v);
   Value*& slot = v->items[i];
   if (slot) return slot;
   PyObject* real = PyTuple_GET_ITEM(v->object.get(), i);
@@ -81,6 +84,31 @@ void Shadows::load(FunctionValue* v) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->func_closure); ++i)
     v->closure.push_back(heap.wrap(PyTuple_GET_ITEM(f->func_closure, i),
                                    sources.add(SourceKind::tuple_item, closure, static_cast<int32_t>(i))));
+}
+
+Value* payload_of(Value* v) {
+  while (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload &&
+         !PyType_HasFeature(v->type, Py_TPFLAGS_BASE_EXC_SUBCLASS))  // an exception's payload is its arguments, not its
+                                                                     // value
+    v = as<InstanceValue>(v)->payload;
+  return v;
+}
+
+std::vector<Value*> items_of(Shadows& shadows, Value* v) {
+  std::vector<Value*> items;
+  if (v->kind == ValueKind::tuple) {
+    auto* tuple = as<TupleValue>(v);
+    guard_length(shadows.facts, tuple);
+    for (size_t i = 0; i < tuple->items.size(); ++i) items.push_back(shadows.item(tuple, i));
+  } else if (v->kind == ValueKind::list) {
+    auto* list = as<ListValue>(v);
+    shadows.load(list);
+    for (size_t i = 0; i < list->items.size(); ++i) items.push_back(shadows.item(list, i));
+  } else {
+    shadows.load(as<SetValue>(v));
+    items = as<SetValue>(v)->items;
+  }
+  return items;
 }
 
 bool is_plain(Shadows& shadows, Value* v) {

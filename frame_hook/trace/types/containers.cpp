@@ -1,8 +1,7 @@
-// frame_hook/trace/values/shadows.cpp — shadows of lists, tuples, sets and functions: reading real ones through
-// sources, loading them.
+// frame_hook/trace/types/containers.cpp — what C code does to lists, tuples and sets: lengths, slices, items that are
+// added.
 //
-// A real list, tuple or set is guarded by its length (a set by its value) when its contents are first read; its items
-// are wrapped one by one. The first write registers the container as an effect; from then on only the shadow counts.
+// The first write registers a real container as an effect; from then on only the shadow counts.
 #include <algorithm>
 
 #include "frame_hook/trace/machine/opcode_handlers.h"
@@ -57,7 +56,7 @@ std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
   Py_ssize_t start = 0, stop = PY_SSIZE_T_MAX, step = 1;
   auto part = [&](Value* v, Py_ssize_t* to) {
     if (v->kind == ValueKind::object && v->object.get() == Py_None) {
-      t.constant(v);
+      constant_of(t.shadows, v);
       return false;
     }
     *to = t.as_index(v);
@@ -70,7 +69,7 @@ std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
     if (!part(s->start, &start)) start = step < 0 ? PY_SSIZE_T_MAX : 0;
     if (!part(s->stop, &stop)) stop = step < 0 ? PY_SSIZE_T_MIN : PY_SSIZE_T_MAX;
   } else if (key->kind == ValueKind::object && key->object && PySlice_Check(key->object.get())) {
-    if (PySlice_Unpack(t.constant(key), &start, &stop, &step) < 0) t.errors.raise_pending();
+    if (PySlice_Unpack(constant_of(t.shadows, key), &start, &stop, &step) < 0) t.errors.raise_pending();
   } else {
     return std::nullopt;
   }
@@ -88,12 +87,12 @@ bool is_size(Value* v) {
   return v->kind == ValueKind::instance && is_size_type(v->type);
 }
 
-Value* like(Tracer& t, Value* model, std::vector<Value*> items) {
-  if (list_of(model)) return t.heap.list(std::move(items));
-  TupleValue* made = t.heap.tuple(std::move(items));
+Value* like(Heap& heap, Value* model, std::vector<Value*> items) {
+  if (list_of(model)) return heap.list(std::move(items));
+  TupleValue* made = heap.tuple(std::move(items));
   // torch.Size makes torch.Size; other subclasses of tuple make plain tuples.
   if (is_size(model)) {
-    InstanceValue* size = make_instance(t.heap, model->type);
+    InstanceValue* size = make_instance(heap, model->type);
     size->payload = made;
     return size;
   }
@@ -113,7 +112,7 @@ SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& ite
 
 SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
   SetValue* set = make_set(t, type, items, {});
-  set->order = new_order(t, type, set->items);
+  set->order = new_order(t.shadows, type, set->items);
   return set;
 }
 
@@ -176,7 +175,7 @@ bool set_add(Tracer& t, SetValue* set, Value* item) {
   if (find_in_set(t, set, item) >= 0) return false;
   t.will_mutate(set);
   set->items.push_back(item);
-  add_to_order(t, set, item);
+  add_to_order(t.shadows, set, item);
   return true;
 }
 
@@ -200,14 +199,7 @@ std::optional<int64_t> raw_length(Tracer& t, Value* v) {
   v = contents_of(t.heap, v);
   switch (v->kind) {
     case ValueKind::list: t.shadows.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
-    case ValueKind::tuple:
-      if (auto* tuple = as<TupleValue>(v); !tuple->length_guarded) {
-        t.facts.type_of(v);
-        tuple->length_guarded = true;
-        if (!v->value_guarded)
-          t.facts.note(GuardKind::length, v->source, nullptr, static_cast<int64_t>(tuple->items.size()));
-      }
-      return as<TupleValue>(v)->items.size();
+    case ValueKind::tuple: guard_length(t.facts, as<TupleValue>(v)); return as<TupleValue>(v)->items.size();
     case ValueKind::dict: {
       auto* dict = as<DictValue>(v);
       if (!dict->owner && !dict->loaded && dict->object && !dict->mutated && dict->entries.empty()) {
@@ -229,7 +221,7 @@ std::optional<int64_t> raw_length(Tracer& t, Value* v) {
       if (!v->object || !t.heap.is_constant(v)) return std::nullopt;
       PyTypeObject* type = Py_TYPE(v->object.get());
       if (type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyRange_Type) return std::nullopt;
-      const Py_ssize_t n = PyObject_Size(t.constant(v));
+      const Py_ssize_t n = PyObject_Size(constant_of(t.shadows, v));
       if (n < 0) t.errors.raise_pending();
       return n;
     }
@@ -241,7 +233,7 @@ std::optional<int64_t> Tracer::length(Value* v) {
   if (v->kind == ValueKind::tensor || v->kind == ValueKind::instance || v->kind == ValueKind::object) {
     Value* method = v->kind == ValueKind::tensor ? lookup_special(v, "__len__") : python_special(*this, v, "__len__");
     if (method) {
-      Unresumable guard(*this);
+      Unresumable guard(stack);
       const int64_t n = as_index(call(method, {}));
       if (n < 0) errors.raise_new(PyExc_ValueError, "__len__() should return >= 0");
       return n;

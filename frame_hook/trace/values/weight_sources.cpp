@@ -1,5 +1,5 @@
-// frame_hook/trace/torch/weight_sources.cpp — module.__dict__['_parameters' or '_buffers'][name].
-#include "frame_hook/trace/torch/weight_sources.h"
+// frame_hook/trace/values/weight_sources.cpp — module.__dict__['_parameters' or '_buffers'][name].
+#include "frame_hook/trace/values/weight_sources.h"
 
 namespace framejit::frame_hook {
 namespace {

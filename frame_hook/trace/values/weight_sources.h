@@ -1,4 +1,4 @@
-// frame_hook/trace/torch/weight_sources.h — which inputs of a trace are weights of a module, judged by where they come
+// frame_hook/trace/values/weight_sources.h — which inputs of a trace are weights of a module, judged by where they come
 // from.
 #pragma once
 

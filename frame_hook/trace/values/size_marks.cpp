@@ -1,5 +1,5 @@
-// frame_hook/trace/torch/size_marks.cpp — reads the attributes that the marking functions set.
-#include "frame_hook/trace/torch/size_marks.h"
+// frame_hook/trace/values/size_marks.cpp — reads the attributes that the marking functions set.
+#include "frame_hook/trace/values/size_marks.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// frame_hook/trace/torch/size_marks.h — which sizes of a tensor its user has marked: as symbols, or as constants.
+// frame_hook/trace/values/size_marks.h — which sizes of a tensor its user has marked: as symbols, or as constants.
 //
 // In: a real tensor. Out: the marks that framejit.mark_dynamic and mark_static left on it, and those of torch's
 // functions of these names (attributes of the tensor). They are hints: no guard depends on them.

@@ -1,4 +1,4 @@
-// frame_hook/trace/values/tensor_numbers.cpp — numbers that a program reads from 0-dim tensors: the step counts of an
+// frame_hook/trace/torch/tensor_numbers.cpp — numbers that a program reads from 0-dim tensors: the step counts of an
 // optimizer.
 //
 // The guard program reads the number where the call begins, and computes what the trace has done with it since. The
@@ -6,8 +6,7 @@
 // number, and share one float: an optimizer counts the steps of each parameter in a tensor of its own.
 #include <bit>
 
-#include "frame_hook/trace/machine/tracer.h"
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/torch/traced_tensors.h"
 #include "guards/guard_functions.h"
 
 namespace framejit::frame_hook {
@@ -80,14 +79,21 @@ PyObject* function_of(const NumberStep& step) {
   return nullptr;
 }
 
+Value* call_on_constants(Shadows& shadows, PyObject* function, const Arguments& operands) {
+  std::vector<PyObject*> args;
+  for (Value* v : operands.positional) args.push_back(constant_of(shadows, v));
+  PyObject* const result = PyObject_Vectorcall(function, args.data(), args.size(), nullptr);
+  if (!result) shadows.errors.raise_of_pure_call();
+  return shadows.heap.wrap_result(result);
+}
+
 }  // namespace
 
 // The number in a tensor that is an input. Tensors with equal numbers share the value of the first.
-Value* Tracer::number_of_input(size_t input) {
+Value* TracedTensors::number_of_input(size_t input) {
   const SourceId tensor = trace_.input_sources[input];
   const double now = recording().number_in_input(input);
-  std::vector<TensorNumber>& known = protocol().tensor_numbers;
-  for (const TensorNumber& other : known) {
+  for (const NumberInTensor& other : read_numbers_) {
     if (std::bit_cast<uint64_t>(PyFloat_AS_DOUBLE(other.number->object.get())) != std::bit_cast<uint64_t>(now))
       continue;
     if (other.tensor != tensor) {
@@ -95,35 +101,36 @@ Value* Tracer::number_of_input(size_t input) {
       guard.kind = guards::GuardKind::same_number;
       guard.source = tensor;
       guard.other = other.tensor;
-      facts.add_guard(std::move(guard));
+      facts().add_guard(std::move(guard));
     }
     return other.number;
   }
   const PyRef object = PyRef::steal(PyFloat_FromDouble(now));
-  known.push_back({tensor, heap.wrap(object.get(), facts.sources().add(SourceKind::tensor_number, tensor))});
-  return known.back().number;
+  read_numbers_.push_back(
+      {tensor, heap().wrap(object.get(), facts().sources().add(SourceKind::tensor_number, tensor))});
+  return read_numbers_.back().number;
 }
 
-Value* Tracer::number_of_tensor(Value* v) {
+Value* TracedTensors::number_in(Value* v) {
   if (v->kind != ValueKind::tensor) return nullptr;
   std::vector<Value*> made;
-  for (const NumberStep& step : recording().number_of(traced_tensor(as<TensorValue>(v)))) {
+  for (const NumberStep& step : recording().number_of(traced(as<TensorValue>(v)))) {
     Value* number = nullptr;
     if (step.op == NumberStep::kInput) {
       number = number_of_input(step.a);
     } else if (step.op == NumberStep::kFloat) {
-      number = heap.find(trace_.input_sources[step.a]);
+      number = heap().find(trace_.input_sources[step.a]);
     } else if (step.op == NumberStep::kConstant) {
       const PyRef object = PyRef::steal(PyFloat_FromDouble(step.number));
-      number = heap.constant_value(object.get());
+      number = heap().constant_value(object.get());
     } else {
       PyObject* const function = function_of(step);
       const bool is_unary = step.op == NumberStep::kNeg || step.op == NumberStep::kNarrow;
       const Arguments operands{
           is_unary ? std::vector<Value*>{made[step.a]} : std::vector<Value*>{made[step.a], made[step.b]}, {}};
       const bool is_known = std::none_of(operands.positional.begin(), operands.positional.end(),
-                                         [&](Value* operand) { return is_open_float(operand); });
-      number = is_known ? call_pure(function, operands) : computed(function, operands);
+                                         [&](Value* operand) { return numbers.is_open_float(operand); });
+      number = is_known ? call_on_constants(numbers.shadows, function, operands) : numbers.computed(function, operands);
     }
     if (number == nullptr) return nullptr;
     made.push_back(number);

@@ -1,4 +1,4 @@
-// frame_hook/trace/values/shadows_dict.cpp — shadows of dicts: keys, lookups in real dicts by key, writes.
+// frame_hook/trace/types/dict_shadows.cpp — shadows of dicts: keys, lookups in real dicts by key, writes.
 //
 // A real dict is read key by key (dict_has and the item's source, or dict_lacks) until its keys as a whole are needed:
 // iteration, length after a write, a write. Keys are compared as CPython does, except that a hash or equality written
@@ -45,7 +45,7 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
   Value* method = python_special(t, key, "__hash__");
   if (!method)
     graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   return returned_hash(t, t.call(method, {}));
 }
 
@@ -79,7 +79,7 @@ Py_hash_t returned_hash(Tracer& t, Value* result) {
   Value* number = without_symbols(t, result);
   if (number->kind != ValueKind::object || !PyLong_Check(number->object.get()))
     t.errors.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
-  PyObject* real = t.constant(number);
+  PyObject* real = constant_of(t.shadows, number);
   Py_ssize_t h = PyLong_AsSsize_t(real);
   if (h == -1 && PyErr_Occurred()) drop_error(), h = PyLong_Type.tp_hash(real);
   return h == -1 ? -2 : h;
@@ -123,11 +123,11 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
         t.facts.guard_identity(key);
         return pointer_hash(key->object.get());
       }
-      PyObject* object = t.constant(key);
+      PyObject* object = constant_of(t.shadows, key);
       if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && defined_in_python(type, "__hash__")) return pointer_hash(object);
       return c_hash(t.errors, object);
     }
-    case ValueKind::sym_int: return c_hash(t.errors, t.constant(key));
+    case ValueKind::sym_int: return c_hash(t.errors, constant_of(t.shadows, key));
     case ValueKind::identity: return kIdentityHash;
     case ValueKind::tuple: {
       TupleHash h;
@@ -138,7 +138,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     }
     case ValueKind::set:
       if (t.facts.type_of(key) != &PyFrozenSet_Type) raise_unhashable(t.errors, key);
-      return t.heap.is_constant(key) ? c_hash(t.errors, t.constant(key)) : 1;
+      return t.heap.is_constant(key) ? c_hash(t.errors, constant_of(t.shadows, key)) : 1;
     case ValueKind::instance:
       t.facts.type_of(key);
       if (key->object && is_identity_key(key)) t.guard_key(key);
@@ -174,7 +174,7 @@ bool keys_equal(Tracer& t, Value* a, Value* b) {
   if (is_identity_key(a) || is_identity_key(b)) return a->object && a->object.get() == b->object.get();
   if (a->kind == ValueKind::object && b->kind == ValueKind::object && is_plain(a->object.get()) &&
       is_plain(b->object.get())) {
-    const int equal = PyObject_RichCompareBool(t.constant(a), t.constant(b), Py_EQ);
+    const int equal = PyObject_RichCompareBool(constant_of(t.shadows, a), constant_of(t.shadows, b), Py_EQ);
     if (equal < 0) t.errors.raise_pending();
     return equal == 1;
   }
@@ -196,12 +196,12 @@ DictEntry* find_entry(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
 }
 
 // The real item at a key, borrowed, without running Python code: by the C hash, or by identity if the hash is Python's.
-PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
+PyObject* real_item(Shadows& shadows, DictValue* v, Value* key, PyObject** real_key) {
   PyObject* dict = v->object.get();
   PyObject* k = key->object ? key->object.get() : nullptr;
   if (!k && (key->kind == ValueKind::tuple || key->kind == ValueKind::sym_int || key->kind == ValueKind::set) &&
-      (key->kind == ValueKind::sym_int || t.heap.is_constant(key)))
-    k = t.constant(key);
+      (key->kind == ValueKind::sym_int || shadows.heap.is_constant(key)))
+    k = constant_of(shadows, key);
   if (!k) {
     if (is_identity_key(key) || key->kind == ValueKind::identity)
       return nullptr;  // made in the trace: not in a real dict
@@ -214,7 +214,7 @@ PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
     Value* payload = payload_of(key);
     if (payload != key && payload->kind == ValueKind::object && payload->object && !is_identity_key(key))
       *real_key = k = payload->object.get();
-    if (!is_plain(k) && key->kind == ValueKind::tuple && !t.heap.is_constant(key))
+    if (!is_plain(k) && key->kind == ValueKind::tuple && !shadows.heap.is_constant(key))
       graph_break(Reason::unsupported_key, "a tuple of objects as a key");
     PyObject* item = PyDict_GetItemWithError(dict, k);
     if (!item) drop_error();
@@ -226,7 +226,7 @@ PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
   return nullptr;
 }
 
-Value* read_real(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
+Value* read_real(Shadows& shadows, DictValue* v, Value* key, Py_hash_t hash) {
   PyObject* wanted = key->object.get();
   auto same = [&](PyObject* have) {
     return have == wanted ||
@@ -234,12 +234,13 @@ Value* read_real(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
   };
   if (Value** read = v->read.find(hash, same)) return *read;
   PyObject* real_key = nullptr;
-  PyObject* item = real_item(t, v, key, &real_key);
-  t.facts.type_of(v);
+  PyObject* item = real_item(shadows, v, key, &real_key);
+  shadows.facts.type_of(v);
   if (!real_key) return nullptr;
-  t.facts.note(item ? GuardKind::dict_has : GuardKind::dict_lacks, v->source, real_key);
+  shadows.facts.note(item ? GuardKind::dict_has : GuardKind::dict_lacks, v->source, real_key);
   Value* value =
-      item ? t.heap.wrap(item, t.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key)) : nullptr;
+      item ? shadows.heap.wrap(item, shadows.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key))
+           : nullptr;
   v->read.add(hash, real_key, value);
   return value;
 }
@@ -256,7 +257,7 @@ Value* entry_value(Tracer& t, DictValue* v, DictEntry& e) {
   const Py_hash_t hash = hash_of(t, e);
   if (Value** read = v->read.find(hash, [&](PyObject* key) { return key == real_key; })) return e.value = *read;
   PyObject* unused;
-  PyObject* item = real_item(t, v, e.key, &unused);
+  PyObject* item = real_item(t.shadows, v, e.key, &unused);
   return e.value = t.heap.wrap(item, t.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key));
 }
 
@@ -377,7 +378,8 @@ void Tracer::load_keys(DictValue* v) {
 Value* Tracer::dict_get(DictValue* v, Value* key) {
   key = settled_key(errors, v, key);
   if (v->owner) {
-    if (PyObject* name = attribute_name(key)) return constant(payload_of(key)), own_attribute(heap, v->owner, name);
+    if (PyObject* name = attribute_name(key))
+      return constant_of(shadows, payload_of(key)), own_attribute(heap, v->owner, name);
     key_hash(*this, key);
     return nullptr;
   }
@@ -388,7 +390,7 @@ Value* Tracer::dict_get(DictValue* v, Value* key) {
   }
   if (!v->entries.empty())
     if (DictEntry* e = find_entry(*this, v, key, hash)) return e->value;
-  return read_real(*this, v, key, hash);
+  return read_real(shadows, v, key, hash);
 }
 
 void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
@@ -396,7 +398,7 @@ void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name) graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
-    constant(payload_of(key));
+    constant_of(shadows, payload_of(key));
     return set_own_attribute(*this, v->owner, name, to);
   }
   const Py_hash_t hash = key_hash(*this, key);
@@ -468,7 +470,7 @@ std::vector<Value*> pair_items(Tracer& t, Value* pair, size_t number) {
 
 // What OrderedDict does with each item of its argument.
 void put_pair(Tracer& t, Value* pair, const PutItem& put) {
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   Value* iterator = t.iterate(pair);
   Value* key = t.next_item(iterator);
   if (!key) t.errors.raise_new(PyExc_ValueError, "need more than 0 values to unpack");
@@ -494,7 +496,7 @@ bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* int
   }
   Value* keys = t.find_attribute(mapping, interned("keys"));
   if (!keys) return false;
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   for (Value* key : t.unpack(t.call(keys, {}))) put(key, t.get_item(mapping, key));
   return true;
 }
@@ -518,7 +520,7 @@ void update_mapping(Tracer& t, Value* self, Value* other) {
   if (!is_ordered) return dict_update(t, dict, other);
   const PutItem put = [&](Value* key, Value* value) { t.set_item(self, key, value); };
   if (plainly_read(t, other)) return static_cast<void>(merge_mapping(t, other, put));
-  Unresumable guard(t);
+  Unresumable guard(t.stack);
   if (Value* keys = t.find_attribute(other, interned("keys")))
     return t.for_each(t.call(keys, {}), [&](Value* key) { put(key, t.get_item(other, key)); });
   Value* items = t.find_attribute(other, interned("items"));

@@ -1,0 +1,149 @@
+// frame_hook/trace/machine/attempts.cpp — where an attempt at a trace stops, and where the next one does.
+#include "frame_hook/trace/machine/attempts.h"
+
+#include <algorithm>
+
+#include "frame_hook/trace/values/object_kinds.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/running_compile.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+constexpr uint64_t kPollInterval = 1024;
+
+}  // namespace
+
+Attempts::Attempts(FrameTrace& trace, CallStack& stack, const TraceOptions& options)
+    : trace_(trace),
+      stack_(stack),
+      options_(options),
+      answer_(options.hints.answers_compiling ? CompilingAnswer::yes : CompilingAnswer::no_as_before) {}
+
+void Attempts::begin_trace() {
+  stop_at_step_ = UINT64_MAX;
+  stop_facts_.clear();
+}
+
+void Attempts::reset() {
+  held_locks.clear();
+  raised_at_.clear();
+  compiling_was_asked_ = false;
+  break_step_.reset();
+  break_facts_.clear();
+  step_ = 0;
+  next_poll_ = std::min(stop_at_step_, kPollInterval);
+}
+
+// ---- steps
+
+uint64_t Attempts::resumable_step() const {
+  uint64_t step = 1;
+  for (const auto& frame : stack_.frames()) {
+    if (frame->generator) break;
+    step = frame->step_at_instruction;
+    if (frame->on_return == OnReturn::not_resumable) break;
+  }
+  return held_locks.empty() ? step : std::min(step, held_locks.front().second);
+}
+
+void Attempts::stop_here() {
+  for (const auto& frame : stack_.frames()) trace_.exit.push_back({frame});
+  throw StopTracing{};
+}
+
+void Attempts::poll() {
+  if (step_ == stop_at_step_) stop_here();
+  next_poll_ = std::min(stop_at_step_, step_ + kPollInterval);
+  if (interrupt_is_kept()) throw Interrupted{};
+  Reason reason{};
+  std::string detail;
+  if (step_ >= options_.max_steps) {
+    reason = Reason::trace_too_long;
+    detail = std::to_string(options_.max_steps);
+  } else if (ctrl_c_is_pending()) {
+    reason = Reason::interrupted;
+    detail = "a signal";
+  } else {
+    return;
+  }
+  if (resumable_step() != stack_.frames().back()->step_at_instruction) {
+    next_poll_ = step_ + 1;  // soon
+    return;
+  }
+  stop_reason_ = reason;
+  stop_detail_ = detail;
+  take_place();
+  stop_here();
+}
+
+// ---- where the next attempt stops
+
+void Attempts::take_place() {
+  stop_where_ = stack_.here();
+  if (stack_.frames().empty()) return;
+  // A trace that begins in library code, as after a break in an inlined call, has no line of the program.
+  const auto is_library = [](const auto& f) { return is_library_file(f->code->code->co_filename); };
+  if (std::ranges::all_of(stack_.frames(), is_library)) stop_where_ = place_of_caller() + stop_where_;
+  const SymbolicFrame& f = *stack_.frames().back();
+  stop_place_ = {PyRef::borrow(f.code->code->co_filename), f.code->span(f.code->instructions[f.position])};
+}
+
+void Attempts::stop_before(uint64_t step, Reason reason, std::string detail, std::string where) {
+  FJ_ASSERT(step < stop_at_step_, "a second trace of a frame took different steps");
+  stop_at_step_ = step;
+  stop_reason_ = reason;
+  stop_detail_ = std::move(detail);
+  stop_where_ = std::move(where);
+}
+
+void Attempts::hand_over_stop() {
+  trace_.guards.modes.insert(trace_.guards.modes.end(), stop_facts_.begin(), stop_facts_.end());
+  trace_.reason = stop_reason_;
+  trace_.detail = stop_detail_;
+  if (!stop_where_.empty()) trace_.where = stop_where_;
+  trace_.place = stop_place_;
+}
+
+void Attempts::note_break() {
+  if (break_step_) return;
+  break_step_ = resumable_step();
+  break_frames_.clear();
+  break_handled_ = 0;
+  for (const auto& frame : stack_.frames()) {
+    break_frames_.emplace_back(frame->code->code, frame->position);
+    break_handled_ += frame->handled.size() - std::ranges::count(frame->handled, nullptr);
+  }
+  take_place();
+}
+
+void Attempts::after_break(const GraphBreak& b) {
+  if (changes_answer_at_break(b)) return;
+  stop_facts_ = std::exchange(break_facts_, {});
+  stop_before(break_step_.value_or(1), b.reason, b.detail, stop_where_);
+}
+
+void Attempts::after_raise(Value* exception) {
+  if (changes_answer_after_error()) return;
+  const RaisePoint& point = raised_at_.at(exception);
+  stop_before(point.step, Reason::exception_raised, exception->type->tp_name, point.where);
+}
+
+void Attempts::note_raise(Value* exception) {
+  if (!raised_at_.contains(exception)) raised_at_.emplace(exception, RaisePoint{resumable_step(), stack_.here()});
+}
+
+void Attempts::break_at_raise(Value* exception) {
+  break_step_ = raised_at_.at(exception).step;
+  take_place();
+  throw GraphBreak{Reason::exception_raised, exception->type->tp_name};
+}
+
+const Attempts::RaisePoint* Attempts::find_raise(const Value* exception) const {
+  const auto found = raised_at_.find(exception);
+  return found == raised_at_.end() ? nullptr : &found->second;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,157 @@
+// frame_hook/trace/torch/traced_tensors.cpp — real tensors as inputs of the recording, recorded calls, and open floats
+// as 0-dim tensors.
+#include "frame_hook/trace/torch/traced_tensors.h"
+
+#include <algorithm>
+
+#include "frame_hook/trace/values/size_marks.h"
+#include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::kNoSource;
+
+void TracedTensors::reset() {
+  float_tensors.clear();
+  float_tensor_of.clear();
+  read_numbers_.clear();
+  last_line_ = {nullptr, 0};
+}
+
+// ---- inputs and calls
+
+namespace {
+
+// A marked size is a symbol within its range; sizes outside of it compile separately.
+void decide_marked_ranges(Recording& recording, PyObject* real, PyObject* traced) {
+  const std::vector<SizeMarks::Dynamic> marks = size_marks(real).dynamic;
+  const PyRef shape = marks.empty() ? PyRef() : PyRef::steal(recording.get_attribute(traced, interned("shape")));
+  if (!shape) return;
+  for (const auto& [dim, least, most] : marks) {
+    const auto size = dim < static_cast<size_t>(PyTuple_GET_SIZE(shape.get()))
+                          ? recording.unwrap_size(PyTuple_GET_ITEM(shape.get(), dim))
+                          : std::nullopt;
+    if (!size || size->is_constant()) continue;
+    if (least)
+      recording.shapes().decide(graph::SymExpr(PyLong_AsLongLong(least.get())), graph::Relation::kLe, *size,
+                                "mark_dynamic");
+    if (most)
+      recording.shapes().decide(*size, graph::Relation::kLe, graph::SymExpr(PyLong_AsLongLong(most.get())),
+                                "mark_dynamic");
+  }
+  drop_error();
+}
+
+}  // namespace
+
+PyObject* TracedTensors::traced(TensorValue* v) {
+  if (v->traced) return v->traced.get();
+  std::string reason;
+  if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain)
+    graph_break(Reason::unsupported_tensor, reason);
+  if (v->source == kNoSource) graph_break(Reason::unsupported_tensor, "a tensor that is a constant of the program");
+  const graph::DynamicExtents extents = dynamic_.extents(v->source, v->object.get());
+  PyObject* traced = recording().add_input(v->object.get(), dynamic_.text(v->source), extents);
+  if (!traced) break_of_recording("an input tensor");
+  v->traced = PyRef::steal(traced);
+  v->input = static_cast<int>(recording().input_count()) - 1;
+  v->type_guarded = v->value_guarded = true;
+  heap().adopt(v);
+  trace_.input_sources.push_back(v->source);
+  guards::Guard guard;
+  guard.kind = GuardKind::tensor;
+  guard.source = v->source;
+  guard.object = PyRef::borrow(reinterpret_cast<PyObject*>(v->type));
+  guard.facts = recording().facts_of_input(v->input);
+  facts().add_guard(std::move(guard));
+  if (!extents.empty()) decide_marked_ranges(recording(), v->object.get(), traced);
+  return traced;
+}
+
+void TracedTensors::set_user_line() {
+  const SymbolicFrame& user = facts().stack.user_frame();
+  PyCodeObject* code = user.code->code;
+  const int number = user.code->instructions[user.position].line;
+  if (last_line_ == std::pair(code, number)) return;
+  last_line_ = {code, number};
+  const char* name = PyUnicode_AsUTF8(code->co_qualname);
+  recording().set_line({file_name(code), number, name ? name : "?"});
+}
+
+Value* TracedTensors::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* names) {
+  set_user_line();
+  PyObject* result = recording().call(callable, args, positional, names);
+  guard_fixed_floats();
+  return result ? heap().wrap_result(result) : nullptr;
+}
+
+Value* TracedTensors::lifted(PyObject* real) {
+  set_user_line();
+  PyObject* result = recording().lift(real);
+  if (result) return heap().wrap_result(result);
+  break_of_recording("a tensor of an array");
+}
+
+void TracedTensors::break_of_recording(const std::string& what) {
+  if (auto b = recording().take_break()) {
+    drop_error();
+    graph_break(b->reason, b->detail.empty() ? what : b->detail);
+  }
+  if (!PyErr_Occurred()) graph_break(Reason::recording_failed, what);
+  numbers.shadows.errors.raise_pending();
+}
+
+// ---- open floats as tensors
+
+Value* TracedTensors::of_float(Value* number) {
+  if (const auto at = float_tensors.find(number); at != float_tensors.end()) return at->second;
+  const guards::SourceId source = numbers.source_of(number);
+  const auto alike = float_tensor_of.find(source);
+  if (alike != float_tensor_of.end()) return float_tensors[number] = alike->second;
+  Value* tensor = nullptr;
+  if (number->source != kNoSource) {
+    const size_t inputs = recording().input_count();
+    std::string text = dynamic_.text(source);
+    const bool is_taken = std::any_of(float_tensor_of.begin(), float_tensor_of.end(),
+                                      [&](const auto& known) { return dynamic_.text(known.first) == text; });
+    if (is_taken) text += " #" + std::to_string(source);  // keys of dicts that are tensors look alike
+    PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()), text));
+    if (!traced) break_of_recording("a float input");
+    if (recording().input_count() > inputs) trace_.input_sources.push_back(number->source);
+    facts().type_of(number);
+    tensor = heap().wrap_result(traced.release());
+  } else {
+    const FloatFormula formula = trace_.float_formulas.at(number);
+    Value* const of[] = {formula.a, formula.b};
+    Value* tensors[2];
+    for (size_t k = 0; k < 2; ++k) tensors[k] = numbers.is_open_float(of[k]) ? of_float(of[k]) : nullptr;
+    PyRef owned[2];
+    for (size_t k = 0; k < 2; ++k)
+      owned[k] = PyRef::borrow(tensors[k] ? traced(as<TensorValue>(tensors[k])) : constant_of(numbers.shadows, of[k]));
+    PyObject* const args[] = {owned[0].get(), owned[1].get()};
+    tensor = call(operator_function(formula.function), args, 2, nullptr);
+    if (!tensor) break_of_recording(PyErr_Occurred() ? "" : std::string("_operator.") + formula.function);
+  }
+  float_tensor_of[source] = tensor;
+  return float_tensors[number] = tensor;
+}
+
+Value* TracedTensors::float_number(Value* number) {
+  if (!numbers.is_open_float(number)) return nullptr;
+  Value* tensor = of_float(number);
+  PyRef made =
+      PyRef::steal(recording().float_number(traced(as<TensorValue>(tensor)), PyFloat_AS_DOUBLE(number->object.get())));
+  if (!made) break_of_recording("a float");
+  return heap().object_value(made.get(), kNoSource);
+}
+
+// After a call: guards the numbers that its C code has read.
+void TracedTensors::guard_fixed_floats() {
+  for (PyObject* read : recording().take_fixed_floats())
+    for (const auto& [number, tensor] : float_tensors)
+      if (as<TensorValue>(tensor)->traced.get() == read) facts().guard_value(number);
+}
+
+}  // namespace framejit::frame_hook

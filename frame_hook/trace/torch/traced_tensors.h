@@ -1,0 +1,54 @@
+// frame_hook/trace/torch/traced_tensors.h — the link to the recording: real tensors become inputs, calls are recorded,
+// and an open number is a 0-dim tensor there.
+//
+// Nothing here runs code of the program. What a call is given has been made before (Tracer::materialise).
+#pragma once
+
+#include "frame_hook/trace/values/open_numbers.h"
+
+namespace framejit::frame_hook {
+
+class TracedTensors {
+ public:
+  TracedTensors(FrameTrace& trace, TensorFrontend& frontend, const DynamicSources& dynamic, OpenNumbers& open)
+      : numbers(open), trace_(trace), frontend_(frontend), dynamic_(dynamic) {}
+  void reset();                                            // a new attempt begins
+
+  OpenNumbers& numbers;
+
+  PyObject* traced(TensorValue* v);                        // borrowed; makes it an input on first use
+  Value* lifted(PyObject* real);                           // a traced tensor that has the contents of a real one
+  // Records a call, with arguments in vectorcall form. Null: call break_of_recording().
+  Value* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* names);
+  [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute returned nothing
+
+  // ---- numbers
+  Value* of_float(Value* number);                          // an open float as a 0-dim tensor
+  Value* float_number(Value* number);  // an open float for an argument that must be a number; null: it is a constant
+  // The number in a 0-dim tensor whose arithmetic is known, as a float; null: only the graph computes it.
+  Value* number_in(Value* v);
+
+  std::unordered_map<Value*, Value*> float_tensors;        // open floats -> the 0-dim tensors that hold them
+  std::unordered_map<guards::SourceId, Value*> float_tensor_of;  // the same, by what computes them in the guards
+
+ private:
+  struct NumberInTensor {                                  // an open float that is read from a 0-dim tensor
+    guards::SourceId tensor;
+    Value* number;
+  };
+
+  FrameTrace& trace_;
+  TensorFrontend& frontend_;
+  const DynamicSources& dynamic_;
+  std::vector<NumberInTensor> read_numbers_;
+  std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
+
+  Recording& recording() { return *trace_.recording; }
+  Heap& heap() { return numbers.shadows.heap; }
+  Facts& facts() { return numbers.shadows.facts; }
+  void set_user_line();
+  void guard_fixed_floats();
+  Value* number_of_input(size_t input);
+};
+
+}  // namespace framejit::frame_hook
