@@ -241,35 +241,58 @@ class SavedForBackward {
     return laid;
   }
 
-  // Per input of the forward: whether the forward again reads it, but no memory of it is left.
-  std::vector<bool> missing_inputs(const ForwardAgain& forward) const {
-    std::vector<bool> missing(layout().input_names.size());
-    for (size_t i = 0, kept = 0, other = 0; i < missing.size(); ++i) {
-      const bool is_kept = kept < layout().kept_inputs.size() && layout().kept_inputs[kept] == i;
-      if (is_kept) ++kept;
-      else missing[i] = forward.reads[i] && others_[other].is_gone(), ++other;
-    }
-    return missing;
-  }
-
-  std::vector<at::Tensor> inputs_of(const ForwardAgain& forward, const std::vector<bool>& stand_in) const {
-    std::vector<at::Tensor> inputs;
+  // Visits each input of the forward: its place among the kept ones or among the others.
+  template <class Visit>
+  void for_each_input(Visit&& visit) const {
     for (size_t i = 0, kept = 0, other = 0; i < layout().input_names.size(); ++i) {
       const bool is_kept = kept < layout().kept_inputs.size() && layout().kept_inputs[kept] == i;
-      const size_t at = is_kept ? kept++ : other++;
+      visit(i, is_kept, is_kept ? kept++ : other++);
+    }
+  }
+  std::vector<bool> inputs_there() const {
+    std::vector<bool> there;
+    for_each_input([&](size_t, bool is_kept, size_t at) { there.push_back(is_kept || others_[at].is_there()); });
+    return there;
+  }
+  std::vector<at::Tensor> inputs_of(const ForwardAgain& forward, const std::vector<bool>& stand_in) const {
+    std::vector<at::Tensor> inputs;
+    for_each_input([&](size_t i, bool is_kept, size_t at) {
       if (!forward.reads[i]) inputs.emplace_back();
       else if (stand_in[i]) inputs.push_back(others_[at].stand_in());
       else inputs.push_back(is_kept ? inputs_[at].unpack() : others_[at].get(layout().input_names[i]));
-    }
+    });
     return inputs;
   }
 
-  // What the roots hold, as far as eager keeps it. outputs: the kept ones.
-  std::vector<at::Tensor> contents_of_roots(const Kept& outputs) const {
-    std::vector<at::Tensor> contents(layout().roots.size());
-    for (size_t k = 0; k < outputs.size(); ++k)
-      if (const int64_t root = root_of(layout().kept_outputs[k]); root >= 0) contents[root] = outputs[k];
-    return contents;
+  // outputs: the kept ones.
+  std::vector<at::Tensor> lost_values(const ForwardAgain& forward, const Kept& outputs) {
+    std::vector<at::Tensor> held(forward.held.size()), lost(forward.lost->plan().outputs.size());
+    const auto saved_at = [&](uint32_t place) {  // among values_
+      return std::count_if(layout().saved.begin(), layout().saved.begin() + place,
+                           [](const SavedValue& saved) { return saved.of == SavedValue::kValue; });
+    };
+    for (size_t h = 0; h < held.size(); ++h) {
+      const auto [of, index] = forward.held[h];
+      if (of == SavedValue::kValue) held[h] = values_[static_cast<size_t>(saved_at(index))].unpack();
+      if (of == SavedValue::kOutput)
+        held[h] =
+            outputs[static_cast<size_t>(std::find(layout().kept_outputs.begin(), layout().kept_outputs.end(), index) -
+                                        layout().kept_outputs.begin())];
+      if (of == SavedValue::kInput)
+        for_each_input([&, input = index](size_t i, bool is_kept, size_t at) {
+          if (i == input) held[h] = is_kept ? inputs_[at].unpack() : others_[at].get(layout().input_names[i]);
+        });
+    }
+    std::vector<const at::Tensor*> pointers;
+    for (const at::Tensor& tensor : held) pointers.push_back(&tensor);
+    const Result<void> done = forward.lost->run(pointers.data(), symbols_.data(), lost.data());
+    if (!done.ok()) throw std::runtime_error(done.error().message);
+    return lost;
+  }
+
+  static ForwardAgain taken(Result<ForwardAgain> made) {
+    if (!made.ok()) throw std::runtime_error("framejit: no differentiable backward: " + made.error().message);
+    return made.take();
   }
 
   // By PyTorch's formulas: those of the plans have no derivative, and take plain tensors.
@@ -277,20 +300,25 @@ class SavedForBackward {
                           const std::vector<bool>& wanted, torch::autograd::Node& node) {
     const Kept outputs = unpacked_outputs(given, node);  // checks their versions
     ForwardAgain forward;
-    std::vector<at::Tensor> inputs, known;
+    std::vector<at::Tensor> inputs, lost;
     try {
-      forward = plans_->forward_again();
-      std::vector<bool> missing = missing_inputs(forward);
-      const bool any = std::find(missing.begin(), missing.end(), true) != missing.end();
-      if (any && plans_->replays_without(missing)) known = contents_of_roots(outputs);
-      else missing.assign(missing.size(), false);
+      forward = taken(plans_->forward_again());
+      const std::vector<bool> there = inputs_there();
+      std::vector<bool> missing(there.size());
+      for (size_t i = 0; i < there.size(); ++i) missing[i] = forward.reads[i] && !there[i];
+      if (std::find(missing.begin(), missing.end(), true) != missing.end()) {
+        Result<ForwardAgain> without = plans_->forward_again(missing, there, given);
+        if (without.ok()) forward = without.take();
+        else missing.assign(missing.size(), false);  // the error names the first of them
+      }
       inputs = inputs_of(forward, missing);
+      if (forward.lost) lost = lost_values(forward, outputs);
     } catch (...) {
       plans_->give_up();
       throw;
     }
     return backward_of_forward_again(forward, layout(), std::move(inputs), symbols_.data(), gradients, wanted, drawn_,
-                                     known, at::GradMode::is_enabled());
+                                     lost, at::GradMode::is_enabled());
   }
 
   const std::shared_ptr<BackwardPlans> plans_;

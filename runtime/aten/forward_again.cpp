@@ -57,14 +57,19 @@ class Replay {
                         [&](const auto& runner, auto... args) { return runner.run_under_autograd(args...); });
   }
 
-  // What nodes have kept of their results are other handles to this memory.
-  void fill_in(const std::vector<at::Tensor>& known) {
+  // What nodes have kept are other handles to this memory.
+  void fill_in(const std::vector<at::Tensor>& lost) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    for (size_t r = 0; r < known.size(); ++r) {
-      if (!known[r].defined() || known[r].is_alias_of(roots_[r])) continue;
-      c10::VariableVersion counter = roots_[r].unsafeGetTensorImpl()->version_counter();
+    for (size_t i = 0; i < lost.size(); ++i) {
+      at::Tensor memory = roots_[roots_.size() - lost.size() + i], contents = lost[i];
+      for (int64_t d = 0; d < memory.dim(); ++d) {  // an expanded one
+        if (memory.stride(d) != 0 || memory.size(d) <= 1) continue;
+        memory = memory.narrow(d, 0, 1);
+        contents = contents.narrow(d, 0, 1);
+      }
+      c10::VariableVersion counter = memory.unsafeGetTensorImpl()->version_counter();
       const int64_t version = counter.current_version();
-      roots_[r].copy_(known[r]);
+      memory.copy_(contents);
       counter.set_version(version);
     }
   }
@@ -139,6 +144,7 @@ OtherInput::OtherInput(const at::Tensor& input)
   sizes_.assign(input.sizes().begin(), input.sizes().end());
   strides_.assign(input.strides().begin(), input.strides().end());
   offset_ = input.storage_offset();
+  is_leaf_ = input.requires_grad() && input.is_leaf();
   if (input.requires_grad() && !input.is_leaf()) history_ = torch::autograd::impl::gradient_edge(input);
   if (input.is_inference()) return;
   counter_ = torch::autograd::impl::version_counter(input);
@@ -157,14 +163,19 @@ at::Tensor OtherInput::found() const {
   return input;
 }
 
-bool OtherInput::is_gone() const { return !found().defined(); }
+bool OtherInput::was_written() const { return counter_.enabled() && counter_.current_version() != version_; }
+
+bool OtherInput::is_there() const { return !was_written() && found().defined(); }
 
 at::Tensor OtherInput::stand_in() const {
   const at::AutoDispatchBelowADInplaceOrView below;
   at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes_), c10::fromIntArrayRefSlow(strides_),
                                                   c10::typeMetaToScalarType(dtype_), c10::kStrided, device_, false);
   laid.zero_();
-  if (history_.is_valid()) torch::autograd::impl::set_gradient_edge(laid, history_);
+  torch::autograd::Edge history = history_;
+  if (const auto leaf = tensor_.lock(); is_leaf_ && leaf)
+    history = torch::autograd::impl::gradient_edge(at::Tensor(leaf));
+  if (history.is_valid()) torch::autograd::impl::set_gradient_edge(laid, history);
   return laid;
 }
 
@@ -173,7 +184,7 @@ at::Tensor OtherInput::get(const std::string& name) const {
   if (!input.defined())
     throw std::runtime_error("framejit: create_graph=True needs the input " + name +
                              " of the compiled forward, and it is gone; keep it until the backward has run");
-  if (counter_.enabled() && counter_.current_version() != version_)
+  if (was_written())
     throw std::runtime_error("framejit: create_graph=True needs the input " + name +
                              " of the compiled forward as it was, and it was written to in between");
   return input;
@@ -184,10 +195,10 @@ std::vector<at::Tensor> backward_of_forward_again(const ForwardAgain& forward, c
                                                   const std::vector<at::Tensor>& tangents,
                                                   const std::vector<bool>& wanted,
                                                   const std::vector<GeneratorState>& drawn,
-                                                  const std::vector<at::Tensor>& known, bool creates_graph) {
+                                                  const std::vector<at::Tensor>& lost, bool creates_graph) {
   Replay replay(forward, layout, symbols);
   replay.run(std::move(inputs), drawn);
-  replay.fill_in(known);
+  replay.fill_in(lost);
   return replay.gradients(tangents, wanted, creates_graph);
 }
 

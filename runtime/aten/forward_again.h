@@ -19,9 +19,18 @@ namespace framejit::runtime {
 
 struct BackwardLayout;
 
-// The forward as plans of operators: graph/forward_replay.h. Both take the forward's inputs.
+// What a backward has of its forward.
+struct SavedValue {
+  enum Of : uint8_t { kInput, kOutput, kValue } of = kValue;
+  uint32_t index = 0;  // of the forward's input or output, or among the values that it saves
+};
+
+// The forward as plans of operators: graph/forward_replay.h. The first two take the forward's inputs.
 struct ForwardAgain {
   std::shared_ptr<const PlanRunner> constants, roots;  // no constants: null
+  // With missing inputs: what is lost by that, computed from what is held. The last outputs of `roots` are its memory.
+  std::shared_ptr<const PlanRunner> lost;
+  std::vector<SavedValue> held;  // kValue: by the place in BackwardLayout::saved
   std::vector<bool> reads;  // per input
 };
 
@@ -32,11 +41,12 @@ class OtherInput {
   explicit OtherInput(const at::Tensor& input);
   // Throws an error with its name if that is not possible, or if the input was written to.
   at::Tensor get(const std::string& name) const;
-  bool is_gone() const;
-  at::Tensor stand_in() const;  // zeros with the input's history
+  bool is_there() const;  // and get() does not throw
+  at::Tensor stand_in() const;  // zeros with the history that the input had
 
  private:
   at::Tensor found() const;
+  bool was_written() const;
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_;
   c10::weak_intrusive_ptr<c10::StorageImpl> storage_;
   at::Tensor strong_;  // a number
@@ -46,18 +56,19 @@ class OtherInput {
   c10::SmallVector<int64_t, 5> sizes_, strides_;
   int64_t offset_ = 0;
   torch::autograd::Edge history_;
+  bool is_leaf_ = false;  // that needs a gradient
   c10::VariableVersion counter_;
   int64_t version_ = 0;
 };
 
 // inputs: those that `reads` says, the others undefined. tangents: per root, undefined where none is given. wanted: per
-// gradient of the layout. drawn: the states of the generators before the forward; empty: it draws nothing. known: per
-// root, what it holds; undefined: the replay computes it.
+// gradient of the layout. drawn: the states of the generators before the forward; empty: it draws nothing. lost: the
+// results of ForwardAgain::lost.
 std::vector<at::Tensor> backward_of_forward_again(const ForwardAgain& forward, const BackwardLayout& layout,
                                                   std::vector<at::Tensor> inputs, const int64_t* symbols,
                                                   const std::vector<at::Tensor>& tangents,
                                                   const std::vector<bool>& wanted,
                                                   const std::vector<GeneratorState>& drawn,
-                                                  const std::vector<at::Tensor>& known, bool creates_graph);
+                                                  const std::vector<at::Tensor>& lost, bool creates_graph);
 
 }  // namespace framejit::runtime
