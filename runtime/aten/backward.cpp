@@ -377,11 +377,23 @@ class CompiledBackward final : public torch::autograd::Node {
     if (std::any_of(given.begin(), given.end(), is_true))
       made = shared_->run(gradients, given, wanted, is_last_, *this);
     last_given_ = given;
-    for (size_t i = 0; i < gradients_.size(); ++i) results[i] = std::move(made[gradients_[i]]);
+    for (size_t i = 0; i < gradients_.size(); ++i) {
+      results[i] = std::move(made[gradients_[i]]);
+      // A forward that runs again leaves out ops that are overwritten; eager's formulas of these give zeros.
+      if (!results[i].defined() && wanted[gradients_[i]] && is_reached(given, gradients_[i])) results[i] = zeros(i);
+    }
     return results;
   }
 
  private:
+  bool is_reached(const std::vector<bool>& given, uint32_t gradient) const {
+    const auto& reaches = shared_->layout().reaches;
+    return std::any_of(roots_.begin(), roots_.end(), [&](uint32_t r) { return given[r] && reaches[r][gradient]; });
+  }
+  at::Tensor zeros(size_t edge) const {
+    const torch::autograd::Edge& next = next_edge(edge);
+    return next.function->input_metadata(next.input_nr).zeros_like();
+  }
   void mark(std::vector<bool>& roots, uint32_t root) const {
     roots.resize(shared_->layout().roots.size());
     roots[root] = true;

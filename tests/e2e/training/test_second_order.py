@@ -209,6 +209,20 @@ def test_a_gradient_penalty_of_wgan():
     check_step(make, backward=None, breaks=2, graphs=None)  # with an input that needs a gradient, and without
 
 
+OVERWRITTEN = {"copy": lambda x, z: (x * 2).copy_(z).sin(), "zero": lambda x, z: (x * 2).zero_() + z.sin(),
+               "fill": lambda x, z: (x * 2).fill_(3.0) * z.sin()}
+
+
+@pytest.mark.parametrize("name", OVERWRITTEN)
+def test_ops_that_are_overwritten(name):
+    """Eager's formulas give zeros, not None."""
+    def step(run, args, k):
+        slopes = torch.autograd.grad(run(*args).square().sum(), args, create_graph=True)
+        slopes[1].pow(2).sum().backward()
+        return slopes
+    check_step(lambda: Program(OVERWRITTEN[name], values(), values(), step=step), backward=None)
+
+
 def test_dropout_is_drawn_once():
     check_step(lambda: Program(lambda x: F.dropout(F.silu(x), 0.5), values(), step=second_order), backward=None,
                graphs=1)
