@@ -74,6 +74,12 @@ class Replay {
     }
   }
 
+  // As the program did after the forward.
+  void give_other_data(const std::vector<at::Tensor>& others) {
+    for (size_t i = 0; i < others.size(); ++i)
+      if (others[i].defined() && inputs_[i].defined()) inputs_[i].set_data(others[i]);
+  }
+
   variable_list gradients(const variable_list& tangents, const std::vector<bool>& wanted, bool creates_graph) {
     torch::autograd::edge_list from, to;
     variable_list given;
@@ -134,71 +140,14 @@ class Replay {
 
 }  // namespace
 
-OtherInput::OtherInput(const at::Tensor& input)
-    : tensor_(input.getIntrusivePtr()), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {
-  if (input.dim() == 0 && !input.requires_grad()) strong_ = input;
-  if (input.has_storage()) storage_ = input.storage().getWeakStorageImpl();
-  keys_ = input.key_set();
-  device_ = input.device();
-  dtype_ = input.dtype();
-  sizes_.assign(input.sizes().begin(), input.sizes().end());
-  strides_.assign(input.strides().begin(), input.strides().end());
-  offset_ = input.storage_offset();
-  is_leaf_ = input.requires_grad() && input.is_leaf();
-  if (input.requires_grad() && !input.is_leaf()) history_ = torch::autograd::impl::gradient_edge(input);
-  if (input.is_inference()) return;
-  counter_ = torch::autograd::impl::version_counter(input);
-  version_ = input._version();
-}
-
-at::Tensor OtherInput::found() const {
-  at::Tensor input;
-  if (const auto tensor = tensor_.lock()) {
-    input = at::Tensor(tensor);
-  } else if (auto storage = storage_.lock()) {
-    input = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), keys_, dtype_);
-    input.unsafeGetTensorImpl()->set_sizes_and_strides(sizes_, strides_, offset_);
-    if (history_.is_valid()) torch::autograd::impl::set_gradient_edge(input, history_);
-  }
-  return input;
-}
-
-bool OtherInput::was_written() const { return counter_.enabled() && counter_.current_version() != version_; }
-
-bool OtherInput::is_there() const { return !was_written() && found().defined(); }
-
-at::Tensor OtherInput::stand_in() const {
-  const at::AutoDispatchBelowADInplaceOrView below;
-  at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes_), c10::fromIntArrayRefSlow(strides_),
-                                                  c10::typeMetaToScalarType(dtype_), c10::kStrided, device_, false);
-  laid.zero_();
-  torch::autograd::Edge history = history_;
-  if (const auto leaf = tensor_.lock(); is_leaf_ && leaf)
-    history = torch::autograd::impl::gradient_edge(at::Tensor(leaf));
-  if (history.is_valid()) torch::autograd::impl::set_gradient_edge(laid, history);
-  return laid;
-}
-
-at::Tensor OtherInput::get(const std::string& name) const {
-  const at::Tensor input = found();
-  if (!input.defined())
-    throw std::runtime_error("framejit: create_graph=True needs the input " + name +
-                             " of the compiled forward, and it is gone; keep it until the backward has run");
-  if (was_written())
-    throw std::runtime_error("framejit: create_graph=True needs the input " + name +
-                             " of the compiled forward as it was, and it was written to in between");
-  return input;
-}
-
-std::vector<at::Tensor> backward_of_forward_again(const ForwardAgain& forward, const BackwardLayout& layout,
-                                                  std::vector<at::Tensor> inputs, const int64_t* symbols,
-                                                  const std::vector<at::Tensor>& tangents,
-                                                  const std::vector<bool>& wanted,
-                                                  const std::vector<GeneratorState>& drawn,
-                                                  const std::vector<at::Tensor>& lost, bool creates_graph) {
+std::vector<at::Tensor> backward_of_forward_again(
+    const ForwardAgain& forward, const BackwardLayout& layout, std::vector<at::Tensor> inputs, const int64_t* symbols,
+    const std::vector<at::Tensor>& tangents, const std::vector<bool>& wanted, const std::vector<GeneratorState>& drawn,
+    const std::vector<at::Tensor>& lost, const std::vector<at::Tensor>& others, bool creates_graph) {
   Replay replay(forward, layout, symbols);
   replay.run(std::move(inputs), drawn);
   replay.fill_in(lost);
+  replay.give_other_data(others);
   return replay.gradients(tangents, wanted, creates_graph);
 }
 
