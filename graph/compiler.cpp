@@ -54,7 +54,8 @@ Backend& op_by_op() {
 }
 
 // A row of its own after the graph passes: it makes two graphs of one.
-Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_ptr<const Graph> recorded) {
+Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_ptr<const Graph> recorded,
+                  bool is_decomposed) {
   const log::Stopwatch watch(made.functional.name, "partition");
   log_joint(made.functional, layout);
   FJ_TRY(TrainingGraphs graphs, partition(made.functional, layout, config().memory_budget));
@@ -69,6 +70,7 @@ Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_pt
   graphs.forward_nodes = layout.forward_nodes;
   graphs.without_history = layout.without_history;
   graphs.has_functions = layout.has_functions;
+  graphs.is_decomposed = is_decomposed;
   made.functional = graphs.forward;
   made.training = std::make_shared<const TrainingGraphs>(std::move(graphs));
   return {};
@@ -126,7 +128,7 @@ Result<CompiledGraph> Compiler::compile(CapturedGraph captured, const std::strin
   CompiledGraph made;
   const auto recorded = captured.joint ? std::make_shared<const Graph>(captured.graph) : nullptr;
   FJ_TRY(made.functional, run_pipeline(std::move(captured.graph), backend->takes_core_ops()));
-  if (captured.joint) FJ_TRY_VOID(part(made, *captured.joint, recorded));
+  if (captured.joint) FJ_TRY_VOID(part(made, *captured.joint, recorded, backend->takes_core_ops()));
   Result<runtime::Executable> executable = run_backend(*backend, made.functional, make_timer, made.decided);
   if (!executable.ok()) return refusal(executable.error());
   if (made.training) runtime::save_outputs(executable.value(), made.training->forward_outputs);

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "graph/lost_values.h"
 #include "graph/node_values.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
@@ -19,10 +20,12 @@ bool gives_to_root(const TrainingGraphs& graphs, uint32_t root) {
 
 // The part of a joint graph that was recorded before its backward. Outputs: a clone of each root, which reads what the
 // ops after the root read. (The root itself, if it is a view, would be made once more from what its base has become.)
-Graph forward_of(const TrainingGraphs& graphs) {
+// Then a clone of each of `others`.
+Graph forward_of(const TrainingGraphs& graphs, const std::vector<ValueId>& others) {
   Graph made = *graphs.recorded;
-  std::vector<ValueId> roots;
-  for (uint32_t root : graphs.roots) roots.push_back(made.outputs[root]);
+  std::vector<ValueId> cloned;
+  for (uint32_t root : graphs.roots) cloned.push_back(made.outputs[root]);
+  cloned.insert(cloned.end(), others.begin(), others.end());
   made.inputs.resize(made.inputs.size() - graphs.roots.size());
   made.input_names.resize(made.inputs.size());
   made.nodes.resize(graphs.forward_nodes);
@@ -32,13 +35,13 @@ Graph forward_of(const TrainingGraphs& graphs) {
     if (value.node >= static_cast<int32_t>(graphs.forward_nodes)) value.node = -1;
   }
   made.outputs.clear();
-  for (ValueId root : roots) {
+  for (ValueId v : cloned) {
     const ValueId clone{static_cast<uint32_t>(made.values.size())};
-    TensorMeta meta = made.meta(root);
+    TensorMeta meta = made.meta(v);
     meta.strides = contiguous_strides(meta.sizes);
     meta.offset = 0;
     made.values.push_back({std::move(meta), static_cast<int32_t>(made.nodes.size()), storage++});
-    made.nodes.push_back({find_op("clone"), {root, Arg{}}, {clone}, {}, 0});
+    made.nodes.push_back({find_op("clone"), {v, Arg{}}, {clone}, {}, 0});
     made.outputs.push_back(clone);
   }
   made.output_aliases.assign(made.outputs.size(), OutputAlias{});
@@ -233,9 +236,10 @@ Result<Graph> without_writes(Graph forward, bool of_roots) {
 
 // Whether a root with its own gradient is the same value as another root or an input, as copy_() makes it.
 bool has_shared_root(const Graph& graph, const TrainingGraphs& graphs) {
+  const auto end = graph.outputs.begin() + static_cast<ptrdiff_t>(graphs.roots.size());
   for (uint32_t r = 0; r < graphs.roots.size(); ++r) {
     const ValueId root = graph.outputs[r];
-    if (gives_to_root(graphs, r) && (std::count(graph.outputs.begin(), graph.outputs.end(), root) > 1 ||
+    if (gives_to_root(graphs, r) && (std::count(graph.outputs.begin(), end, root) > 1 ||
                                      std::find(graph.inputs.begin(), graph.inputs.end(), root) != graph.inputs.end()))
       return true;
   }
@@ -260,13 +264,25 @@ Graph with_aliases(const Graph& from, const TrainingGraphs& graphs) {
     for (ValueId v : node.results) part(v);
   }
   std::vector<ValueId> outputs;
-  for (ValueId v : from.outputs) outputs.push_back(root.contains(v) ? root[v] : rebuild.get(v));
-  std::vector<OutputAlias> aliases = from.output_aliases;
-  for (uint32_t r = 0; r < graphs.roots.size(); ++r)
+  std::vector<OutputAlias> aliases;
+  const size_t roots = graphs.roots.size();
+  for (size_t r = 0; r < roots; ++r) {
+    const ValueId v = from.outputs[r];
+    outputs.push_back(root.contains(v) ? root[v] : rebuild.get(v));
+    aliases.push_back(from.output_aliases[r]);
+  }
+  for (uint32_t r = 0; r < roots; ++r)
     if (gives_to_root(graphs, r)) {
       outputs.push_back(rebuild.get(from.outputs[r]));
       aliases.push_back({OutputKind::kViewOfOutput, r});
     }
+  const size_t moved = outputs.size() - roots;
+  for (size_t i = roots; i < from.outputs.size(); ++i) {
+    outputs.push_back(rebuild.get(from.outputs[i]));
+    OutputAlias alias = from.output_aliases[i];
+    if (alias.kind == OutputKind::kViewOfOutput && alias.of >= roots) alias.of += static_cast<uint32_t>(moved);
+    aliases.push_back(alias);
+  }
   return rebuild.build(std::move(outputs), std::move(aliases), {});
 }
 
@@ -277,36 +293,11 @@ void mark_reads(const Graph& graph, std::vector<bool>& reads) {
 
 }  // namespace
 
-bool replays_without(const TrainingGraphs& graphs, const std::vector<bool>& missing) {
-  const Graph& recorded = *graphs.recorded;
-  std::set<uint32_t> unknown;  // storages
-  std::set<ValueId> roots;
-  for (size_t i = 0; i < missing.size(); ++i)
-    if (missing[i]) unknown.insert(recorded.values[index_of(recorded.inputs[i])].storage);
-  for (uint32_t root : graphs.roots) roots.insert(recorded.outputs[root]);
-  const auto is_unknown = [&](ValueId v) {
-    return v != kNoValue && unknown.contains(recorded.values[index_of(v)].storage);
-  };
-  for (size_t n = 0; n < recorded.nodes.size(); ++n) {
-    const Node& node = recorded.nodes[n];
-    bool reads_unknown = false, reads_other = false;
-    for_each_value(node, [&](ValueId v) {
-      reads_unknown = reads_unknown || is_unknown(v);
-      reads_other = reads_other || (is_unknown(v) && !roots.contains(v));
-    });
-    const bool is_formula = n >= graphs.forward_nodes;
-    constexpr uint32_t kNeedsContents = kMutates | kChecksData | kDataDependent;
-    if (is_formula ? reads_other : reads_unknown && (node.op->flags & kNeedsContents) != 0) return false;
-    for (ValueId v : node.results)
-      if (v != kNoValue && reads_unknown && !is_formula) unknown.insert(recorded.values[index_of(v)].storage);
-  }
-  return true;
-}
-
-Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs) {
+Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs, const WhatIsLeft& left) {
   if (graphs.has_functions)
     return Error{Reason::no_backward, "the backward of a torch.autograd.Function is traced without its own derivative"};
-  const Graph forward = forward_of(graphs);
+  FJ_TRY(const std::vector<ValueId> lost, lost_values(graphs, left));
+  const Graph forward = forward_of(graphs, lost);
   if (std::any_of(forward.nodes.begin(), forward.nodes.end(), draws_from_own_generator))
     return Error{Reason::no_backward, "the forward draws from a torch.Generator, whose state is not kept"};
   Cutter cutter(forward, graphs.without_history);
@@ -322,6 +313,11 @@ Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs) {
     mark_reads(*made.constants, made.reads);
   }
   mark_reads(made.roots, made.reads);
+  if (lost.empty()) return made;
+  FJ_TRY(Graph values, fix_sizes(forward));
+  FJ_TRY(values, functionalize(std::move(values)));
+  values.outputs.erase(values.outputs.begin(), values.outputs.begin() + static_cast<ptrdiff_t>(graphs.roots.size()));
+  FJ_TRY(made.lost, lost_contents(graphs, left, std::move(values)));
   return made;
 }
 

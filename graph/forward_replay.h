@@ -10,24 +10,24 @@
 #include <vector>
 
 #include "graph/joint.h"
+#include "graph/lost_values.h"
 
 namespace framejit::graph {
 
 struct ForwardReplay {
   std::optional<Graph> constants;  // from the forward's inputs; nothing: all values have the history of their ops
   // Takes the forward's inputs, then the constants. Gives each root, then, for each root with a gradient of its own
-  // (in order), the alias of it that the ops after it read.
+  // (in order), the alias of it that the ops after it read, then the memory of each lost value.
   Graph roots;
   std::vector<bool> reads;  // per input of the forward: whether one of the two needs it
+  // What the lost values hold, where inputs are missing: the replay runs over anything in place of these inputs, and
+  // then its lost values get their contents.
+  std::optional<LostContents> lost;
 };
 
-// Whether the replay finds the gradients without the contents of some inputs, if it is told what the roots hold: no
-// formula reads anything else that is made of them. So it is where eager keeps the result of an activation, and its
-// input is gone. missing: per input of the forward.
-bool replays_without(const TrainingGraphs& graphs, const std::vector<bool>& missing);
-
-// Both are functional and write nothing. An error: memory of a value without a history is written, the old value of an
-// input is needed that the forward writes, or a root is the same value as another.
-Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs);
+// The graphs of the replay are functional and write nothing. An error: memory of a value without a history is written,
+// the old value of an input is needed that the forward writes, a root is the same value as another, or what formulas
+// read is lost.
+Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs, const WhatIsLeft& left);
 
 }  // namespace framejit::graph

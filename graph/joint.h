@@ -66,6 +66,7 @@ struct TrainingGraphs {
   std::vector<std::vector<bool>> reaches;  // as in JointLayout
   bool draws = false;  // random numbers
   bool has_functions = false;  // as in JointLayout
+  bool is_decomposed = false;  // the graphs consist of core ops
   std::shared_ptr<const Graph> recorded;  // the joint graph before any pass
   size_t forward_nodes = 0;  // the first of its nodes, as in JointLayout
   std::vector<uint32_t> without_history;  // of its nodes, as in JointLayout

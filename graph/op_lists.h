@@ -20,7 +20,11 @@ enum class OpList : uint8_t {
   raises_by_data,
   divides_by_degrees,
   changes_shape,
-  recurrent_layers
+  recurrent_layers,
+  linear_jointly,
+  linear_selections,
+  linear_in_each,
+  linear_in_first
 };
 bool is_in(OpList list, std::string_view op);  // op: as OpDef::name
 std::vector<std::string_view> ops_of(OpList list);

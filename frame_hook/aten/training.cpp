@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "graph/forward_replay.h"
@@ -21,8 +22,7 @@ class LazyBackward final : public runtime::BackwardPlans {
  public:
   LazyBackward(const graph::CompiledGraph& compiled, const RecordedValues& values, const OutputSet& outputs)
       : graphs_(compiled.training), backend_(compiled.backend), constants_(values.constants), opaques_(values.opaques) {
-    for (const graph::Saved& saved : graphs_->saved)
-      layout_.saved.push_back({static_cast<runtime::BackwardLayout::Saved::Of>(saved.of), saved.index});
+    for (const graph::Saved& saved : graphs_->saved) layout_.saved.push_back(saved_value(saved));
     layout_.roots = graphs_->roots;
     for (uint32_t root : layout_.roots) layout_.versions.push_back(outputs.properties[root].version);
     for (uint32_t root : layout_.roots) {  // what was detached from an input is another tensor, with its own history
@@ -74,19 +74,19 @@ class LazyBackward final : public runtime::BackwardPlans {
     return plan;
   }
 
-  runtime::ForwardAgain forward_again() override {
+  Result<runtime::ForwardAgain> forward_again() override {
     const std::lock_guard lock(mutex_);
-    if (again_.roots) return again_;
-    const graph::ForwardReplay replay = taken(graph::forward_replay(*graphs_));
-    if (replay.constants) again_.constants = by_ops(*replay.constants);
-    again_.reads = replay.reads;
-    again_.roots = by_ops(replay.roots);
-    return again_;
+    return forward_again({});
   }
 
-  bool replays_without(const std::vector<bool>& missing) override {
-    const bool knows_all = layout_.kept_outputs.size() == graphs_->kept_outputs.size();
-    return knows_all && graph::replays_without(*graphs_, missing);
+  Result<runtime::ForwardAgain> forward_again(const std::vector<bool>& missing, const std::vector<bool>& there,
+                                              const std::vector<bool>& given) override {
+    const std::lock_guard lock(mutex_);
+    graph::WhatIsLeft left{missing, there, std::vector<bool>(layout_.output_count), given};
+    for (size_t k = 0; k < layout_.kept_outputs.size(); ++k)
+      for (size_t r = 0; r < given.size(); ++r)
+        if (given[r] && layout_.output_keepers[k][r]) left.outputs[layout_.kept_outputs[k]] = true;
+    return forward_again(left);
   }
 
  private:
@@ -106,14 +106,25 @@ class LazyBackward final : public runtime::BackwardPlans {
     return false;
   }
 
-  template <class T>
-  static T taken(Result<T> made) {
-    if (!made.ok()) throw std::runtime_error("framejit: no differentiable backward: " + made.error().message);
-    return made.take();
+  Result<runtime::ForwardAgain> forward_again(const graph::WhatIsLeft& left) {
+    runtime::ForwardAgain& again = again_[{left.missing, left.inputs, left.given}];
+    if (again.roots) return again;
+    FJ_TRY(const graph::ForwardReplay replay, graph::forward_replay(*graphs_, left));
+    if (replay.constants) { FJ_TRY(again.constants, by_ops(*replay.constants)); }
+    if (replay.lost) {
+      FJ_TRY(again.lost, by_ops(replay.lost->graph));
+      for (const graph::Saved& held : replay.lost->held) again.held.push_back(saved_value(held));
+    }
+    again.reads = replay.reads;
+    FJ_TRY(again.roots, by_ops(replay.roots));
+    return again;
   }
-  std::shared_ptr<const runtime::PlanRunner> by_ops(const graph::Graph& graph) const {
-    return std::make_shared<const runtime::PlanRunner>(taken(graph::compiler().compile_by_ops(graph)), constants_,
-                                                       opaques_);
+  Result<std::shared_ptr<const runtime::PlanRunner>> by_ops(const graph::Graph& graph) const {
+    FJ_TRY(auto bound, graph::compiler().compile_by_ops(graph));
+    return std::make_shared<const runtime::PlanRunner>(std::move(bound), constants_, opaques_);
+  }
+  static runtime::SavedValue saved_value(const graph::Saved& saved) {
+    return {static_cast<runtime::SavedValue::Of>(saved.of), saved.index};
   }
 
   // What has no code runs op by op.
@@ -130,7 +141,7 @@ class LazyBackward final : public runtime::BackwardPlans {
   runtime::BackwardLayout layout_;
   std::mutex mutex_;
   std::map<Pattern, std::shared_ptr<const runtime::PlanRunner>> plans_;
-  runtime::ForwardAgain again_;
+  std::map<std::tuple<std::vector<bool>, std::vector<bool>, std::vector<bool>>, runtime::ForwardAgain> again_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "graph/aten/torch_values.h"
 #include "graph/node_values.h"
+#include "graph/op_lists.h"
 
 namespace framejit::graph {
 namespace {
@@ -89,20 +90,28 @@ class BackwardOps {
   }
 
   bool is_linear_op(const Node& node, size_t dependent, size_t others) const {
-    const std::string& name = node.op->name;
-    const auto is = [&](std::initializer_list<const char*> names) {
-      return std::any_of(names.begin(), names.end(), [&](const char* one) { return name == one; });
-    };
-    const auto first_depends = [&] {
-      const ValueId* v = node.args.empty() ? nullptr : node.args[0].get<ValueId>();
-      return v != nullptr && *v != kNoValue && depends_.contains(storage_of(*v));
-    };
-    if (node.op->has(kView) || is({"neg", "sum", "sum.dim_IntList", "mean", "mean.dim", "clone", "_to_copy"}))
-      return others == 0;
-    if (is({"mul.Tensor", "mul.Scalar", "mm", "bmm"})) return dependent == 1;
-    if (is({"div.Tensor", "div.Scalar"})) return dependent == 1 && first_depends();
-    // A sum with a number is none.
-    return is({"add.Tensor", "sub.Tensor"}) && dependent == 2;
+    const std::string& name = node.op->functional.empty() ? node.op->name : node.op->functional;
+    if (is_in(OpList::linear_selections, name))
+      return std::all_of(node.args.begin(), node.args.end(),
+                         [&](const Arg& arg) { return is_mask(arg) || is_zero(arg) || depends(arg); });
+    if (node.op->has(kView) || is_in(OpList::linear_jointly, name))
+      return others == 0 && !(node.op->has(kTakesAlpha) && is_number(node.args[1]));
+    if (is_in(OpList::linear_in_each, name)) return dependent == 1;
+    return is_in(OpList::linear_in_first, name) && dependent == 1 && depends(node.args[0]);
+  }
+  bool depends(const Arg& arg) const {
+    const ValueId* v = arg.get<ValueId>();
+    return v != nullptr && *v != kNoValue && depends(*v);
+  }
+  bool is_mask(const Arg& arg) const {
+    const ValueId* v = arg.get<ValueId>();
+    return v != nullptr && *v != kNoValue && !depends(*v) && graph_.meta(*v).dtype == DType::kBool;
+  }
+  static bool is_number(const Arg& arg) { return arg.get<double>() != nullptr || arg.get<SymExpr>() != nullptr; }
+  static bool is_zero(const Arg& arg) {
+    const double* number = arg.get<double>();
+    const SymExpr* integer = arg.get<SymExpr>();
+    return number != nullptr ? *number == 0 : integer != nullptr && integer->as_constant() == 0;
   }
 
   const Graph& graph_;

@@ -186,13 +186,13 @@ class Partition {
           if (v != kNoValue && !depends(v)) read_.insert(v);
         });
       } else if (rank >= 0) {
-        for_each_value(*at, [&](ValueId v) { need(v, rank + (at->op->has(kView) ? 0 : 1)); });
+        const bool is_formula = at->line == 0 && joint_.nodes[0].line != 0;  // ops of the program have a line
+        for_each_value(*at, [&](ValueId v) { need(v, rank + (at->op->has(kView) || is_formula ? 0 : 1)); });
       }
     }
   }
   void mark_read(size_t output) {
-    const ValueId v = joint_.outputs[output];
-    if (v != kNoValue && !depends(v)) read_.insert(v);
+    if (const ValueId v = joint_.outputs[output]; v != kNoValue && !depends(v)) read_.insert(v);
   }
 
   bool is_constant(ValueId v) const {
@@ -254,11 +254,11 @@ class Partition {
     if (kept_output_of(v)) return 1;
     int64_t weight = 1 + bytes_of(v);
     if (effort_ != Effort::kUsual) return weight;
-    const bool is_inside = node != nullptr && is_cheap(joint_, *node) && !is_exposed(v) && !is_read_by_library(v);
+    const bool is_inside =
+        node != nullptr && is_cheap(joint_, *node) && !is_exposed(v) && !library_operands_.contains(v);
     if (is_inside || is_exposed(v)) weight *= kWriteWeight;
     return weight + weight * std::min(rank_[index_of(v)], kFarthest) / kFarthest;
   }
-  bool is_read_by_library(ValueId v) const { return library_operands_.contains(v); }
 
   // Per value two vertices: before and after the choice to save it.
   size_t before(ValueId v) const { return 2 * vertex_.at(v); }

@@ -1,12 +1,7 @@
 // runtime/aten/backward.cpp — see backward.h.
 #include "runtime/aten/backward.h"
 
-#include <ATen/ExpandUtils.h>
-#include <ATen/ops/copy_ops.h>
-#include <ATen/ops/empty_strided_ops.h>
 #include <ATen/core/Generator.h>
-#include <ATen/ops/resolve_conj.h>
-#include <ATen/ops/resolve_neg.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -15,10 +10,12 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "runtime/aten/forward_again.h"
+#include "runtime/aten/forward_inputs.h"
 #include "runtime/aten/inner_backward.h"
 #include "runtime/aten/own_tensor.h"
 #include "runtime/aten/plan_program.h"
@@ -31,22 +28,6 @@ namespace {
 
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-
-// The layout that the plan's tangents have: that of empty_like(output).
-struct RootLayout {
-  c10::SmallVector<int64_t, 5> sizes, strides;
-
-  explicit RootLayout(const at::Tensor& output) : sizes(output.sizes()), strides(output.strides()) {
-    if (output.is_non_overlapping_and_dense()) return;
-    const auto dense = at::infer_dense_strides(output.sizes(), output.strides());
-    strides.assign(dense.begin(), dense.end());
-  }
-  bool fits(const at::Tensor& tensor) const {
-    for (size_t d = 0; d < sizes.size(); ++d)
-      if (tensor.stride(static_cast<int64_t>(d)) != strides[d] && sizes[d] > 1) return tensor.numel() == 0;
-    return true;
-  }
-};
 
 // Hands gradients on: the first to its input, the others to the next such node. So they arrive one after the other, in
 // the order in which eager's would.
@@ -79,21 +60,25 @@ class SavedForBackward {
         has_run_(layout().roots.size()),
         last_task_(layout().roots.size(), -1) {
     for (const BackwardLayout::Saved& saved : layout().saved)
-      if (saved.of == BackwardLayout::Saved::kValue) values_.emplace_back(values[saved.index], false);
+      if (saved.of == BackwardLayout::Saved::kValue) {
+        values_.emplace_back(values[saved.index], false);
+        if (has_hooks_) shown_values_.emplace_back(values[saved.index]);
+      }
     for (size_t i = 0, next = 0; i < layout().input_names.size(); ++i) {
       const bool is_kept = next < layout().kept_inputs.size() && layout().kept_inputs[next] == i;
-      if (is_kept) inputs_.emplace_back(*inputs[layout().kept_inputs[next++]], false);
+      if (is_kept) inputs_.emplace_back(*inputs[layout().kept_inputs[next++]], has_hooks_);
       else others_.emplace_back(*inputs[i]);
     }
   }
 
   const BackwardLayout& layout() const { return plans_->layout(); }
-  void add_root(const at::Tensor& output) {
-    roots_.emplace_back(output);
-  }
+  void add_root(const at::Tensor& output) { roots_.push_back(Showing::dense(output)); }
   // Of outputs that have their history: saved as outputs they are no cycle of references.
   void keep_outputs(const at::Tensor* outputs) {
-    for (uint32_t i : layout().kept_outputs) outputs_.emplace_back(outputs[i], root_of(i) >= 0);
+    for (uint32_t i : layout().kept_outputs) {
+      outputs_.emplace_back(outputs[i], root_of(i) >= 0);
+      if (has_hooks_) shown_outputs_.emplace_back(outputs[i]);
+    }
   }
   // Which root an output is; -1: none.
   int64_t root_of(uint32_t output) const {
@@ -116,9 +101,11 @@ class SavedForBackward {
     if (at::GradMode::is_enabled() || !std::all_of(gradients.begin(), gradients.end(), is_plain))
       return run_again(gradients, given, wanted, node);
     variable_list results(layout().gradients.size());
-    ValuesBetweenPlans between{nullptr, unpacked(given, is_last, node), values_are_ours_};
+    std::optional<std::vector<at::Tensor>> saved = unpacked(given, is_last, node);
+    if (!saved) return run_again(gradients, given, wanted, node);
+    ValuesBetweenPlans between{nullptr, std::move(*saved), !has_hooks_};
     for (size_t r = 0; r < gradients.size(); ++r)
-      if (given[r]) gradients[r] = laid_out(gradients[r], roots_[r]);
+      if (given[r]) gradients[r] = roots_[r].laid(gradients[r]);
     const std::shared_ptr<const PlanRunner> runner = plans_->plan_for(given, wanted);
     std::vector<const at::Tensor*> inputs;
     for (const at::Tensor& gradient : gradients) inputs.push_back(&gradient);
@@ -179,7 +166,7 @@ class SavedForBackward {
   Kept unpacked_inputs(const std::vector<bool>& given) const {
     Kept inputs;
     for (size_t k = 0; k < inputs_.size(); ++k)
-      inputs.push_back(share(layout().input_keepers[k], given) ? inputs_[k].unpack() : at::Tensor());
+      inputs.push_back(share(layout().input_keepers[k], given) ? inputs_[k].now() : at::Tensor());
     return inputs;
   }
   Kept unpacked_outputs(const std::vector<bool>& given, torch::autograd::Node& node) const {
@@ -194,10 +181,13 @@ class SavedForBackward {
     return false;
   }
 
-  // What the plan reads. In the last backward the plan's handles are the only ones, so that each value goes after its
-  // last use.
-  std::vector<at::Tensor> unpacked(const std::vector<bool>& given, bool is_last, torch::autograd::Node& node) {
+  // What the plan reads; nothing if an input has other data than the plan was made for. In the last backward the plan's
+  // handles are the only ones, so that each value goes after its last use.
+  std::optional<std::vector<at::Tensor>> unpacked(const std::vector<bool>& given, bool is_last,
+                                                  torch::autograd::Node& node) {
     const auto inputs = unpacked_inputs(given), outputs = unpacked_outputs(given, node);
+    for (size_t k = 0; k < inputs.size(); ++k)
+      if (inputs[k].defined() && inputs_[k].has_other_data(inputs[k])) return std::nullopt;
     std::vector<at::Tensor> values;
     for (size_t i = 0, next = 0; i < layout().saved.size(); ++i) {
       const BackwardLayout::Saved& saved = layout().saved[i];
@@ -205,7 +195,7 @@ class SavedForBackward {
       if (!share(layout().readers[i], given)) {
         values.emplace_back();
       } else if (value != nullptr) {
-        values.push_back(value->unpack());
+        values.push_back(has_hooks_ ? shown_values_[next - 1].laid(value->unpack()) : value->unpack());
         if (is_last && !is_read_later(i, given)) value->reset_data();
       } else {
         const bool is_input = saved.of == BackwardLayout::Saved::kInput;
@@ -213,7 +203,8 @@ class SavedForBackward {
         const size_t at = static_cast<size_t>(std::find(kept.begin(), kept.end(), saved.index) - kept.begin());
         const auto& from = is_input ? inputs : outputs;
         if (at >= from.size()) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
-        values.push_back(from[at]);
+        if (!has_hooks_) values.push_back(from[at]);
+        else values.push_back((is_input ? inputs_[at].shown() : shown_outputs_[at]).laid(from[at]));
       }
     }
     return values;
@@ -227,81 +218,108 @@ class SavedForBackward {
     return !gradient.defined() || !gradient.key_set().has_any(kOthers);
   }
 
-  static at::Tensor laid_out(const at::Tensor& gradient, const RootLayout& layout) {
-    at::Tensor plain = gradient;
-    if (plain.layout() != at::kStrided) plain = plain.to_dense();
-    if (plain.is_conj()) plain = plain.resolve_conj();
-    if (plain.is_neg()) plain = plain.resolve_neg();
-    if (layout.fits(plain)) return plain;
-    const at::AutoDispatchBelowADInplaceOrView below;
-    at::Tensor laid =
-        at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(layout.sizes), c10::fromIntArrayRefSlow(layout.strides),
-                                      plain.scalar_type(), c10::kStrided, plain.device(), false);
-    at::_ops::copy_::call(laid, plain, false);
-    return laid;
-  }
-
-  // Per input of the forward: whether the forward again reads it, but no memory of it is left.
-  std::vector<bool> missing_inputs(const ForwardAgain& forward) const {
-    std::vector<bool> missing(layout().input_names.size());
-    for (size_t i = 0, kept = 0, other = 0; i < missing.size(); ++i) {
-      const bool is_kept = kept < layout().kept_inputs.size() && layout().kept_inputs[kept] == i;
-      if (is_kept) ++kept;
-      else missing[i] = forward.reads[i] && others_[other].is_gone(), ++other;
-    }
-    return missing;
-  }
-
-  std::vector<at::Tensor> inputs_of(const ForwardAgain& forward, const std::vector<bool>& stand_in) const {
-    std::vector<at::Tensor> inputs;
+  // Visits each input of the forward: its place among the kept ones or among the others.
+  template <class Visit>
+  void for_each_input(Visit&& visit) const {
     for (size_t i = 0, kept = 0, other = 0; i < layout().input_names.size(); ++i) {
       const bool is_kept = kept < layout().kept_inputs.size() && layout().kept_inputs[kept] == i;
-      const size_t at = is_kept ? kept++ : other++;
+      visit(i, is_kept, is_kept ? kept++ : other++);
+    }
+  }
+  std::vector<bool> inputs_there() const {
+    std::vector<bool> there;
+    for_each_input([&](size_t, bool is_kept, size_t at) { there.push_back(is_kept || others_[at].is_there()); });
+    return there;
+  }
+  std::vector<at::Tensor> inputs_of(const ForwardAgain& forward, const std::vector<bool>& stand_in,
+                                    const std::string& asker) const {
+    std::vector<at::Tensor> inputs;
+    for_each_input([&](size_t i, bool is_kept, size_t at) {
       if (!forward.reads[i]) inputs.emplace_back();
       else if (stand_in[i]) inputs.push_back(others_[at].stand_in());
-      else inputs.push_back(is_kept ? inputs_[at].unpack() : others_[at].get(layout().input_names[i]));
-    }
+      else inputs.push_back(is_kept ? inputs_[at].before() : others_[at].get(layout().input_names[i], asker));
+    });
     return inputs;
   }
 
-  // What the roots hold, as far as eager keeps it. outputs: the kept ones.
-  std::vector<at::Tensor> contents_of_roots(const Kept& outputs) const {
-    std::vector<at::Tensor> contents(layout().roots.size());
-    for (size_t k = 0; k < outputs.size(); ++k)
-      if (const int64_t root = root_of(layout().kept_outputs[k]); root >= 0) contents[root] = outputs[k];
-    return contents;
+  // outputs: the kept ones.
+  std::vector<at::Tensor> lost_values(const ForwardAgain& forward, const Kept& outputs, const std::string& asker) {
+    std::vector<at::Tensor> held(forward.held.size()), lost(forward.lost->plan().outputs.size());
+    const auto saved_at = [&](uint32_t place) {  // among values_
+      return std::count_if(layout().saved.begin(), layout().saved.begin() + place,
+                           [](const SavedValue& saved) { return saved.of == SavedValue::kValue; });
+    };
+    for (size_t h = 0; h < held.size(); ++h) {
+      const auto [of, index] = forward.held[h];
+      if (of == SavedValue::kValue) held[h] = values_[static_cast<size_t>(saved_at(index))].unpack();
+      if (of == SavedValue::kOutput)
+        held[h] =
+            outputs[static_cast<size_t>(std::find(layout().kept_outputs.begin(), layout().kept_outputs.end(), index) -
+                                        layout().kept_outputs.begin())];
+      if (of == SavedValue::kInput)
+        for_each_input([&, input = index](size_t i, bool is_kept, size_t at) {
+          if (i == input) held[h] = is_kept ? inputs_[at].before() : others_[at].get(layout().input_names[i], asker);
+        });
+    }
+    std::vector<const at::Tensor*> pointers;
+    for (const at::Tensor& tensor : held) pointers.push_back(&tensor);
+    const Result<void> done = forward.lost->run(pointers.data(), symbols_.data(), lost.data());
+    if (!done.ok()) throw std::runtime_error(done.error().message);
+    return lost;
   }
 
-  // By PyTorch's formulas: those of the plans have no derivative, and take plain tensors.
+  // Per input.
+  std::vector<at::Tensor> other_data() const {
+    std::vector<at::Tensor> others;
+    for_each_input(
+        [&](size_t, bool is_kept, size_t at) { others.push_back(is_kept ? inputs_[at].other_data() : at::Tensor()); });
+    return others;
+  }
+
+  // By PyTorch's formulas: those of the plans have no derivative, and take plain tensors that lie as planned.
   variable_list run_again(const variable_list& gradients, const std::vector<bool>& given,
                           const std::vector<bool>& wanted, torch::autograd::Node& node) {
     const Kept outputs = unpacked_outputs(given, node);  // checks their versions
+    const std::vector<at::Tensor> others = other_data();
+    const bool has_others = std::any_of(others.begin(), others.end(), [](const at::Tensor& t) { return t.defined(); });
+    const std::string asker = has_others                   ? "a backward after new data for an input"
+                              : at::GradMode::is_enabled() ? "create_graph=True"
+                                                           : "is_grads_batched=True";
     ForwardAgain forward;
-    std::vector<at::Tensor> inputs, known;
+    std::vector<at::Tensor> inputs, lost;
     try {
-      forward = plans_->forward_again();
-      std::vector<bool> missing = missing_inputs(forward);
-      const bool any = std::find(missing.begin(), missing.end(), true) != missing.end();
-      if (any && plans_->replays_without(missing)) known = contents_of_roots(outputs);
-      else missing.assign(missing.size(), false);
-      inputs = inputs_of(forward, missing);
+      Result<ForwardAgain> whole = plans_->forward_again();
+      if (!whole.ok()) throw std::runtime_error("framejit: " + asker + " is not possible: " + whole.error().message);
+      forward = whole.take();
+      const std::vector<bool> there = inputs_there();
+      std::vector<bool> missing(there.size());
+      for (size_t i = 0; i < there.size(); ++i) missing[i] = forward.reads[i] && !there[i];
+      if (std::find(missing.begin(), missing.end(), true) != missing.end()) {
+        Result<ForwardAgain> without = plans_->forward_again(missing, there, given);
+        if (without.ok()) forward = without.take();
+        else missing.assign(missing.size(), false);  // the error names the first of them
+      }
+      inputs = inputs_of(forward, missing, asker);
+      if (forward.lost) lost = lost_values(forward, outputs, asker);
     } catch (...) {
       plans_->give_up();
       throw;
     }
     return backward_of_forward_again(forward, layout(), std::move(inputs), symbols_.data(), gradients, wanted, drawn_,
-                                     known, at::GradMode::is_enabled());
+                                     lost, others, at::GradMode::is_enabled());
   }
 
   const std::shared_ptr<BackwardPlans> plans_;
   const std::vector<GeneratorState> drawn_;
   const std::vector<int64_t> symbols_;
   std::mutex mutex_;
-  // No hook of the program gives the values back.
-  const bool values_are_ours_ = !at::SavedTensorDefaultHooks::get_hooks().has_value();
-  std::vector<SavedVariable> values_, inputs_, outputs_;
+  // Of the program. They may give back other tensors than were saved.
+  const bool has_hooks_ = at::SavedTensorDefaultHooks::get_hooks().has_value();
+  std::vector<SavedVariable> values_, outputs_;
+  std::vector<Showing> shown_values_, shown_outputs_;  // with hooks: what is given back lies as it did
+  std::vector<KeptInput> inputs_;
   std::vector<OtherInput> others_;  // inputs that eager would not hold
-  std::vector<RootLayout> roots_;
+  std::vector<Showing> roots_;  // how the plan's tangents lie, as empty_like(output)
   std::vector<bool> is_released_;  // per root
   std::vector<bool> has_run_;  // per root: its backward has freed it
   std::vector<int> last_task_;  // per root: the run of the engine in which it went backward last
@@ -349,11 +367,23 @@ class CompiledBackward final : public torch::autograd::Node {
     if (std::any_of(given.begin(), given.end(), is_true))
       made = shared_->run(gradients, given, wanted, is_last_, *this);
     last_given_ = given;
-    for (size_t i = 0; i < gradients_.size(); ++i) results[i] = std::move(made[gradients_[i]]);
+    for (size_t i = 0; i < gradients_.size(); ++i) {
+      results[i] = std::move(made[gradients_[i]]);
+      // A forward that runs again leaves out ops that are overwritten; eager's formulas of these give zeros.
+      if (!results[i].defined() && wanted[gradients_[i]] && is_reached(given, gradients_[i])) results[i] = zeros(i);
+    }
     return results;
   }
 
  private:
+  bool is_reached(const std::vector<bool>& given, uint32_t gradient) const {
+    const auto& reaches = shared_->layout().reaches;
+    return std::any_of(roots_.begin(), roots_.end(), [&](uint32_t r) { return given[r] && reaches[r][gradient]; });
+  }
+  at::Tensor zeros(size_t edge) const {
+    const torch::autograd::Edge& next = next_edge(edge);
+    return next.function->input_metadata(next.input_nr).zeros_like();
+  }
   void mark(std::vector<bool>& roots, uint32_t root) const {
     roots.resize(shared_->layout().roots.size());
     roots[root] = true;

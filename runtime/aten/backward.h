@@ -23,10 +23,7 @@ namespace framejit::runtime {
 
 // What is the same in all calls.
 struct BackwardLayout {
-  struct Saved {
-    enum Of : uint8_t { kInput, kOutput, kValue } of = kValue;
-    uint32_t index = 0;  // of the forward's input or output, or among the values that it saves
-  };
+  using Saved = SavedValue;
   struct Gradient {
     bool is_of_root = false;
     uint32_t index = 0;  // of the forward's input, or among the roots
@@ -58,9 +55,10 @@ class BackwardPlans {
   // Any thread, with or without the GIL. given: per root; wanted: per gradient. Throws where none can be made.
   virtual std::shared_ptr<const PlanRunner> plan_for(const std::vector<bool>& given,
                                                      const std::vector<bool>& wanted) = 0;
-  virtual ForwardAgain forward_again() = 0;
-  // Whether that finds the gradients without the contents of some inputs, if it is told what the roots hold.
-  virtual bool replays_without(const std::vector<bool>& missing) = 0;
+  virtual Result<ForwardAgain> forward_again() = 0;
+  // Where inputs are missing that it reads; those in `there` can be had. given: per root.
+  virtual Result<ForwardAgain> forward_again(const std::vector<bool>& missing, const std::vector<bool>& there,
+                                             const std::vector<bool>& given) = 0;
 
   // A differentiable backward was asked for, and cannot be made: from now on plain Python runs in place of the forward.
   void give_up() { has_given_up_ = true; }

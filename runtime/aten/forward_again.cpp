@@ -57,16 +57,27 @@ class Replay {
                         [&](const auto& runner, auto... args) { return runner.run_under_autograd(args...); });
   }
 
-  // What nodes have kept of their results are other handles to this memory.
-  void fill_in(const std::vector<at::Tensor>& known) {
+  // What nodes have kept are other handles to this memory.
+  void fill_in(const std::vector<at::Tensor>& lost) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    for (size_t r = 0; r < known.size(); ++r) {
-      if (!known[r].defined() || known[r].is_alias_of(roots_[r])) continue;
-      c10::VariableVersion counter = roots_[r].unsafeGetTensorImpl()->version_counter();
+    for (size_t i = 0; i < lost.size(); ++i) {
+      at::Tensor memory = roots_[roots_.size() - lost.size() + i], contents = lost[i];
+      for (int64_t d = 0; d < memory.dim(); ++d) {  // an expanded one
+        if (memory.stride(d) != 0 || memory.size(d) <= 1) continue;
+        memory = memory.narrow(d, 0, 1);
+        contents = contents.narrow(d, 0, 1);
+      }
+      c10::VariableVersion counter = memory.unsafeGetTensorImpl()->version_counter();
       const int64_t version = counter.current_version();
-      roots_[r].copy_(known[r]);
+      memory.copy_(contents);
       counter.set_version(version);
     }
+  }
+
+  // As the program did after the forward.
+  void give_other_data(const std::vector<at::Tensor>& others) {
+    for (size_t i = 0; i < others.size(); ++i)
+      if (others[i].defined() && inputs_[i].defined()) inputs_[i].set_data(others[i]);
   }
 
   variable_list gradients(const variable_list& tangents, const std::vector<bool>& wanted, bool creates_graph) {
@@ -129,65 +140,14 @@ class Replay {
 
 }  // namespace
 
-OtherInput::OtherInput(const at::Tensor& input)
-    : tensor_(input.getIntrusivePtr()), storage_(c10::intrusive_ptr<c10::StorageImpl>()) {
-  if (input.dim() == 0 && !input.requires_grad()) strong_ = input;
-  if (input.has_storage()) storage_ = input.storage().getWeakStorageImpl();
-  keys_ = input.key_set();
-  device_ = input.device();
-  dtype_ = input.dtype();
-  sizes_.assign(input.sizes().begin(), input.sizes().end());
-  strides_.assign(input.strides().begin(), input.strides().end());
-  offset_ = input.storage_offset();
-  if (input.requires_grad() && !input.is_leaf()) history_ = torch::autograd::impl::gradient_edge(input);
-  if (input.is_inference()) return;
-  counter_ = torch::autograd::impl::version_counter(input);
-  version_ = input._version();
-}
-
-at::Tensor OtherInput::found() const {
-  at::Tensor input;
-  if (const auto tensor = tensor_.lock()) {
-    input = at::Tensor(tensor);
-  } else if (auto storage = storage_.lock()) {
-    input = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), keys_, dtype_);
-    input.unsafeGetTensorImpl()->set_sizes_and_strides(sizes_, strides_, offset_);
-    if (history_.is_valid()) torch::autograd::impl::set_gradient_edge(input, history_);
-  }
-  return input;
-}
-
-bool OtherInput::is_gone() const { return !found().defined(); }
-
-at::Tensor OtherInput::stand_in() const {
-  const at::AutoDispatchBelowADInplaceOrView below;
-  at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes_), c10::fromIntArrayRefSlow(strides_),
-                                                  c10::typeMetaToScalarType(dtype_), c10::kStrided, device_, false);
-  laid.zero_();
-  if (history_.is_valid()) torch::autograd::impl::set_gradient_edge(laid, history_);
-  return laid;
-}
-
-at::Tensor OtherInput::get(const std::string& name) const {
-  const at::Tensor input = found();
-  if (!input.defined())
-    throw std::runtime_error("framejit: create_graph=True needs the input " + name +
-                             " of the compiled forward, and it is gone; keep it until the backward has run");
-  if (counter_.enabled() && counter_.current_version() != version_)
-    throw std::runtime_error("framejit: create_graph=True needs the input " + name +
-                             " of the compiled forward as it was, and it was written to in between");
-  return input;
-}
-
-std::vector<at::Tensor> backward_of_forward_again(const ForwardAgain& forward, const BackwardLayout& layout,
-                                                  std::vector<at::Tensor> inputs, const int64_t* symbols,
-                                                  const std::vector<at::Tensor>& tangents,
-                                                  const std::vector<bool>& wanted,
-                                                  const std::vector<GeneratorState>& drawn,
-                                                  const std::vector<at::Tensor>& known, bool creates_graph) {
+std::vector<at::Tensor> backward_of_forward_again(
+    const ForwardAgain& forward, const BackwardLayout& layout, std::vector<at::Tensor> inputs, const int64_t* symbols,
+    const std::vector<at::Tensor>& tangents, const std::vector<bool>& wanted, const std::vector<GeneratorState>& drawn,
+    const std::vector<at::Tensor>& lost, const std::vector<at::Tensor>& others, bool creates_graph) {
   Replay replay(forward, layout, symbols);
   replay.run(std::move(inputs), drawn);
-  replay.fill_in(known);
+  replay.fill_in(lost);
+  replay.give_other_data(others);
   return replay.gradients(tangents, wanted, creates_graph);
 }
 

@@ -56,20 +56,30 @@ std::string OutsideState::what_is_read(const std::unordered_map<SourceId, Value*
   const Known held = known();
   for (const Value* v : heap_.all())
     if (!held.contains(v) && is_state(v, held) && !is_library(v->source)) return text_of(v->source);
+  std::unordered_set<SourceId> passed;
+  std::vector<SourceId> others;
   for (const auto& [number, tensor] : tensors_)
-    for (const auto& [source, of] : sources)
-      if (of == tensor && !held.contains(number))
-        if (const SourceId outside = outside_float(source, held); outside != guards::kNoSource) return text_of(outside);
+    for (const auto& [source, of] : sources) {
+      if (of != tensor) continue;
+      if (!held.contains(number)) others.push_back(source);
+      else add_operands(source, passed);
+    }
+  for (SourceId source : others) {
+    std::unordered_set<SourceId> operands;
+    add_operands(source, operands);
+    for (SourceId operand : operands)
+      if (!passed.contains(operand) && !held.contains(heap_.find(operand))) return text_of(operand);
+  }
   return "";
 }
 
-// What a float is computed from, if the code does not hold it.
-SourceId OutsideState::outside_float(SourceId source, const Known& known) const {
+// What a number is computed from.
+void OutsideState::add_operands(SourceId source, std::unordered_set<SourceId>& to) const {
   const guards::Source& at = heap_.facts.sources()[source];
-  if (at.kind != SourceKind::computed)
-    return at.kind == SourceKind::constant || known.contains(heap_.find(source)) ? guards::kNoSource : source;
-  const SourceId found = outside_float(at.base, known);
-  return found != guards::kNoSource || at.index < 0 ? found : outside_float(static_cast<SourceId>(at.index), known);
+  if (at.kind == SourceKind::constant) return;
+  if (at.kind != SourceKind::computed) return void(to.insert(source));
+  add_operands(at.base, to);
+  if (at.index >= 0) add_operands(static_cast<SourceId>(at.index), to);
 }
 
 std::string OutsideState::text_of(SourceId source) const {

@@ -32,7 +32,7 @@ class OutsideState {
   using Known = std::unordered_set<const Value*>;
   Known known() const;
   bool is_state(const Value* v, const Known& known) const;
-  guards::SourceId outside_float(guards::SourceId source, const Known& known) const;
+  void add_operands(guards::SourceId source, std::unordered_set<guards::SourceId>& to) const;
   bool is_library(guards::SourceId source) const;
   std::string text_of(guards::SourceId source) const;
 

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+import framejit
 from steps import Program, backward, check_step, leaf, mlp, with_step
 
 
@@ -352,6 +353,30 @@ def test_saved_tensors_hooks_around():
             return len(packed) > 0, set(packed) <= {0, 1}
         return Program(model, x, step=step)
     check_step(make, breaks=None, backward=None)
+
+
+LIE_OTHERWISE = {"contiguous": lambda t: t.detach().contiguous(), "transposed": lambda t: t.detach().mT.clone().mT,
+                 "spread": lambda t: t.detach().repeat_interleave(2, -1)[..., ::2]}
+
+
+@pytest.mark.parametrize("give", LIE_OTHERWISE)
+def test_hooks_give_values_that_lie_otherwise(give):
+    """As torch.autograd.graph.save_on_cpu does, which makes all values contiguous."""
+    def step(run, args, k):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, LIE_OTHERWISE[give]):
+            y = run(args[0].t(), args[1])
+        y.sum().backward()
+        return y
+    check_step(lambda: Program(lambda x, w: (x * w).tanh() * w @ x.t().exp(), leaf(3, 5), leaf(5, 3), step=step))
+
+
+def test_a_hook_gives_other_sizes():
+    """No plan can read it. Eager's formulas may broadcast it."""
+    run, x = framejit.compile(lambda x: x * x), leaf(3)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: torch.ones(1)):
+        y = run(x)
+    with pytest.raises(RuntimeError, match="a saved-tensor hook gave back a tensor of other sizes"):
+        y.sum().backward()
 
 
 def test_values_saved_on_the_cpu():

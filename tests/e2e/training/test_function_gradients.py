@@ -247,6 +247,71 @@ def test_some_outputs_get_no_gradient():
     check_step(lambda: Program(f, leaf(5, 3), leaf(4), step=step), steps=4, graphs=1)
 
 
+LINEAR = {
+    "where": lambda x, a, b: torch.where(x > 0, a, b),
+    "masked": lambda x, a, b: a.masked_fill(x > 0, 0) - b, "moved": lambda x, a, b: a.flip(0) + torch.roll(b, 1, 0),
+    "joined": lambda x, a, b: torch.cat([a[:2], b[2:]]), "in a part": lambda x, a, b: a.tril() + b.triu(),
+    "sums": lambda x, a, b: a.cumsum(0) + b.mean(0), "rows": lambda x, a, b: a[[4, 3, 2, 1, 0]] + b.index_select(0,
+        torch.tensor([1, 1, 0, 0, 2])),
+    "formulas of torch": lambda x, a, b: (torch.ops.aten.tanh_backward(a, x)
+                                          + torch.ops.aten.threshold_backward(b, x, 0)),
+    "in place": lambda x, a, b: (a * 2).add_(b).mul_(x),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_in_its_gradients(name):
+    """So a backward of one output is the recorded one with zeros for the other."""
+    formula = LINEAR[name]  # a table that is read in backward() is a break
+
+    class Linear(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2, x + 1
+
+        @staticmethod
+        def backward(ctx, a, b):
+            return formula(*ctx.saved_tensors, a, b)
+
+    def step(run, args, k):
+        a, b = run(*args)
+        (a, b, a + b)[k].sum().backward()
+    check_step(lambda: Program(lambda x: Linear.apply(x), leaf(5, 3), step=step), graphs=1)
+
+
+NOT_LINEAR = {
+    "a number is added": lambda x, a, b: a + b + 1, "a tensor is added": lambda x, a, b: a + b + x,
+    "where, with ones": lambda x, a, b: torch.where(x > 0, a, 1) + b,
+    "the mask": lambda x, a, b: torch.where(a > 0, a, b),
+    "squared": lambda x, a, b: a * a + b, "a divisor": lambda x, a, b: a + x / (b + 2),
+    "filled": lambda x, a, b: a.masked_fill(x > 0, 2.0) + b,
+}
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("name", NOT_LINEAR)
+def test_not_linear_in_its_gradients(name):
+    formula = NOT_LINEAR[name]  # a table that is read in backward() is a break
+
+    class Other(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2, x + 1
+
+        @staticmethod
+        def backward(ctx, a, b):
+            return formula(*ctx.saved_tensors, a, b)
+
+    def step(run, args, k):
+        a, b = run(*args)
+        (a, b, a + b)[k].sum().backward()
+    stats = check_step(lambda: Program(lambda x: Other.apply(x), leaf(5, 3), step=step), breaks=1, graphs=0,
+                       backward=None, captured=False)
+    assert stats["break_reasons"] == {"no_backward": 1}, stats["break_reasons"]
+
+
 @pytest.mark.nothing_captured
 def test_one_output_of_two_where_zeros_are_not_none():
     def step(run, args, k):
@@ -362,7 +427,8 @@ def test_numbers_that_change():
         y = run(args[0], 0.25 + k / 4)
         y.sum().backward()
         return y
-    for f in (lambda x, s: Reverse.apply(x * 2, s).sin(), lambda x, s: Round.apply(x * 2, -s, s)):
+    for f in (lambda x, s: Reverse.apply(x * 2, s).sin(), lambda x, s: Round.apply(x * 2, -s, s),
+              lambda x, s: Reverse.apply(x * 2, s * 2).sin(), lambda x, s: Round.apply(x * 2, -s / 3, s + 1)):
         check_step(lambda: Program(f, leaf(5, 3), step=step), steps=5, graphs=2)
 
 

@@ -133,6 +133,96 @@ def test_a_value_between_two_graphs():
     check_step(make, backward=None, breaks=1, graphs=None)
 
 
+def residual(x, w):
+    h = x + w
+    return h + F.layer_norm(h, (4,)).sigmoid()
+
+
+GONE = {
+    "sine": lambda x, w: (x + w).sin(), "two of one": lambda x, w: (x + w).sin().cos(),
+    "exponential": lambda x, w: (x * 0.5 - w).tanh().exp(), "silu": lambda x, w: F.silu(x + w),
+    "gelu": lambda x, w: F.gelu(x + w), "tanh gelu": lambda x, w: F.gelu(x + w, approximate="tanh"),
+    "power": lambda x, w: (x + w).pow(3), "a product": lambda x, w: (x + w) @ MATRIX,
+    "layer norm": lambda x, w: F.layer_norm(x + w, (4,)), "softmax": lambda x, w: (x + w).softmax(-1) * w,
+    "views": lambda x, w: (x + w).view(2, 8).t().exp().sin(),
+    "relu": lambda x, w: (x + w).relu() * w, "residual": residual,
+    "several outputs": lambda x, w: (lambda h: (h.sin(), h.cos() * w))(x + w),
+    "expanded": lambda x, w: (x + w).sum(0, keepdim=True).expand(4, 4) * w,
+    "a constant": lambda x, w: (x + w).sin() * torch.arange(4.0),
+    "detached": lambda x, w: (lambda h: h.sin() * h.detach())(x + w),
+}
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_an_input_that_is_gone(name):
+    """Eager's formulas hold what they read, and not the input. The forward runs again without it."""
+    def step(run, args, k):
+        x, = args
+        y = run(x * 2, x.cos())
+        weighted = sum((t * (i + 1)).square().sum() for i, t in enumerate(y if isinstance(y, tuple) else (y,)))
+        slope, = torch.autograd.grad(weighted, x, create_graph=True)
+        slope.pow(2).sum().backward()
+        return slope
+    check_step(lambda: Program(GONE[name], values(), step=step), backward=None, graphs=1)
+
+
+def test_an_input_that_is_written_afterwards():
+    """As eager's formulas do not read it, it may be written."""
+    def step(run, args, k):
+        x, = args
+        shift = torch.ones(4, 4)
+        y = run(x, shift)
+        shift.zero_()
+        slope, = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        slope.pow(2).sum().backward()
+        return slope
+    check_step(lambda: Program(lambda x, shift: (x + shift).sin(), values(), step=step), backward=None, graphs=1)
+
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(0.2))
+        self.norm, self.second, self.last = nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        h = self.first(x)
+        print(end="")
+        h = (h + self.last.weight).tanh()
+        return self.last(h + self.second(self.norm(h)))
+
+
+def test_a_gradient_penalty_of_wgan():
+    """Over a critic with a break in it: what the second graph is given is gone."""
+    def make():
+        critic = Critic()
+
+        def step(run, args, k):
+            real, = args
+            fake = real.detach().cos()
+            between = torch.lerp(real.detach(), fake, 0.25).requires_grad_()
+            slope, = torch.autograd.grad(run(between).sum(), between, create_graph=True)
+            loss = run(fake).mean() - run(real).mean() + 10 * (slope.norm(2, 1) - 1).pow(2).mean()
+            loss.backward()
+            return loss
+        return Program(critic, values(), step=step)
+    check_step(make, backward=None, breaks=2, graphs=None)  # with an input that needs a gradient, and without
+
+
+OVERWRITTEN = {"copy": lambda x, z: (x * 2).copy_(z).sin(), "zero": lambda x, z: (x * 2).zero_() + z.sin(),
+               "fill": lambda x, z: (x * 2).fill_(3.0) * z.sin()}
+
+
+@pytest.mark.parametrize("name", OVERWRITTEN)
+def test_ops_that_are_overwritten(name):
+    """Eager's formulas give zeros, not None."""
+    def step(run, args, k):
+        slopes = torch.autograd.grad(run(*args).square().sum(), args, create_graph=True)
+        slopes[1].pow(2).sum().backward()
+        return slopes
+    check_step(lambda: Program(OVERWRITTEN[name], values(), values(), step=step), backward=None)
+
+
 def test_dropout_is_drawn_once():
     check_step(lambda: Program(lambda x: F.dropout(F.silu(x), 0.5), values(), step=second_order), backward=None,
                graphs=1)
@@ -222,13 +312,21 @@ def test_numbers_of_a_generator_are_not_drawn_again():
     assert torch.equal(generator.get_state(), state)
 
 
-def test_the_error_of_a_missing_input_names_it():
-    run = framejit.compile(lambda x, w: (x + w).sin())
-    w = leaf(3)
-    y = run(torch.ones(3), w)
+LOST = {
+    "dropout": lambda x, w: F.dropout(x + w, 0.5).sin(),  # its result is held, made of a mask in another form
+    "a part": lambda x, w: (x.t() + w)[1:].sin(),         # only its cosine is held
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_the_error_of_a_missing_input_names_it(name):
+    """A limit: eager holds what the sine is of."""
+    run = framejit.compile(LOST[name])
+    w = leaf(3, 3)
+    y = run(torch.ones(3, 3), w)
     with pytest.raises(RuntimeError, match=r"create_graph=True needs the input L\['x'\]"):
         torch.autograd.grad(y.sum(), w, create_graph=True)
-    torch.autograd.grad(run(torch.ones(3), w).sum(), w, create_graph=True)  # plain Python now
+    torch.autograd.grad(run(torch.ones(3, 3), w).sum(), w, create_graph=True)  # plain Python now
 
 
 def counted(x, seen):

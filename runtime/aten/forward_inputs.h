@@ -1,0 +1,82 @@
+// runtime/aten/forward_inputs.h — what a backward holds of its forward's inputs.
+//
+// `.data = ...`, model.half() and the like give a tensor other data, and tell no version. What was computed from the
+// tensor before, views too, stays with the old data. An input is more than its tensor, then: it is this tensor, this
+// memory, and the way in which it showed the memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <cstdint>
+#include <string>
+
+namespace framejit::runtime {
+
+// How a tensor shows its memory.
+class Showing {
+ public:
+  explicit Showing(const at::Tensor& tensor);
+  static Showing dense(const at::Tensor& tensor);  // as empty_like(tensor)
+  bool is_of(const at::Tensor& tensor) const;
+  at::Tensor over(c10::Storage memory) const;  // without a history
+  at::Tensor fresh() const;                    // in memory of its own, with contents that nobody has written
+  // The same elements, so that they lie as planned. An error if there are more or fewer.
+  at::Tensor laid(const at::Tensor& tensor) const;
+
+ private:
+  bool lies_so(const at::Tensor& tensor) const;  // where it matters
+
+  c10::DispatchKeySet keys_;
+  c10::Device device_;
+  caffe2::TypeMeta dtype_;
+  c10::SmallVector<int64_t, 5> sizes_, strides_;
+  int64_t offset_ = 0;
+};
+
+// An input that eager's formulas hold. They hold the tensor and read what it has by then. Its memory is held too, for
+// what they computed from it before, or saw of it.
+class KeptInput {
+ public:
+  // has_hooks: hooks of the program see what is saved, and may give back something else.
+  KeptInput(const at::Tensor& input, bool has_hooks);
+  at::Tensor now() const { return saved_.unpack(); }  // checks the version
+  bool has_other_data(const at::Tensor& now) const;
+  at::Tensor other_data() const;  // undefined: the input has what it had
+  at::Tensor before() const;      // what the forward saw, with the history of the input
+  const Showing& shown() const { return shown_; }
+
+ private:
+  torch::autograd::SavedVariable saved_;
+  Showing shown_;
+  c10::Storage memory_;  // null under hooks
+};
+
+// An input that eager would not keep alive, held weakly. If it has died, or shows other data, but another tensor still
+// owns its memory, a new tensor over that memory, with the input's history, replaces it.
+class OtherInput {
+ public:
+  explicit OtherInput(const at::Tensor& input);
+  // Throws an error with its name if that is not possible, or if the input was written to. asker: what needs it.
+  at::Tensor get(const std::string& name, const std::string& asker) const;
+  bool is_there() const;        // and get() does not throw
+  at::Tensor stand_in() const;  // zeros with the history that the input had
+
+ private:
+  at::Tensor found() const;
+  at::Tensor with_history(at::Tensor tensor) const;
+  bool was_written() const;
+
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_;
+  c10::weak_intrusive_ptr<c10::StorageImpl> memory_;
+  at::Tensor number_;  // is kept alive
+  c10::Storage memory_of_number_;
+  Showing shown_;
+  torch::autograd::Edge history_;
+  bool has_memory_ = false;
+  bool is_leaf_ = false;  // that needs a gradient
+  c10::VariableVersion counter_;
+  int64_t version_ = 0;
+};
+
+}  // namespace framejit::runtime
