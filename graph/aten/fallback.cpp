@@ -91,8 +91,10 @@ bool is_cast_inside(const std::string& name, c10::Device device) {
 
 // Random fills draw in another order if memory is not contiguous; the memory of the functional form is contiguous.
 bool fills_contiguous(const Graph& graph, const Node& node) {
-  const ValueId* self = node.args[0].get<ValueId>();
-  return self != nullptr && graph.meta(*self).is_contiguous();
+  return std::ranges::all_of(node.op->write_args, [&](int8_t i) {
+    const ValueId* filled = node.args[static_cast<size_t>(i)].get<ValueId>();
+    return filled != nullptr && graph.meta(*filled).is_contiguous();
+  });
 }
 
 // Whether a fill of transposed memory draws in memory order: the op itself is tried, with its own generator.
@@ -186,7 +188,8 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
     build_args(call);
     refuse_writes_to_constants(call);
     refuse_absolute_offsets(call);
-    if (info.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node))
+    const bool fills = info.in_place || call.def().drops_out_args;
+    if (fills && call.def().has(kRandom) && !fills_contiguous(graph(), call.node))
       fail({Reason::unsupported_op, call.def().name + " on a tensor that is not contiguous"});
     // The memory of the new sizes has no functional form.
     if (info.def->name == "resize_" || info.def->name == "resize_as_") fail({Reason::unsupported_op, info.def->name});

@@ -174,3 +174,15 @@ def test_dimensions_of_one_element_keep_their_strides(backend):
         compiled = framejit.compile(fn, backend=backend, dynamic=False, fullgraph=True)
         for ours, eager in zip(compiled(x), fn(x), strict=True):
             assert ours.stride() == eager.stride() and torch.allclose(ours, eager, atol=1e-6)
+
+
+def test_out_is_filled_in_the_order_of_its_memory():
+    x = torch.rand(3, 40)
+    for draw in (lambda x, out: torch.bernoulli(x, out=out), lambda x, out: torch.normal(x, 1.0, out=out)):
+        compiled = framejit.compile(draw)
+        for out in torch.zeros(3, 40), torch.zeros(40, 3).t(), torch.zeros(6, 40)[::2]:
+            torch.manual_seed(1)
+            eager = draw(x, out).clone()
+            torch.manual_seed(1)
+            assert torch.equal(compiled(x, out.zero_()), eager)
+            assert torch.equal(out, eager)
