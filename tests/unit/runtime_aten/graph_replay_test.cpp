@@ -189,7 +189,9 @@ TEST(GraphReplay, AnOutputThatIsReplacedInEachCallTakesTwoRecordings) {
   for (int i = 0; i < 10; ++i) {
     const at::Tensor x = at::randn({5}), before = y.defined() ? y.clone() : y;
     const at::Tensor next = p.call({x, w})[0];
-    if (before.defined()) EXPECT_TRUE(at::equal(y, before));
+    if (before.defined()) {
+      EXPECT_TRUE(at::equal(y, before));
+    }
     EXPECT_TRUE(at::equal(next, x + w));
     y = next;
   }
