@@ -1,7 +1,7 @@
 // graph/forward_replay.h — the forward of a joint graph, to be run again op by op under autograd.
 //
-// A backward that is differentiated itself needs formulas that can be differentiated. PyTorch has some of them only
-// where its engine runs with grad mode, so the joint graph, which was recorded without, does not say them.
+// A backward that is differentiated itself needs formulas that can be differentiated. PyTorch uses some of them only if
+// its engine runs in grad mode. The joint graph was recorded without it and lacks them.
 // What a program detaches, or computes without grad mode, is a constant to every derivative. A replay would
 // differentiate it, so it runs in two parts: one makes these values, the other takes them.
 #pragma once

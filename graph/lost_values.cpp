@@ -1,4 +1,3 @@
-// graph/lost_values.cpp — see lost_values.h.
 #include "graph/lost_values.h"
 
 #include <algorithm>

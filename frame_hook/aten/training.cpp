@@ -1,4 +1,3 @@
-// frame_hook/aten/training.cpp — see training.h.
 #include "frame_hook/aten/training.h"
 
 #include <algorithm>
@@ -90,8 +89,8 @@ class LazyBackward final : public runtime::BackwardPlans {
   }
 
  private:
-  // Of several outputs with one memory, those that share a counter are checked once; what shows the memory with a
-  // counter of its own (x.data) eager does not keep.
+  // If several outputs share memory and a version counter, the counter is checked once. Eager does not keep outputs
+  // with a counter of their own, such as x.data.
   bool has_counter_of_another(uint32_t output, const OutputProperties& properties) const {
     if (properties.of != OutputProperties::Of::kNothing) return true;
     const bool shares = properties.shares_input || properties.shares_output;

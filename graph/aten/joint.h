@@ -3,8 +3,9 @@
 // Inputs are added and the forward is recorded (RecordScope, inside a ForwardScope); build() adds a tangent input for
 // every output that needs a gradient and lets torch's autograd engine run over the traced tensors, whose ops are
 // recorded like any others.
-// An input that is no leaf in the caller is none here (it may be written in place); its gradient is that of a hidden
-// leaf behind it. Backward nodes have no user line. An instance is used by one thread at a time.
+// An input that is not a leaf for the caller is not one here either (it may be written in place). Its history ends in a
+// hidden leaf, whose gradient is that of the input. Backward nodes have no user line. Only one thread at a time may use
+// an instance.
 #pragma once
 
 #include <ATen/SavedTensorHooks.h>
@@ -29,7 +30,7 @@ struct JointGraph {
 // A backward() or grad() that the recorded program calls itself.
 struct InnerBackward {
   std::vector<at::Tensor> outputs, given;  // given: the gradient of each output
-  std::vector<at::Tensor> wanted;          // none: each leaf that the outputs were made of
+  std::vector<at::Tensor> wanted;  // empty: all leaves that the outputs were computed from
   bool accumulates = false;                // each gradient gets memory of its own, as AccumulateGrad makes it
   bool keeps_graph = false, creates_graph = false;
 };
@@ -43,16 +44,15 @@ class JointRecording {
 
   // What the program sees. An input that needs a gradient may be one that the recording has seen.
   at::Tensor add_input(const at::Tensor& real, const std::string& source, const DynamicExtents& dynamic = {});
-  // Whether the history of an input is another one than it was when it was added: the program wrote to it under
-  // autograd.
+  // Whether the history of an input has changed since it was added: the program wrote to it under autograd.
   bool has_new_history(size_t input) const;
 
-  // A tensor that the program made, without a history, becomes a leaf that needs a gradient. It must not be an output:
-  // what comes to it from outside would be lost.
+  // Makes a tensor of the program that has no history a leaf that needs a gradient. It must not be an output: gradients
+  // that arrive from outside would be lost.
   void add_leaf(const at::Tensor& made);
   bool is_added_leaf(const at::Tensor& tensor) const;
 
-  // Inputs that the outputs are made of; with_history: those of them that have one of their own.
+  // Inputs that the outputs were computed from; with_history: only those that have a history.
   std::vector<size_t> inputs_behind(const std::vector<at::Tensor>& outputs, bool with_history) const;
   // Call this, is_freed() and build() without the GIL: the engine refuses to run under it. They throw what the engine
   // throws, after dropping the ops of the call; a capture break is then kept by the recorder.
@@ -62,23 +62,22 @@ class JointRecording {
   bool is_freed(const at::Tensor& tensor);
   std::string name_of_history(const at::Tensor& tensor);  // what eager calls the node that made it
 
-  // Of `views` those whose gradients eager makes one by one: other outputs are made of them, or they of such views, or
-  // their history does not lead to their base.
-  // Both say it per output; roots: which other outputs have a history. Call it inside of a RecordScope and a
-  // ForwardScope.
+  // Which of `views` have a gradient of their own in eager: other outputs are computed from them, they are computed
+  // from such views, or their history does not lead to their base. `views` and the result are per output; roots: which
+  // other outputs have a history. Call it inside of a RecordScope and a ForwardScope.
   std::vector<bool> views_on_the_way(const std::vector<at::Tensor>& outputs, const std::vector<bool>& roots,
                                      const std::vector<bool>& views) const;
 
   // An error: the recording cannot be finished.
-  // is_root: per output, whether its whole gradient comes in as a tangent. Without it: of those that need one, what
-  // comes from outside of the graph.
+  // is_root: per output, whether its tangent is its whole gradient. If empty, each output that needs a gradient has a
+  // tangent, which is only the part that arrives from outside of the graph.
   Result<JointGraph> build(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root = {});
 
  private:
   struct Root {
-    at::Tensor output, tangent, part;  // part: a leaf that stands for the output where other roots are made of it
+    at::Tensor output, tangent, part;  // part: a leaf that stands for the output in other roots
   };
-  // Gradients in the engine's order; the layout gets what each is for, and which roots lead to it.
+  // Gradients in the engine's order. The layout gets what each is for, and which roots lead to it.
   std::vector<at::Tensor> run_backward(const std::vector<Root>& roots, JointLayout& layout);
   at::Tensor add_tangent(const at::Tensor& output, size_t index);
   void part_roots(std::vector<Root>& roots) const;
@@ -89,7 +88,7 @@ class JointRecording {
   std::vector<at::Tensor> leaves_behind(const std::vector<at::Tensor>& outputs) const;
 
   std::shared_ptr<Recorder> recorder_;
-  std::vector<at::Tensor> leaves_;  // per input: what the engine is asked for; undefined: needs no gradient
+  std::vector<at::Tensor> leaves_;  // per input: the tensor whose gradient is its; undefined: needs none
   std::vector<at::Tensor> visible_;  // per input: what the program sees
   std::vector<at::Tensor> added_leaves_;
   bool has_freed_ = false;
@@ -97,8 +96,8 @@ class JointRecording {
   FunctionsBehind functions_;  // of the finished recording
 };
 
-// Open while the forward runs: autograd remembers views by the op that made them, not as as_strided, and hooks of the
-// program on saved tensors see none of the traced ones.
+// Open while the forward runs. Autograd then remembers views by the op that made them, not as as_strided, and the
+// program's hooks on saved tensors do not see traced ones.
 class ForwardScope {
  public:
   ForwardScope() : views_(c10::AutogradState::get_tls_state().get_view_replay_enabled()) {

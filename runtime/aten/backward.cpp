@@ -1,4 +1,3 @@
-// runtime/aten/backward.cpp — see backward.h.
 #include "runtime/aten/backward.h"
 
 #include <ATen/core/Generator.h>
@@ -29,8 +28,8 @@ namespace {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-// Hands gradients on: the first to its input, the others to the next such node. So they arrive one after the other, in
-// the order in which eager's would.
+// Passes gradients on: the first to its target, the others to the next such node. So they arrive one after the other,
+// in eager's order.
 class Deliver final : public torch::autograd::Node {
  public:
   std::string name() const override { return "CompiledBackward"; }
@@ -73,7 +72,7 @@ class SavedForBackward {
 
   const BackwardLayout& layout() const { return plans_->layout(); }
   void add_root(const at::Tensor& output) { roots_.push_back(Showing::dense(output)); }
-  // Of outputs that have their history: saved as outputs they are no cycle of references.
+  // Call it once the outputs have their history. Saving them as outputs avoids a cycle of references.
   void keep_outputs(const at::Tensor* outputs) {
     for (uint32_t i : layout().kept_outputs) {
       outputs_.emplace_back(outputs[i], root_of(i) >= 0);
@@ -118,8 +117,9 @@ class SavedForBackward {
     return results;
   }
 
-  // Of these roots. What others read stays. ran: their backward frees what it shares with others; otherwise they are
-  // gone, and nobody misses what they shared.
+  // Frees the values saved for these roots, except those that another root still reads. ran: they have gone backward,
+  // so a later backward of a root that shares a formula with them is an error, as in eager. Otherwise their nodes died
+  // unused.
   void release(const std::vector<bool>& roots, bool ran) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (size_t r = 0; r < roots.size(); ++r) {
@@ -137,7 +137,7 @@ class SavedForBackward {
   }
 
  private:
-  // Roots that share a formula but are of several nodes go through it one after the other in one run of the engine.
+  // Within one run of the engine, several nodes may use the same formula. That is not a second backward.
   void refuse_second(const std::vector<bool>& given) const {
     const int task = torch::autograd::get_current_graph_task_id();
     for (size_t r = 0; r < given.size(); ++r)
@@ -153,7 +153,7 @@ class SavedForBackward {
     return std::any_of(readers.begin(), readers.end(), [&](const std::vector<bool>& by) { return by[root]; });
   }
 
-  // By a root that has not gone backward, and is none of `now`.
+  // Whether a root reads it that has not gone backward yet and is not one of `now`.
   bool is_read_later(size_t saved, const std::vector<bool>& now) const {
     const std::vector<bool>& readers = layout().readers[saved];
     for (size_t r = 0; r < readers.size(); ++r)
@@ -210,7 +210,7 @@ class SavedForBackward {
     return values;
   }
 
-  // No tensor of vmap, of another transform, or of a subclass.
+  // False for tensors of vmap, of another transform, or of a subclass.
   static bool is_plain(const at::Tensor& gradient) {
     static constexpr c10::DispatchKeySet kOthers(
         {c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
@@ -318,14 +318,14 @@ class SavedForBackward {
   std::vector<SavedVariable> values_, outputs_;
   std::vector<Showing> shown_values_, shown_outputs_;  // with hooks: what is given back lies as it did
   std::vector<KeptInput> inputs_;
-  std::vector<OtherInput> others_;  // inputs that eager would not hold
+  std::vector<OtherInput> others_;  // inputs that eager would not keep alive
   std::vector<Showing> roots_;  // how the plan's tangents lie, as empty_like(output)
   std::vector<bool> is_released_;  // per root
   std::vector<bool> has_run_;  // per root: its backward has freed it
   std::vector<int> last_task_;  // per root: the run of the engine in which it went backward last
 };
 
-// Of one group of roots.
+// The node of one group of roots.
 class CompiledBackward final : public torch::autograd::Node {
  public:
   // Eager's name, where there is one root: errors about it and its text name the node.
@@ -395,7 +395,7 @@ class CompiledBackward final : public torch::autograd::Node {
   bool is_last_ = false;
 };
 
-// An edge to each gradient's target; each but the first leads through nodes that hand the gradients before it on.
+// An edge to each gradient's target. Each one but the first leads through the nodes of the gradients before it.
 std::vector<torch::autograd::Edge> chained(std::vector<torch::autograd::Edge> edges,
                                            const std::vector<at::Tensor>& targets) {
   std::vector<torch::autograd::Edge> rest;  // of the nodes made so far, which are the later ones
@@ -468,7 +468,7 @@ class Recording {
     if (version >= 0 && counter.enabled()) counter.set_version(version);
   }
 
-  // A view that shows all of an input or of another output may come as that tensor, whose history is another.
+  // A view of a whole input or output may be that same tensor object, which then has another history.
   bool is_shared(size_t output) const {
     const at::Tensor* const* const inputs_end = inputs_ + layout_.input_names.size();
     const at::Tensor* const outputs_end = outputs_ + layout_.output_count;
@@ -479,8 +479,8 @@ class Recording {
            std::any_of(static_cast<const at::Tensor*>(outputs_), outputs_end, is_it);
   }
 
-  // The engine runs all that a node leads to, hooks and all, also where no gradient goes. A leaf without hooks is of no
-  // matter; what has a history of its own is led to by those roots alone that reach it.
+  // Roots may share a node only if they reach the same inputs, leaves aside. The engine runs everything that a node
+  // leads to, hooks included, even if no gradient arrives there.
   bool same_node(size_t r, size_t s) const {
     if (r == s) return true;
     if (is_watched_ || layout_.groups[r] != layout_.groups[s]) return false;
@@ -519,7 +519,7 @@ class Recording {
     return roots.size();
   }
 
-  // A node for one output, which hooks of the output belong to: it does not run where nothing comes in.
+  // A node for one output, so that the output's hooks run only if a gradient arrives for it.
   torch::autograd::Edge through_own_node(uint32_t root, torch::autograd::Edge edge) {
     auto node = make_autograd_node<OneOutput>();
     node->set_name(layout_.names[root]);

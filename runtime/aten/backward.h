@@ -1,11 +1,10 @@
 // runtime/aten/backward.h — the backward of a compiled forward as nodes of torch's autograd graph.
 //
 // The outputs with a history are its roots. Roots that share formulas belong to one node, which runs one plan for the
-// gradients that have come in; a root that others are made of belongs to a later node, so that it meets its whole
-// gradient, hooks and all, as in eager. The nodes hold what the forward saved. Inputs and outputs are held as torch's
-// own nodes hold them, so that a write to one of them between forward and backward is told as in eager, and
-// saved-tensor hooks run. A plan is asked for when the engine first needs it: one for each set of gradients that are
-// given and wanted.
+// gradients that have arrived. A root from which others are computed belongs to a later node, so that its hooks see its
+// whole gradient, as in eager. The nodes hold what the forward saved. Inputs and outputs are held as torch's own nodes
+// hold them: a write to one of them between forward and backward is eager's error, and saved-tensor hooks run. A plan
+// is made when the engine first needs it: one for each set of gradients that are given and wanted.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,7 +37,7 @@ struct BackwardLayout {
   std::vector<uint32_t> kept_inputs, kept_outputs;  // eager would hold these and check their versions
   std::vector<int64_t> kept_versions;  // per kept output, as `versions`
   std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept one, per root: for which backwards
-  // Per pair of roots: a backward from the first frees in eager what one from the second needs.
+  // Per pair of roots: whether eager's backward of the first frees something that the second needs.
   std::vector<bool> conflicts;
   std::vector<std::vector<bool>> readers;  // per saved value, per root: whether the root's backward reads the value
   std::vector<std::string> names;    // per root: of eager's node
@@ -60,7 +59,7 @@ class BackwardPlans {
   virtual Result<ForwardAgain> forward_again(const std::vector<bool>& missing, const std::vector<bool>& there,
                                              const std::vector<bool>& given) = 0;
 
-  // A differentiable backward was asked for, and cannot be made: from now on plain Python runs in place of the forward.
+  // A differentiable backward was wanted and is impossible: from now on, plain Python runs in place of the forward.
   void give_up() { has_given_up_ = true; }
   bool has_given_up() const { return has_given_up_; }
 
@@ -76,7 +75,7 @@ std::vector<GeneratorState> drawn_states(const BackwardPlans& plans, const PlanR
 void record_backward(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
                      at::Tensor* outputs, std::vector<at::Tensor> values, std::vector<GeneratorState> drawn);
 
-// Whether an input whose history would change is a view: then plain Python has to run.
+// Whether an input whose history would change is a view: then plain Python must run.
 bool changes_history_of_view(const BackwardPlans& plans, const at::Tensor* const* inputs);
 
 }  // namespace framejit::runtime

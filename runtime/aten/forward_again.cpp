@@ -1,4 +1,3 @@
-// runtime/aten/forward_again.cpp — see forward_again.h.
 #include "runtime/aten/forward_again.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -38,7 +37,7 @@ class Replay {
   Replay(const ForwardAgain& forward, const BackwardLayout& layout, const int64_t* symbols)
       : forward_(forward), layout_(layout), symbols_(symbols) {}
 
-  // Each root, then what later ops read in place of a root with a gradient of its own.
+  // Runs the forward again. It gives each root, then the aliases that later ops read of roots with their own gradient.
   void run(std::vector<at::Tensor> inputs, const std::vector<GeneratorState>& drawn) {
     inputs_ = std::move(inputs);
     const c10::impl::ExcludeDispatchKeyGuard casts_are_recorded(c10::autocast_dispatch_keyset);

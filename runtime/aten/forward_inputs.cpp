@@ -1,4 +1,3 @@
-// runtime/aten/forward_inputs.cpp — see forward_inputs.h.
 #include "runtime/aten/forward_inputs.h"
 
 #include <ATen/ExpandUtils.h>

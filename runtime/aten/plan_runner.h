@@ -48,7 +48,7 @@ class PlanRunner {
                    ValuesBetweenPlans* between = nullptr) const;
   // The same for a plan of operators alone, which autograd records.
   Result<void> run_under_autograd(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) const;
-  // Enqueues the same under a capture of a GPU's stream: nothing runs, and generators are whoever captures' business.
+  // Enqueues the same under a capture of a GPU's stream: nothing runs, and the owner of the capture handles generators.
   Result<void> record(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs,
                       ValuesBetweenPlans* between) const;
   const CallPlan& plan() const;
