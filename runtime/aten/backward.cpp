@@ -165,8 +165,7 @@ class SavedForBackward {
   using Kept = c10::SmallVector<at::Tensor, 16>;
   Kept unpacked_inputs(const std::vector<bool>& given) const {
     Kept inputs;
-    for (size_t k = 0; k < inputs_.size(); ++k)
-      inputs.push_back(share(layout().input_keepers[k], given) ? inputs_[k].now() : at::Tensor());
+    for (size_t k = 0; k < inputs_.size(); ++k) inputs.push_back(is_held(k, given) ? inputs_[k].now() : at::Tensor());
     return inputs;
   }
   Kept unpacked_outputs(const std::vector<bool>& given, torch::autograd::Node& node) const {
@@ -226,9 +225,13 @@ class SavedForBackward {
       visit(i, is_kept, is_kept ? kept++ : other++);
     }
   }
-  std::vector<bool> inputs_there() const {
+  // Whether eager's formulas of these roots hold a kept input.
+  bool is_held(size_t kept, const std::vector<bool>& given) const { return share(layout().input_keepers[kept], given); }
+  std::vector<bool> inputs_there(const std::vector<bool>& given) const {
     std::vector<bool> there;
-    for_each_input([&](size_t, bool is_kept, size_t at) { there.push_back(is_kept || others_[at].is_there()); });
+    for_each_input([&](size_t, bool is_kept, size_t at) {
+      there.push_back(is_kept ? is_held(at, given) || inputs_[at].is_there() : others_[at].is_there());
+    });
     return there;
   }
   std::vector<at::Tensor> inputs_of(const ForwardAgain& forward, const std::vector<bool>& stand_in,
@@ -236,7 +239,7 @@ class SavedForBackward {
     std::vector<at::Tensor> inputs;
     for_each_input([&](size_t i, bool is_kept, size_t at) {
       if (!forward.reads[i]) inputs.emplace_back();
-      else if (stand_in[i]) inputs.push_back(others_[at].stand_in());
+      else if (stand_in[i]) inputs.push_back(is_kept ? inputs_[at].stand_in() : others_[at].stand_in());
       else inputs.push_back(is_kept ? inputs_[at].before() : others_[at].get(layout().input_names[i], asker));
     });
     return inputs;
@@ -268,11 +271,12 @@ class SavedForBackward {
     return lost;
   }
 
-  // Per input.
-  std::vector<at::Tensor> other_data() const {
+  // Per input that the formulas of these roots hold.
+  std::vector<at::Tensor> other_data(const std::vector<bool>& given) const {
     std::vector<at::Tensor> others;
-    for_each_input(
-        [&](size_t, bool is_kept, size_t at) { others.push_back(is_kept ? inputs_[at].other_data() : at::Tensor()); });
+    for_each_input([&](size_t, bool is_kept, size_t at) {
+      others.push_back(is_kept && is_held(at, given) ? inputs_[at].other_data() : at::Tensor());
+    });
     return others;
   }
 
@@ -280,7 +284,7 @@ class SavedForBackward {
   variable_list run_again(const variable_list& gradients, const std::vector<bool>& given,
                           const std::vector<bool>& wanted, torch::autograd::Node& node) {
     const Kept outputs = unpacked_outputs(given, node);  // checks their versions
-    const std::vector<at::Tensor> others = other_data();
+    const std::vector<at::Tensor> others = other_data(given);
     const bool has_others = std::any_of(others.begin(), others.end(), [](const at::Tensor& t) { return t.defined(); });
     const std::string asker = has_others                   ? "a backward after new data for an input"
                               : at::GradMode::is_enabled() ? "create_graph=True"
@@ -291,7 +295,7 @@ class SavedForBackward {
       Result<ForwardAgain> whole = plans_->forward_again();
       if (!whole.ok()) throw std::runtime_error("framejit: " + asker + " is not possible: " + whole.error().message);
       forward = whole.take();
-      const std::vector<bool> there = inputs_there();
+      const std::vector<bool> there = inputs_there(given);
       std::vector<bool> missing(there.size());
       for (size_t i = 0; i < there.size(); ++i) missing[i] = forward.reads[i] && !there[i];
       if (std::find(missing.begin(), missing.end(), true) != missing.end()) {

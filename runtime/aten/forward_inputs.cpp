@@ -60,9 +60,38 @@ bool Showing::lies_so(const at::Tensor& tensor) const {
   return true;
 }
 
-KeptInput::KeptInput(const at::Tensor& input, bool has_hooks) : saved_(input, false), shown_(input) {
+InputHistory::InputHistory(const at::Tensor& input)
+    : leaf_(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()) {
+  if (!input.requires_grad()) return;
+  if (input.is_leaf()) leaf_ = input.getIntrusivePtr();
+  else edge_ = torch::autograd::impl::gradient_edge(input);
+}
+
+at::Tensor InputHistory::given_to(at::Tensor tensor) const {
+  torch::autograd::Edge edge = edge_;
+  if (auto leaf = leaf_.lock()) edge = torch::autograd::impl::gradient_edge(at::Tensor(std::move(leaf)));
+  if (edge.is_valid()) torch::autograd::impl::set_gradient_edge(tensor, edge);
+  return tensor;
+}
+
+static at::Tensor zeros(const Showing& shown) {
+  const at::Tensor made = shown.fresh();
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return made.zero_();
+}
+
+KeptInput::KeptInput(const at::Tensor& input, bool has_hooks) : saved_(input, false), history_(input), shown_(input) {
   if (!has_hooks && input.has_storage()) memory_ = input.storage();
 }
+
+bool KeptInput::is_there() const {
+  try {
+    now();
+    return true;
+  } catch (const std::exception&) { return false; }
+}
+
+at::Tensor KeptInput::stand_in() const { return history_.given_to(zeros(shown_)); }
 
 bool KeptInput::has_other_data(const at::Tensor& now) const {
   if (!memory_) return false;
@@ -86,15 +115,16 @@ at::Tensor KeptInput::before() const {
 }
 
 OtherInput::OtherInput(const at::Tensor& input)
-    : tensor_(input.getIntrusivePtr()), memory_(c10::intrusive_ptr<c10::StorageImpl>()), shown_(input) {
+    : tensor_(input.getIntrusivePtr()),
+      memory_(c10::intrusive_ptr<c10::StorageImpl>()),
+      shown_(input),
+      history_(input) {
   has_memory_ = input.has_storage();
   if (has_memory_) memory_ = input.storage().getWeakStorageImpl();
   if (input.dim() == 0 && !input.requires_grad()) {
     number_ = input;
     if (has_memory_) memory_of_number_ = input.storage();
   }
-  is_leaf_ = input.requires_grad() && input.is_leaf();
-  if (input.requires_grad() && !input.is_leaf()) history_ = torch::autograd::impl::gradient_edge(input);
   if (input.is_inference()) return;
   counter_ = torch::autograd::impl::version_counter(input);
   version_ = input._version();
@@ -108,26 +138,14 @@ at::Tensor OtherInput::found() const {
     if (memory && input.has_storage() && input.storage().unsafeGetStorageImpl() == memory.get() && shown_.is_of(input))
       return input;
   }
-  return memory ? with_history(shown_.over(c10::Storage(std::move(memory)))) : at::Tensor();
-}
-
-at::Tensor OtherInput::with_history(at::Tensor tensor) const {
-  torch::autograd::Edge history = history_;
-  if (const auto leaf = tensor_.lock(); is_leaf_ && leaf)
-    history = torch::autograd::impl::gradient_edge(at::Tensor(leaf));
-  if (history.is_valid()) torch::autograd::impl::set_gradient_edge(tensor, history);
-  return tensor;
+  return memory ? history_.given_to(shown_.over(c10::Storage(std::move(memory)))) : at::Tensor();
 }
 
 bool OtherInput::was_written() const { return counter_.enabled() && counter_.current_version() != version_; }
 
 bool OtherInput::is_there() const { return !was_written() && found().defined(); }
 
-at::Tensor OtherInput::stand_in() const {
-  at::Tensor made = shown_.fresh();
-  const at::AutoDispatchBelowADInplaceOrView below;
-  return with_history(made.zero_());
-}
+at::Tensor OtherInput::stand_in() const { return history_.given_to(zeros(shown_)); }
 
 at::Tensor OtherInput::get(const std::string& name, const std::string& asker) const {
   const at::Tensor input = found();

@@ -34,6 +34,17 @@ class Showing {
   int64_t offset_ = 0;
 };
 
+// Where the gradient of an input goes.
+class InputHistory {
+ public:
+  explicit InputHistory(const at::Tensor& input);
+  at::Tensor given_to(at::Tensor tensor) const;
+
+ private:
+  torch::autograd::Edge edge_;  // of an input that is not a leaf
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> leaf_;  // that needs a gradient
+};
+
 // An input that eager's formulas hold. They hold the tensor and read what it has by then. Its memory is held too, for
 // what they computed from it before, or saw of it.
 class KeptInput {
@@ -41,13 +52,16 @@ class KeptInput {
   // has_hooks: hooks of the program see what is saved, and may give back something else.
   KeptInput(const at::Tensor& input, bool has_hooks);
   at::Tensor now() const { return saved_.unpack(); }  // checks the version
+  bool is_there() const;  // and now() does not throw
   bool has_other_data(const at::Tensor& now) const;
   at::Tensor other_data() const;  // undefined: the input has what it had
   at::Tensor before() const;      // what the forward saw, with the history of the input
+  at::Tensor stand_in() const;  // zeros with the history that the input had
   const Showing& shown() const { return shown_; }
 
  private:
   torch::autograd::SavedVariable saved_;
+  InputHistory history_;
   Showing shown_;
   c10::Storage memory_;  // null under hooks
 };
@@ -64,7 +78,6 @@ class OtherInput {
 
  private:
   at::Tensor found() const;
-  at::Tensor with_history(at::Tensor tensor) const;
   bool was_written() const;
 
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_;
@@ -72,9 +85,8 @@ class OtherInput {
   at::Tensor number_;  // is kept alive
   c10::Storage memory_of_number_;
   Showing shown_;
-  torch::autograd::Edge history_;
+  InputHistory history_;
   bool has_memory_ = false;
-  bool is_leaf_ = false;  // that needs a gradient
   c10::VariableVersion counter_;
   int64_t version_ = 0;
 };

@@ -162,3 +162,28 @@ def test_a_limit_is_an_error():
     w.data = torch.full((3,), 4.0)
     y.backward()
     assert x.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+PAIRS = {"products": lambda a, b, c, d: (a * b, c * d), "a sum": lambda a, b, c, d: (a * b + c, c * d),
+         "a function": lambda a, b, c, d: ((a * b).sin() - c * 2, c.sin() * d)}
+
+
+@pytest.mark.parametrize("fn", PAIRS)
+@pytest.mark.parametrize("creates_graph", [False, True])
+def test_a_write_that_only_another_output_minds(fn, creates_graph):
+    found = []
+    for run in PAIRS[fn], framejit.compile(PAIRS[fn]):
+        for _ in range(2):
+            a, b, c, d = (torch.arange(float(k), k + 3).requires_grad_() for k in range(4))
+            y, z = run(a, b, c, d)
+            with torch.no_grad():
+                c.add_(1)
+            if not creates_graph:
+                a.data = a.data * 2
+            given = torch.autograd.grad(y.sum(), (a, b, c), create_graph=creates_graph, allow_unused=True)
+            if creates_graph:
+                given += torch.autograd.grad(given[0].sin().sum(), (a, b), allow_unused=True)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                z.sum().backward()
+            found.append([g if g is None else g.tolist() for g in given])
+    assert found[2:] == found[:2]
