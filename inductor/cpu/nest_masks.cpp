@@ -14,7 +14,7 @@ using llvm::Value;
 Value* Masks::position_of_first_lane(InstId i) { return indices_.shared(nest_.body[i].index[0]); }
 
 // How far the place is after the first lane; the number of lanes if no lane is there.
-Value* Masks::distance(Value* first, Value* place) {
+Value* Masks::lanes_before(Value* first, Value* place) {
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateSub(place, first),
                                   b_.getInt64(lanes_));  // exact as an unsigned comparison, for any distance
 }
@@ -22,7 +22,7 @@ Value* Masks::distance(Value* first, Value* place) {
 Value* Masks::distance_of_place(InstId i) {
   const LoopInst& inst = nest_.body[i];
   const size_t position = plan_.insts[inst.operands[0]].has_lanes ? 0 : 1;
-  return distance(position_of_first_lane(inst.operands[position]), values_[inst.operands[1 - position]]);
+  return lanes_before(position_of_first_lane(inst.operands[position]), values_[inst.operands[1 - position]]);
 }
 
 Value* Masks::border(InstId i) {
@@ -34,7 +34,7 @@ Value* Masks::border(InstId i) {
   }
   Value* first = position_of_first_lane(inst.operands[0]);
   Value* limit = values_[inst.operands[1]];
-  Value* distance = this->distance(first, limit);
+  Value* distance = lanes_before(first, limit);
   Value* below = ops_.first_lanes(b_.CreateSelect(b_.CreateICmpSLT(first, limit), distance, b_.getInt64(0)), lanes_);
   return inst.scalar == ScalarOp::k_lt ? below : b_.CreateNot(below);
 }

@@ -19,7 +19,7 @@ class Masks : NestPart {
   };
   Lanes lanes_of(InstId i);
   Value* position_of_first_lane(InstId i);
-  Value* distance(Value* first, Value* place);
+  Value* lanes_before(Value* first, Value* place);
   Value* distance_of_place(InstId i);
   Value* value(InstId i);
   Value* either(Value* condition, llvm::function_ref<Value*()> yes, llvm::function_ref<Value*()> no);

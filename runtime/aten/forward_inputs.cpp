@@ -107,11 +107,7 @@ at::Tensor KeptInput::other_data() const {
 
 at::Tensor KeptInput::before() const {
   at::Tensor found = now();
-  if (!has_other_data(found)) return found;
-  at::Tensor made = shown_.over(memory_);
-  if (found.requires_grad())
-    torch::autograd::impl::set_gradient_edge(made, torch::autograd::impl::gradient_edge(found));
-  return made;
+  return has_other_data(found) ? history_.given_to(shown_.over(memory_)) : found;
 }
 
 OtherInput::OtherInput(const at::Tensor& input)

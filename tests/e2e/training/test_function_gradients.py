@@ -259,12 +259,10 @@ LINEAR = {
 }
 
 
-@pytest.mark.parametrize("name", LINEAR)
-def test_linear_in_its_gradients(name):
-    """So a backward of one output is the recorded one with zeros for the other."""
-    formula = LINEAR[name]  # a table that is read in backward() is a break
-
-    class Linear(Function):
+def of_two_outputs(formula):
+    """formula(x, gradient, gradient), whose function's outputs go backward one by one and together. A table that is
+    read in backward() would be a break."""
+    class Formula(Function):
         @staticmethod
         def forward(ctx, x):
             ctx.save_for_backward(x)
@@ -277,7 +275,13 @@ def test_linear_in_its_gradients(name):
     def step(run, args, k):
         a, b = run(*args)
         (a, b, a + b)[k].sum().backward()
-    check_step(lambda: Program(lambda x: Linear.apply(x), leaf(5, 3), step=step), graphs=1)
+    return lambda: Program(lambda x: Formula.apply(x), leaf(5, 3), step=step)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_in_its_gradients(name):
+    """So a backward of one output is the recorded one with zeros for the other."""
+    check_step(of_two_outputs(LINEAR[name]), graphs=1)
 
 
 NOT_LINEAR = {
@@ -292,23 +296,7 @@ NOT_LINEAR = {
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("name", NOT_LINEAR)
 def test_not_linear_in_its_gradients(name):
-    formula = NOT_LINEAR[name]  # a table that is read in backward() is a break
-
-    class Other(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * 2, x + 1
-
-        @staticmethod
-        def backward(ctx, a, b):
-            return formula(*ctx.saved_tensors, a, b)
-
-    def step(run, args, k):
-        a, b = run(*args)
-        (a, b, a + b)[k].sum().backward()
-    stats = check_step(lambda: Program(lambda x: Other.apply(x), leaf(5, 3), step=step), breaks=1, graphs=0,
-                       backward=None, captured=False)
+    stats = check_step(of_two_outputs(NOT_LINEAR[name]), breaks=1, graphs=0, backward=None, captured=False)
     assert stats["break_reasons"] == {"no_backward": 1}, stats["break_reasons"]
 
 
