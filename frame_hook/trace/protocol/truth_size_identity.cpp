@@ -14,7 +14,6 @@ namespace framejit::frame_hook {
 
 using guards::GuardKind;
 using guards::kNoSource;
-using guards::SourceId;
 using guards::SourceKind;
 
 namespace {

@@ -11,7 +11,6 @@
 
 namespace framejit::frame_hook {
 
-using guards::GuardKind;
 using guards::kNoSource;
 using guards::SourceId;
 using guards::SourceKind;
