@@ -14,6 +14,7 @@ enum class OpList : uint8_t {
   keeps_format,
   casts_inside,
   of_masks,
+  moves_indices,
   without_size,
   sizes_by_data,
   only_asserts,

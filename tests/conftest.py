@@ -19,6 +19,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes more than five seconds; --quick leaves it out")
+    config.addinivalue_line("markers", "cpu_only(reason): left out where TEST_DEVICE is a GPU")
 
 
 def of_a_quick_run(items):
@@ -30,7 +31,15 @@ def of_a_quick_run(items):
     return {same[round(i * (len(same) - 1) / (QUICK_CASES - 1))] for same in cases.values() for i in range(QUICK_CASES)}
 
 
+def leave_out_on_a_gpu(items):
+    for item in items:
+        if marker := item.get_closest_marker("cpu_only"):
+            item.add_marker(pytest.mark.skip(reason=f"{BEGINS}on a GPU: {marker.args[0]}"))
+
+
 def pytest_collection_modifyitems(config, items):
+    if os.environ.get("TEST_DEVICE", "cpu") != "cpu":
+        leave_out_on_a_gpu(items)
     if config.getoption("--quick"):
         kept = of_a_quick_run(items)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])

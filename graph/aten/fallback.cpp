@@ -169,6 +169,7 @@ void Recorder::refuse_op_of_users(const OpCall& call) {
 void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
   const size_t count = info.arg_classes.size();
   if (fill_in_memory_order(info, stack)) return;
+  move_indices(info, stack);
   const FloatArgs floats = settle_floats(info, stack);
   OpCall call(info, std::span<const IValue>(stack->data() + stack->size() - count, count));
   call.node.op = info.def;
@@ -253,6 +254,31 @@ bool Recorder::fill_in_memory_order(const OpInfo& info, torch::jit::Stack* stack
   return true;
 }
 
+// Indices of the CPU, of a tensor on a GPU, as the kernel moves them. What is known of them becomes a constant there.
+void Recorder::move_indices(const OpInfo& info, torch::jit::Stack* stack) {
+  const size_t first = stack->size() - info.arg_classes.size();
+  if (info.arg_classes.size() < 2 || !(*stack)[first].isTensor()) return;
+  const at::Tensor& self = (*stack)[first].toTensor();
+  if (!self.defined() || !self.is_cuda() || !is_in(OpList::moves_indices, info.def->name)) return;
+  const auto moved = [&](const at::Tensor& index) {
+    const at::Tensor known = known_contents(index);
+    if (!known.defined()) {
+      at::AutoDispatchBelowAutograd below;
+      return index.to(self.device());
+    }
+    at::Tensor there;
+    {
+      const PlainExecution plain;
+      there = known.to(self.device());
+    }
+    return lifted(there);
+  };
+  c10::List<std::optional<at::Tensor>> indices;
+  for (const std::optional<at::Tensor>& index : (*stack)[first + 1].toOptionalTensorVector())
+    indices.push_back(index && index->defined() && index->is_cpu() ? std::optional(moved(*index)) : index);
+  (*stack)[first + 1] = std::move(indices);
+}
+
 void Recorder::find_device(OpCall& call) {
   bool found = false, only_scalars = false;
   const bool may_mix = call.def().name == "copy_" || call.def().name == "_to_copy";
@@ -264,7 +290,6 @@ void Recorder::find_device(OpCall& call) {
         found = true;
         only_scalars = scalar;
       } else if (!scalar && !may_mix && tensor.device() != call.device) {
-        // An error, or an op that moves indices itself: plain Python knows.
         fail({Reason::exception_raised, "tensors of two devices as arguments of " + call.def().name});
       }
     });

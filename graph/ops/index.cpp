@@ -218,19 +218,20 @@ bool flip(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim
   return true;
 }
 
-// at::roll joins two narrowed parts for every dimension, so the layout is that of cat: channels_last only if both parts
-// are.
+// On a CPU, at::roll joins two narrowed parts for every dimension, so the layout is that of cat: channels_last only if
+// both parts are. On a GPU it is row-major.
 bool roll(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, shifts, dims
   const TensorMeta* self = args.tensor(0);
   std::vector<int64_t> dims;
   SymSizes shifts;
   if (self == nullptr || !args.sizes(1, shifts)) return false;
   if (args.given(2) && !args.integers(2, dims)) return false;
-  if (self->numel() == SymExpr(0)) results.push_back(preserved(*self, env));
+  const bool on_cpu = self->device.type == DeviceType::kCpu;
+  if (self->numel() == SymExpr(0) && on_cpu) results.push_back(preserved(*self, env));
   else results.push_back(dense_like(*self, self->sizes));
   if (dims.empty()) return shifts.size() == 1;
   if (dims.size() != shifts.size()) return false;
-  bool channels_last = suggests_channels_last(*self, env);
+  bool channels_last = on_cpu && suggests_channels_last(*self, env);
   for (size_t i = 0; i < dims.size(); ++i) {
     const auto d = wrap_dim(dims[i], self->ndim());
     if (!d || self->ndim() == 0) return false;
@@ -288,8 +289,9 @@ bool edge_pad(const RuleArgs& args, ShapeEnv& env, Results& results) {
       if (reflects && !env.decide(pad[side], Relation::kLt, size, "reflection stays inside")) return false;
     size = size + pad[2 * k] + pad[2 * k + 1];
   }
-  results.push_back(count > 1 ? in_suggested_format(*self, std::move(sizes), env)
-                              : dense_like(*self, std::move(sizes)));
+  const bool keeps_format = count > 1 && self->device.type == DeviceType::kCpu;
+  results.push_back(keeps_format ? in_suggested_format(*self, std::move(sizes), env)
+                                 : dense_like(*self, std::move(sizes)));
   return true;
 }
 

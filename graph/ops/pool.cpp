@@ -149,6 +149,13 @@ bool like_input_in_format(const RuleArgs& args, ShapeEnv& env, Results& results)
   return true;
 }
 
+// The same on a CPU; row-major on a GPU.
+bool padded_input(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(1);
+  return self != nullptr && self->device.type != DeviceType::kCpu ? dense_as<1>(args, env, results)
+                                                                  : like_input_in_format(args, env, results);
+}
+
 bool volume_like_input(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(1);
   return self != nullptr && args.tensor(0) != nullptr && add_in_format(*self, self->sizes, 3, env, results);
@@ -173,8 +180,10 @@ std::vector<OpRow> pool_ops() {
   add_rows(rows, max_unpool<3>, {"max_unpool3d"}, kChecksData);
   add_rows(rows, like_input_in_format,
            {"max_pool2d_with_indices_backward", "_adaptive_avg_pool2d_backward", "adaptive_max_pool2d_backward",
-            "avg_pool2d_backward", "reflection_pad2d_backward", "replication_pad2d_backward",
-            "reflection_pad3d_backward", "replication_pad3d_backward"});
+            "avg_pool2d_backward"});
+  add_rows(rows, padded_input,
+           {"reflection_pad2d_backward", "replication_pad2d_backward", "reflection_pad3d_backward",
+            "replication_pad3d_backward"});
   add_rows(rows, volume_like_input, {"max_pool3d_with_indices_backward"});
   add_rows(rows, dense_as<1>,
            {"_adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward", "fractional_max_pool3d_backward",

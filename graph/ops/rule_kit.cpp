@@ -247,11 +247,12 @@ Device common_device(const std::vector<const TensorMeta*>& tensors) {
   return {};
 }
 
-// On a CPU, TensorIterator copies operands of another dtype into the common one before it looks at strides. The copies
-// keep the order of dimensions, but are dense. The first `conditions` operands stay as they are.
+// On a CPU, TensorIterator copies operands of another dtype into the common one before it looks at strides, and so does
+// where() on each device. The copies keep the order of dimensions, but are dense. The first `conditions` operands stay
+// as they are.
 static std::vector<TensorMeta> in_common_dtype(const std::vector<const TensorMeta*>& tensors, DType common,
                                                size_t conditions, ShapeEnv& env) {
-  const bool copies = common_device(tensors) == Device{};
+  const bool copies = conditions > 0 || common_device(tensors) == Device{};
   std::vector<TensorMeta> made;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorMeta& t = *tensors[i];

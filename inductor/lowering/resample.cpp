@@ -100,9 +100,11 @@ struct Neighbours {
   InstId weight;
 };
 
-Neighbours neighbours(NestBuilder& b, const Axis& axis, const SymExpr& at, bool align_corners, DType compute) {
+Neighbours neighbours(NestBuilder& b, const Axis& axis, const SymExpr& at, bool align_corners, DType compute,
+                      const TargetInfo& target) {
   const auto number = [&](double n) { return b.constant(n, compute); };
-  if (axis.input == axis.output) return {at, at, number(0)};  // which eager multiplies, too: infinity gives NaN
+  if (axis.input == axis.output && !target.traits.resampling_keeps_equal_sizes)
+    return {at, at, number(0)};  // which eager multiplies, too: infinity gives NaN
   const double scale = !align_corners    ? axis.scale
                        : axis.output > 1 ? static_cast<double>(axis.input - 1) / static_cast<double>(axis.output - 1)
                                          : 0.0;
@@ -141,8 +143,15 @@ bool lower_linear(LowerContext& ctx, size_t count) {
   const DType compute = value_dtype(ctx.result_meta().dtype);
   NestBuilder b = ctx.result_nest();
   const std::vector<SymExpr> index = b.range_dims();
+  if (ctx.target().traits.resampling_keeps_equal_sizes &&
+      std::ranges::all_of(*axes, [](const Axis& axis) { return axis.input == axis.output; })) {
+    const InstId value = ctx.load(b, *ctx.tensor(0), index);
+    ctx.store_result(std::move(b), value);
+    return true;
+  }
   std::vector<Neighbours> near;
-  for (const Axis& axis : *axes) near.push_back(neighbours(b, axis, index[axis.dim], ctx.flag(2, false), compute));
+  for (const Axis& axis : *axes)
+    near.push_back(neighbours(b, axis, index[axis.dim], ctx.flag(2, false), compute, ctx.target()));
   const InstId value = blend(ctx, b, *axes, near, 0, index, compute);
   ctx.store_result(std::move(b), value);
   return true;

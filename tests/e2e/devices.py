@@ -1,11 +1,13 @@
-"""Where the programs of the training tests have their tensors: TEST_DEVICE (cpu). On a GPU, what makes a
-program runs with that device as the default; the call that is compiled does not."""
+"""Where the programs of the tests have their tensors: TEST_DEVICE (cpu). On a GPU, what makes a program of training
+runs with that device as the default; the call that is compiled does not. Elsewhere the arguments are moved there."""
 import contextlib
 import os
 
 import torch
 
 DEVICE = os.environ.get("TEST_DEVICE", "cpu")
+if DEVICE != "cpu":
+    torch.backends.cudnn.allow_tf32 = False  # convolutions of float32 would have ten bits
 
 
 _default = [None]
@@ -29,6 +31,12 @@ def on_device():
 
 def off_device():
     return contextlib.nullcontext() if DEVICE == "cpu" else default_device(None)
+
+
+def moved(tensor, device):
+    """The tensor on that device, with its strides and offset."""
+    memory = tensor.untyped_storage().to(device=device)
+    return tensor.new_empty(0, device=device).set_(memory, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def random_state():

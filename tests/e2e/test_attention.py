@@ -222,6 +222,7 @@ def test_layouts():
     torch.testing.assert_close(one_op(q, k, v, turned, False, 1.0), written(q, k, v, turned, False, 1.0))
 
 
+@pytest.mark.cpu_only("the choice of a kernel depends on sizes")
 def test_symbolic_sizes():
     compiled = framejit.compile(padded, dynamic=True)
     for length in (LENGTH, 700, 9):

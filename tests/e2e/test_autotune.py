@@ -12,6 +12,8 @@ import torch.nn.functional as F
 import framejit
 from check import check, fresh, same, threads  # noqa: F401
 
+pytestmark = pytest.mark.cpu_only("alternatives are those of the CPU")
+
 TUNED = dict(backends=("framejit",), mode="max-autotune")
 
 

@@ -140,6 +140,12 @@ def test_pooling_of_special_values():
     check(lambda x: F.max_pool2d(x * 1.5, 3, 2, 1, return_indices=True), x, breaks=0, calls=2)
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_edges_of_images(mode):
+    x = image(2, 3, 6, 5).to(memory_format=torch.channels_last)
+    check(lambda x: (F.pad(x, (1, 2, 1, 1), mode=mode), torch.roll(x, (1, 2), (1, 3)), torch.roll(x, 1, 2)), x)
+
+
 def volume(sizes=(2, 4, 3, 6, 5)):
     return image(*sizes).to(memory_format=torch.channels_last_3d)
 

@@ -111,6 +111,7 @@ def test_generators_made_outside():
     assert framejit.stats()["graphs"] >= 2
 
 
+@pytest.mark.cpu_only("their weights are on the CPU")
 def test_functions_of_other_compilers_are_traced():
     @torch.compile(backend="eager")
     def inner(x):

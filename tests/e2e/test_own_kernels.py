@@ -9,6 +9,8 @@ import torch.nn.functional as F
 import framejit
 from check import check, exactly_as, same, same_as
 
+pytestmark = pytest.mark.cpu_only("kernels of torch with a twin of ours are those of the CPU")
+
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 X, Y, Z = (torch.randn(4, 6, generator=torch.Generator().manual_seed(k)) for k in range(3))
 SPECIAL = torch.tensor([[0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.5], [1, -1, 20, -20, 0.5, 88]]).repeat(

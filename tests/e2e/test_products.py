@@ -98,6 +98,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.cpu_only("kernels for products are those of the CPU")
 @pytest.mark.nothing_captured  # here: only in the processes that it starts
 @pytest.mark.parametrize("how, features", [("kernels", "auto"), ("kernels", "generic"), ("library", "auto")])
 def test_the_setting(how, features, tmp_path):

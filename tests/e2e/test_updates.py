@@ -196,6 +196,7 @@ def test_optimizers(name):
     check(step, *tensors_for(20, (16, 24), lists), breaks=0)
 
 
+@pytest.mark.cpu_only("it compares with tensors of the CPU")
 def test_versions_and_other_views():
     compiled = framejit.compile(adam)
     args = arguments()

@@ -130,8 +130,8 @@ class Wide(TorchDispatchMode):
                 disturb(self.of(t), t.dtype, None if func in CASTS or drew else self.generator)
         for t, before, stride in old if func not in CASTS and not drew else []:
             now = self.of(t)
-            if stride == t.stride() and not torch.equal(now, before):  # only what the op has written
-                after = now.clone()
+            if stride == t.stride() and now.shape == before.shape and not torch.equal(now, before):
+                after = now.clone()  # only what the op has written
                 disturb(after, t.dtype, self.generator)
                 now.copy_(torch.where(now == before, now, after))
         if func in CASTS and is_float(outputs[0]):

@@ -163,6 +163,7 @@ class Program:
     def move(self, device):
         """Inputs that raise on the CPU stay behind: on a GPU, an index that is out of range ends the process."""
         import torch
+        from devices import moved
         scope = {"torch": torch}
         exec(self.source(), scope)
         self.inputs = [moved(t, device) for t in self.inputs]
@@ -187,12 +188,6 @@ def copies(values):
     import torch
     copy = copier()
     return [copy(v) if isinstance(v, torch.Tensor) else v for v in values]
-
-
-def moved(tensor, device):
-    """The tensor on that device, with its strides and offset."""
-    memory = tensor.untyped_storage().to(device=device)
-    return tensor.new_empty(0, device=device).set_(memory, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def sharing(tensors):

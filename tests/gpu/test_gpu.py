@@ -151,6 +151,26 @@ def test_indices():
     check(take, randn(100, 100), index)
 
 
+def test_indices_of_the_cpu_are_moved():
+    here = torch.tensor([3, 1, 9])
+    def known(x):
+        y = x.clone()
+        y[torch.arange(3)] = 2.0
+        y[:, torch.tensor([1, 4])] += 1
+        return x[torch.tensor([3, 1, 9])] * 2, x[torch.arange(x.shape[0] // 2)[:, None], here[:2].cuda()] + 1, y
+    def given(x, index):
+        return x[index] * 2, x[:, index], torch.sin(x).index_put((index,), x[0])
+    x = randn(10, 10)
+    for fn, args in ((known, (x,)), (given, (x, here))):
+        with torch.no_grad():
+            framejit.reset()
+            compiled = framejit.compile(fn, fullgraph=True)
+            for _ in range(3):
+                for mine, theirs in zip(compiled(*args), fn(*args)):
+                    torch.testing.assert_close(mine, theirs)
+        assert framejit.stats()["fallbacks"] == 0 and framejit.stats()["graphs"] == 1
+
+
 ASSERTS = """
 import torch, framejit
 table, index = torch.randn(100, 64, device="cuda"), torch.tensor([3, 100], device="cuda")

@@ -64,6 +64,8 @@ def model_of(name, dropout):
 
 @pytest.mark.parametrize("name, dropout", CASES)
 def test_gradients_of_models(name, dropout, precision):
+    if (name, precision) == ("character LSTM", "bf16"):
+        pytest.skip("not tested: cuDNN's layers have no form in float64, the reference of bfloat16")
     breaks = BREAKS.get(name, 0)
     check_step(model_of(name, dropout), steps=2, breaks=breaks, autocast=precision == "bf16",
                captured=breaks is not None, backward=None if breaks is None else True, graphs=None)
@@ -171,6 +173,6 @@ def test_the_loss_of_many_replayed_steps():
         run = caller(framejit.compile(program.target, mode="reduce-overhead") if compiles else program.target)
         torch.manual_seed(5)
         with on_device():
-            losses.append(torch.stack([run(*program.args_of(k)) for k in range(100)]))
+            losses.append(torch.stack([run(*program.make_inputs(k)) for k in range(100)]))
     torch.testing.assert_close(losses[1], losses[0], rtol=1e-3, atol=1e-4)
     assert framejit.stats()["replays"] > 90
