@@ -20,9 +20,9 @@ Value* method_of(Tracer& t, Value* v, const char* name) {
   return t.get_attribute(v, key.get());
 }
 
-void append(Tracer& t, Value* target, Value* item) {
+void append(Shadows& shadows, Value* target, Value* item) {
   FJ_ASSERT(target->kind == ValueKind::list, "an item appended to something that is not a list");
-  frame_hook::list_append(t, as<ListValue>(target), item);
+  frame_hook::list_append(shadows, as<ListValue>(target), item);
 }
 
 // "module.name()", as in _PyObject_FunctionStr.
@@ -113,9 +113,9 @@ Flow OpcodeHandlers::build_string(Tracer& t, SymbolicFrame& f, const Instruction
   return Flow::next;
 }
 
-Flow OpcodeHandlers::list_append(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::list_append(Shadows& shadows, SymbolicFrame& f, const Instruction& i) {
   Value* item = f.pop();
-  append(t, target_of(f, i), item);
+  append(shadows, target_of(f, i), item);
   return Flow::next;
 }
 

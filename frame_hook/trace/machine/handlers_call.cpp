@@ -156,7 +156,7 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
   PyRef name = level > 0 ? absolute_name(t, f, i.object, level) : PyRef::borrow(i.object);
   Value* module = imported_module(t, name.get());
   if (!module) graph_break(Reason::outside_effect, "the first import of " + name_text(name.get()));
-  if (!t.same_object(from, t.heap.none())) {
+  if (!same_object(t.shadows, from, t.heap.none())) {
     PyObject* wanted = constant_of(t.shadows, from);
     for (Py_ssize_t k = 0; PyTuple_Check(wanted) && k < PyTuple_GET_SIZE(wanted); ++k) {
       PyObject* attribute = PyTuple_GET_ITEM(wanted, k);

@@ -47,17 +47,6 @@ Value* name_value(Heap& heap, SymbolicFrame& f, const Instruction& i) {
 
 OpcodeHandler handler_of(Op op) { return kHandlers.rows[static_cast<size_t>(op)]; }
 
-Value* Tracer::cell_contents(CellValue* cell) {
-  if (cell->loaded) return cell->contents;
-  PyObject* object = PyCell_GET(cell->object.get());
-  facts.type_of(cell);
-  const guards::SourceId source = facts.sources().add(SourceKind::cell_contents, cell->source);
-  if (object) cell->contents = heap.wrap(object, source);
-  cell->loaded = true;
-  facts.relies_on_binding(source, object != nullptr);
-  return cell->contents;
-}
-
 namespace {
 
 [[noreturn]] void raise_named(Errors& errors, PyObject* name, const std::string& message) {
@@ -164,16 +153,16 @@ Flow OpcodeHandlers::load_const(Heap& heap, SymbolicFrame& f, const Instruction&
   return Flow::next;
 }
 
-Flow OpcodeHandlers::load_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  Value* v = t.cell_contents(cell_in(f, i.arg));
-  if (!v) raise_unbound(t.errors, f, i.arg);
+Flow OpcodeHandlers::load_deref(Shadows& shadows, SymbolicFrame& f, const Instruction& i) {
+  Value* v = cell_contents(shadows, cell_in(f, i.arg));
+  if (!v) raise_unbound(shadows.errors, f, i.arg);
   f.push(v);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
-  t.will_mutate(cell);
+  will_mutate(t.shadows, cell);
   // The write does not depend on whether it was bound.
   if (PyObject* before = cell->loaded ? nullptr : PyCell_GET(cell->object.get()))
     cell->contents = t.heap.wrap(before, t.facts.sources().add(SourceKind::cell_contents, cell->source));
@@ -184,8 +173,8 @@ Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction&
 
 Flow OpcodeHandlers::delete_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
-  if (!t.cell_contents(cell)) raise_unbound(t.errors, f, i.arg);
-  t.will_mutate(cell);
+  if (!cell_contents(t.shadows, cell)) raise_unbound(t.errors, f, i.arg);
+  will_mutate(t.shadows, cell);
   t.drops.drop_by_del(std::exchange(cell->contents, nullptr));
   return Flow::next;
 }

@@ -50,10 +50,10 @@ Flow OpcodeHandlers::compare_op(Tracer& t, SymbolicFrame& f, const Instruction& 
   return Flow::next;
 }
 
-Flow OpcodeHandlers::is_op(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::is_op(Shadows& shadows, SymbolicFrame& f, const Instruction& i) {
   Value* right = f.pop();
   Value* left = f.pop();
-  f.push(t.heap.boolean(t.same_object(left, right) != (i.arg == 1)));
+  f.push(shadows.heap.boolean(same_object(shadows, left, right) != (i.arg == 1)));
   return Flow::next;
 }
 

@@ -156,16 +156,16 @@ class Binder {
 
 }  // namespace
 
-std::shared_ptr<const Code> Tracer::decoded(PyCodeObject* code) {
+std::shared_ptr<const Code> Machine::decoded(PyCodeObject* code) {
   std::shared_ptr<const Code>& known = codes_[code];
   if (!known) {
     known = Code::decode(code);
-    if (!known) errors.raise_pending();
+    if (!known) t_.errors.raise_pending();
   }
   return known;
 }
 
-void Tracer::prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> code) {
+void Machine::prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> code) {
   frame.locals.assign(static_cast<size_t>(code->local_count), nullptr);
   frame.stack.reserve(static_cast<size_t>(code->stack_size));
   CodeCache& cache = code_caches_[code->code];
@@ -178,7 +178,7 @@ void Tracer::prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> cod
   frame.code = std::move(code);
 }
 
-std::shared_ptr<SymbolicFrame> Tracer::new_frame(FunctionValue* function) {
+std::shared_ptr<SymbolicFrame> Machine::new_frame(FunctionValue* function) {
   auto frame = std::make_shared<SymbolicFrame>();
   prepare_frame(*frame, decoded(function->code));
   frame->function = function;
@@ -190,29 +190,29 @@ std::shared_ptr<SymbolicFrame> Tracer::new_frame(FunctionValue* function) {
 }
 
 // Those of the traced frame, except for functions made with their own `__builtins__` dictionary (namedtuple's __new__).
-Value* Tracer::builtins_of(FunctionValue* function) {
+Value* Machine::builtins_of(FunctionValue* function) {
   PyObject* own =
       function->object ? reinterpret_cast<PyFunctionObject*>(function->object.get())->func_builtins : nullptr;
-  if (!own) return stack.frames().back()->builtins;
-  if (own == live_.builtins) return stack.frames().front()->builtins;
-  Value* named = dict_get(as<DictValue>(function->globals), heap.string("__builtins__"));
+  if (!own) return t_.stack.frames().back()->builtins;
+  if (own == live_builtins_) return t_.stack.frames().front()->builtins;
+  Value* named = t_.dict_get(as<DictValue>(function->globals), t_.heap.string("__builtins__"));
   if (!named || named->kind != ValueKind::dict || !named->object || named->object.get() != own)
     graph_break(Reason::odd_scope, "a function whose builtins are not those of its globals");
   return named;
 }
 
-void Tracer::bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame) {
+void Machine::bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame) {
   const PyCodeObject* code = function->code;
   if (args.keywords.empty() && code->co_kwonlyargcount == 0 && !(code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)) &&
       args.positional.size() == static_cast<size_t>(code->co_argcount)) {
     std::copy(args.positional.begin(), args.positional.end(), frame.locals.begin());
     return;
   }
-  Binder(*this, function, args, frame.locals).bind();
+  Binder(t_, function, args, frame.locals).bind();
 }
 
-Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
-  shadows.load(function);
+Value* Machine::call_function(FunctionValue* function, const Arguments& args) {
+  t_.shadows.load(function);
   std::shared_ptr<SymbolicFrame> frame = new_frame(function);
   bind_arguments(function, args, *frame);
   const int flags = function->code->co_flags;
@@ -220,11 +220,11 @@ Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
     graph_break(Reason::generator_frame, name_text(function->code->co_qualname));
   trace_.python_calls_inlined += 1;
   if (!(flags & CO_GENERATOR)) return run_frame(std::move(frame));
-  auto* generator = heap.make<GeneratorValue>(ValueKind::generator, &PyGen_Type);
+  auto* generator = t_.heap.make<GeneratorValue>(ValueKind::generator, &PyGen_Type);
   generator->function = function;
   generator->frame = std::move(frame);
   generator->frame->generator = generator;
-  generator_made_at_[generator] = attempts.resumable_step();
+  generators_[generator] = t_.attempts.resumable_step();
   return generator;
 }
 

@@ -24,7 +24,7 @@ Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
   PyObject *key, *item;
   for (Py_ssize_t position = 0; dict && PyDict_Next(dict.get(), &position, &key, &item);) {
     const Found found{item, t.facts.sources().add(SourceKind::type_lookup, source, 0, key)};
-    Value* written = written_class_data(t, type, key);
+    Value* written = written_class_data(t.shadows.tables(), type, key);
     t.dict_set(items, t.heap.constant_value(key),
                written                            ? written
                : guards::is_class_data(key, item) ? t.heap.wrap(item, found.source)
@@ -61,7 +61,7 @@ Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyT
 }
 
 Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
-  const Found d = look_up(t, v, name);
+  const Found d = look_up(t.shadows, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set && std::string_view(text_of(name)) != "__dict__") {
     const Value* own = t.dict_get(module_dict(t.heap, v), t.heap.constant_value(name));
     if (!own && std::string_view(text_of(name)) == "__annotations__")
@@ -121,8 +121,8 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   if (text == "_cdata" || text == "_version")
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   if (text == "grad") {
-    if (Value* written = written_gradient(t.protocol(), v)) return written;
-    if (t.protocol().gradients.new_leaves.contains(v)) return t.heap.none();
+    if (Value* written = written_gradient(t.shadows.tables(), v)) return written;
+    if (t.shadows.tables().gradients.new_leaves.contains(v)) return t.heap.none();
   }
   if (!v->object && (text == "grad_fn" || text == "grad" || text == "retains_grad" || text == "_backward_hooks"))
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
@@ -149,8 +149,8 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
 }
 
 Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
-  if (Value* mark = written_mark(t, v, name)) return mark;
-  const Found d = look_up(t, v, name);
+  if (Value* mark = written_mark(t.shadows.tables(), v, name)) return mark;
+  const Found d = look_up(t.shadows, v, name);
   if (d.object && Py_TYPE(d.object) == &PyGetSetDescr_Type) return tensor_getter(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return bind(t, d, v, v->type, nullptr);
   if (v->object && v->source != guards::kNoSource)
@@ -163,11 +163,11 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   PyTypeObject* type = t.facts.type_of(v);
   if (type->tp_getattro == PyObject_GenericGetAttr) return generic_attribute(t, v, name);
   // Members of immutable objects, such as __args__ of list[int] and int | None.
-  if (const Found d = look_up(t, v, name);
+  if (const Found d = look_up(t.shadows, v, name);
       d.object && Py_TYPE(d.object) == &PyMemberDescr_Type && v->kind == ValueKind::object && t.heap.is_constant(v))
     return t.errors.constant_steal(PyObject_GenericGetAttr(constant_of(t.shadows, v), name));
-  const Found getattribute = look_up(t, v, interned("__getattribute__"));
-  const Found getattr = look_up(t, v, interned("__getattr__"));
+  const Found getattribute = look_up(t.shadows, v, interned("__getattribute__"));
+  const Found getattr = look_up(t.shadows, v, interned("__getattr__"));
   if (getattribute.object && Py_TYPE(getattribute.object) == &PyWrapperDescr_Type &&
       reinterpret_cast<PyWrapperDescrObject*>(getattribute.object)->d_wrapped !=
           reinterpret_cast<void*>(PyObject_GenericGetAttr) &&
@@ -209,14 +209,14 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
   PyTypeObject* meta = Py_TYPE(type);
   const guards::SourceId source = t.facts.source_of(v);
   const guards::SourceId meta_source = t.facts.type_source(v);
-  const Found md = look_up(t, meta, meta_source, name);
+  const Found md = look_up(t.shadows, meta, meta_source, name);
   guard_descriptor_class(t.facts, md);
   if (md.object && Py_TYPE(md.object)->tp_descr_set && Py_TYPE(md.object)->tp_descr_get) {
     if (Py_TYPE(md.object) == &PyGetSetDescr_Type || Py_TYPE(md.object) == &PyMemberDescr_Type)
       return type_getter(t, v, type, name);
     return bind(t, md, v, meta, nullptr);
   }
-  const Found d = look_up(t, type, source, name);
+  const Found d = look_up(t.shadows, type, source, name);
   guard_descriptor_class(t.facts, d);
   if (d.object) {
     if (Py_TYPE(d.object) == &PyGetSetDescr_Type && std::string_view(text_of(name)) == "__class__")
@@ -229,8 +229,8 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
 Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
   PyTypeObject* meta = Py_TYPE(t.facts.known_type(v));
   if (meta->tp_getattro == PyType_Type.tp_getattro) return type_attribute(t, v, name);
-  const Found getattribute = look_up(t, meta, t.facts.type_source(v), interned("__getattribute__"));
-  const Found getattr = look_up(t, meta, t.facts.type_source(v), interned("__getattr__"));
+  const Found getattribute = look_up(t.shadows, meta, t.facts.type_source(v), interned("__getattribute__"));
+  const Found getattr = look_up(t.shadows, meta, t.facts.type_source(v), interned("__getattr__"));
   const bool in_python = getattribute.object && PyFunction_Check(getattribute.object);
   const auto first = [&] {
     return in_python ? t.call(bind(t, getattribute, v, meta, nullptr), {t.heap.constant_value(name)})
@@ -333,7 +333,7 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
     const guards::SourceId base_source =
         t.facts.sources().add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(base));
     const Found d{found, t.facts.sources().add(SourceKind::type_lookup, base_source, 0, name),
-                  written_class_data(t, base, name)};
+                  written_class_data(t.shadows.tables(), base, name)};
     return bind(t, d, on_class ? nullptr : v->self, type, v->self_type);
   }
   return nullptr;
@@ -350,7 +350,7 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
     case ValueKind::cell:
       if (std::string_view(text_of(name)) == "cell_contents") {
         auto* cell = as<CellValue>(v);
-        if (Value* contents = t.cell_contents(cell)) return contents;
+        if (Value* contents = cell_contents(t.shadows, cell)) return contents;
         t.errors.raise_new(PyExc_ValueError, "Cell is empty");
       }
       return generic_attribute(t, v, name);

@@ -259,41 +259,42 @@ Value* next_get_item(Tracer& t, IteratorValue* it) {
 }
 
 // If the trace writes to a container, its items are those of the shadow, which the real iterator does not know.
-void refuse_written_container(Tracer& t, IteratorValue* it) {
+void refuse_written_container(Shadows& shadows, IteratorValue* it) {
   PyObject* container = guards::container_of(it->object.get());
   if (!container) return;
-  const Value* v = t.heap.wrap(container, t.facts.sources().add(guards::SourceKind::iterator_container, it->source));
-  if (v->mutated || OpcodeHandlers::wrote_attributes_in(t, container))
+  const Value* v =
+      shadows.heap.wrap(container, shadows.facts.sources().add(guards::SourceKind::iterator_container, it->source));
+  if (v->mutated || OpcodeHandlers::wrote_attributes_in(shadows, container))
     graph_break(Reason::real_iterator, std::string(it->type->tp_name) + " over a container that was written");
 }
 
-Value* next_real(Tracer& t, IteratorValue* it) {
-  t.facts.type_of(it);
+Value* next_real(Shadows& shadows, IteratorValue* it) {
+  shadows.facts.type_of(it);
   PyObject* real = it->object.get();
   const int64_t left = guards::items_left(real), k = it->position;
   if (left < 0) graph_break(Reason::real_iterator, it->type->tp_name);
-  refuse_written_container(t, it);
-  t.will_mutate(it);
-  t.facts.note(left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr,
-               left > k ? k + 1 : left);
+  refuse_written_container(shadows, it);
+  will_mutate(shadows, it);
+  shadows.facts.note(left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr,
+                     left > k ? k + 1 : left);
   if (left <= k) return nullptr;
   auto item = [&](guards::SourceKind kind) {
     PyObject* object =
         guards::peek_item(real, k, kind == guards::SourceKind::iterator_key || it->type == &PyDictIterKey_Type);
     if (!object) graph_break(Reason::real_iterator, it->type->tp_name);
-    return t.heap.wrap(object, t.facts.sources().add(kind, it->source, static_cast<int32_t>(k)));
+    return shadows.heap.wrap(object, shadows.facts.sources().add(kind, it->source, static_cast<int32_t>(k)));
   };
   ++it->position;
   if (it->type == &PyDictIterKey_Type) return item(guards::SourceKind::iterator_key);
   Value* value = item(guards::SourceKind::iterator_item);
-  return it->type == &PyDictIterItem_Type ? t.heap.tuple({item(guards::SourceKind::iterator_key), value}) : value;
+  return it->type == &PyDictIterItem_Type ? shadows.heap.tuple({item(guards::SourceKind::iterator_key), value}) : value;
 }
 
 Value* next_enumerated(Tracer& t, IteratorValue* it) {
   Value* next = t.next_item(it->operands[0]);
   if (!next) return nullptr;
   if (!it->object) return t.heap.tuple({t.heap.integer(it->position++), next});
-  t.will_mutate(it);
+  will_mutate(t.shadows, it);
   Value* index = it->operands[1];
   it->operands[1] = t.binary_operator(0, index, t.heap.integer(1));
   ++it->step;
@@ -302,7 +303,7 @@ Value* next_enumerated(Tracer& t, IteratorValue* it) {
 
 Value* advance(Tracer& t, IteratorValue* it) {
   switch (it->over) {
-    case Over::real: return next_real(t, it);
+    case Over::real: return next_real(t.shadows, it);
     case Over::sequence: return next_in_sequence(t, it);
     case Over::reversed: return next_reversed(t, it);
     case Over::range: return next_range(t.heap, it);
@@ -463,7 +464,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
       }
       if (real_type(inner)) {
         PyTypeObject* meta = Py_TYPE(object);
-        const Found iter = look_up(t, meta, t.facts.type_source(inner), interned("__iter__"));
+        const Found iter = look_up(t.shadows, meta, t.facts.type_source(inner), interned("__iter__"));
         if (iter.object) return t.call(bind(t, iter, inner, meta, nullptr), {});
         break;
       }
@@ -516,7 +517,7 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
   if (iterator->kind == ValueKind::generator) {
     auto* generator = as<GeneratorValue>(iterator);
     if (generator->state == GeneratorValue::State::finished) return nullptr;
-    return resume_generator(generator, heap.none(), nullptr);
+    return machine.resume_generator(generator, heap.none(), nullptr);
   }
   Value* method = python_special(*this, iterator, "__next__");
   if (!method) {

@@ -124,7 +124,7 @@ Value* dict_clear(Tracer& t, const Arguments& args) {
     for (const DictEntry& e : entries) t.dict_delete(dict, e.key);
     return t.heap.none();
   }
-  t.will_mutate(dict);
+  will_mutate(t.shadows, dict);
   dict->entries.clear();
   ++dict->removals;
   return t.heap.none();

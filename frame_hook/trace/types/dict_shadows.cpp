@@ -46,7 +46,7 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
   if (!method)
     graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
   Unresumable guard(t.stack);
-  return returned_hash(t, t.call(method, {}));
+  return returned_hash(t.shadows, t.call(method, {}));
 }
 
 // As CPython hashes a tuple: a __hash__ in Python may return the hash of a tuple.
@@ -75,11 +75,11 @@ bool is_exact_int(Value* v) {
 }  // namespace
 
 // The hash that hash() derives from the number that a __hash__ returned.
-Py_hash_t returned_hash(Tracer& t, Value* result) {
-  Value* number = without_symbols(t, result);
+Py_hash_t returned_hash(Shadows& shadows, Value* result) {
+  Value* number = without_symbols(shadows, result);
   if (number->kind != ValueKind::object || !PyLong_Check(number->object.get()))
-    t.errors.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
-  PyObject* real = constant_of(t.shadows, number);
+    shadows.errors.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
+  PyObject* real = constant_of(shadows, number);
   Py_ssize_t h = PyLong_AsSsize_t(real);
   if (h == -1 && PyErr_Occurred()) drop_error(), h = PyLong_Type.tp_hash(real);
   return h == -1 ? -2 : h;
@@ -132,7 +132,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     case ValueKind::tuple: {
       TupleHash h;
       auto* tuple = as<TupleValue>(key);
-      raw_length(t, key);
+      guard_length(t.facts, tuple);
       for (size_t i = 0; i < tuple->items.size(); ++i) h.add(key_hash(t, t.shadows.item(tuple, i)));
       return h.of(tuple->items.size());
     }
@@ -141,7 +141,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       return t.heap.is_constant(key) ? c_hash(t.errors, constant_of(t.shadows, key)) : 1;
     case ValueKind::instance:
       t.facts.type_of(key);
-      if (key->object && is_identity_key(key)) t.guard_key(key);
+      if (key->object && is_identity_key(key)) guard_key(t.shadows, key);
       return instance_hash(t, key);
     case ValueKind::slice:
       if (PySlice_Type.tp_hash == PyObject_HashNotImplemented) raise_unhashable(t.errors, key);  // before 3.12
@@ -157,7 +157,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     case ValueKind::generator:
     case ValueKind::cell:
     case ValueKind::super:
-      if (key->object) key->kind == ValueKind::tensor ? t.guard_key(key) : t.facts.guard_identity(key);
+      if (key->object) key->kind == ValueKind::tensor ? guard_key(t.shadows, key) : t.facts.guard_identity(key);
       return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
   }
   return 0;
@@ -166,7 +166,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
 bool keys_equal(Tracer& t, Value* a, Value* b) {
   if (a == b) return true;
   if (a->kind == ValueKind::identity || b->kind == ValueKind::identity) {
-    if (a->kind == b->kind) return t.same_object(as<IdentityValue>(a)->of, as<IdentityValue>(b)->of);
+    if (a->kind == b->kind) return same_object(t.shadows, as<IdentityValue>(a)->of, as<IdentityValue>(b)->of);
     if (is_exact_int(a) || is_exact_int(b)) graph_break(Reason::escaped_traced, "id(), looked up among ints,");
     return false;
   }
@@ -403,7 +403,7 @@ void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
   }
   const Py_hash_t hash = key_hash(*this, key);
   if (!v->is_globals) load_keys(v);
-  will_mutate(v);
+  will_mutate(shadows, v);
   if (DictEntry* e = find_entry(*this, v, key, hash)) return static_cast<void>(e->value = to);
   // A key that was deleted and comes back is now last, but it may have been last before too. For a real dict, the order
   // decides what the exit has to write.
@@ -422,7 +422,7 @@ bool Tracer::dict_delete(DictValue* v, Value* key) {
   const Py_hash_t hash = key_hash(*this, key);
   if (v->is_globals && !v->loaded) {
     if (!dict_get(v, key)) return false;
-    will_mutate(v);
+    will_mutate(shadows, v);
     if (DictEntry* e = find_entry(*this, v, key, hash)) e->value = nullptr;
     else v->entries.push_back({key, nullptr, hash});
     return true;
@@ -430,7 +430,7 @@ bool Tracer::dict_delete(DictValue* v, Value* key) {
   load_keys(v);
   DictEntry* e = find_entry(*this, v, key, hash);
   if (!e) return false;
-  will_mutate(v);
+  will_mutate(shadows, v);
   v->entries.erase(v->entries.begin() + (e - v->entries.data()));
   ++v->removals;
   return true;

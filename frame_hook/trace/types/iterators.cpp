@@ -87,8 +87,9 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   if (Value* method =
           v->kind == ValueKind::tensor ? t.lookup_special(v, "__reversed__") : python_special(t, v, "__reversed__"))
     return t.call(method, {});
-  if (v->kind == ValueKind::instance && (look_up(t, v, interned("__reversed__")).object == Py_None ||
-                                         (payload_of(v) == v && !look_up(t, v, interned("__getitem__")).object)))
+  if (v->kind == ValueKind::instance &&
+      (look_up(t.shadows, v, interned("__reversed__")).object == Py_None ||
+       (payload_of(v) == v && !look_up(t.shadows, v, interned("__getitem__")).object)))
     raise_unless_in_c(t.errors, v, is_sequence_in_c(v),
                       std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t.heap, v);
