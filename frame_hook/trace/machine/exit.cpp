@@ -12,25 +12,25 @@ namespace {
 
 // The clause at `position` ("except Name:") lets GeneratorExit pass: returns where execution continues, -1 if it may
 // not.
-int32_t after_clause(Tracer& t, const SymbolicFrame& f, int32_t position) {
+int32_t after_clause(Dicts& dicts, const SymbolicFrame& f, int32_t position) {
   const Instruction* i = f.code->instructions.data() + position;
   if (i[0].op != Op::load_global || i[1].op != Op::check_exc_match || i[2].op != Op::pop_jump_if_false) return -1;
   auto* globals = as<DictValue>(f.globals);
   auto* builtins = as<DictValue>(f.builtins);
-  Value* name = t.heap.constant_value(i[0].object);
-  Value* type = t.dict_get(globals, name);
-  if (!type) type = t.dict_get(builtins, name);
+  Value* name = dicts.heap.constant_value(i[0].object);
+  Value* type = dicts.get(globals, name);
+  if (!type) type = dicts.get(builtins, name);
   PyObject* caught = type ? real_type(type) : nullptr;
   if (!caught ||
       PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(PyExc_GeneratorExit), reinterpret_cast<PyTypeObject*>(caught)))
     return -1;
-  t.facts.guard_identity(type);
+  dicts.facts.guard_identity(type);
   return i[2].target_position;
 }
 
 // When a generator is dropped half-way, the code that protects its frame (finally, with) runs, at a time that the trace
 // does not know. Clauses that let GeneratorExit pass run nothing.
-bool runs_code_when_dropped(Tracer& t, const GeneratorValue* generator) {
+bool runs_code_when_dropped(Dicts& dicts, const GeneratorValue* generator) {
   if (generator->state != GeneratorValue::State::suspended) return false;
   const SymbolicFrame& f = *generator->frame;
   const Instruction* instructions = f.code->instructions.data();
@@ -42,7 +42,7 @@ bool runs_code_when_dropped(Tracer& t, const GeneratorValue* generator) {
     if (instructions[at].op == Op::stopiteration_error) return false;
     if (instructions[at].op == Op::push_exc_info) ++at;
     while (instructions[at].op == Op::load_global)
-      if ((at = after_clause(t, f, at)) < 0) return true;
+      if ((at = after_clause(dicts, f, at)) < 0) return true;
     while (instructions[at].op == Op::copy || instructions[at].op == Op::pop_except) ++at;
     if (instructions[at].op != Op::reraise) return true;
     raising = at;
@@ -103,7 +103,7 @@ std::optional<Obstacle> find_obstacle(Tracer& t, const FrameTrace& trace) {
   }
   for (const auto& [lock, step] : t.attempts.held_locks) before(step, "a lock that is taken here and kept");
   for (const auto& [generator, step] : t.machine.generators())
-    if (runs_code_when_dropped(t, generator)) before_generator(generator);
+    if (runs_code_when_dropped(t.dicts, generator)) before_generator(generator);
   return earliest;
 }
 

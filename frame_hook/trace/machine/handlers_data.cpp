@@ -34,7 +34,7 @@ CellValue* cell_in(SymbolicFrame& f, int slot) {
 void drop_global(Tracer& t, SymbolicFrame& f, PyObject* name, Value* key) {
   auto* globals = as<DictValue>(f.globals);
   PyObject* item = PyDict_GetItemWithError(globals->object.get(), name);
-  if (item && may_be_half_way(Py_TYPE(item))) t.drops.drop(t.dict_get(globals, key));
+  if (item && may_be_half_way(Py_TYPE(item))) t.drops.drop(t.dicts.get(globals, key));
 }
 
 Value* name_value(Heap& heap, SymbolicFrame& f, const Instruction& i) {
@@ -180,7 +180,7 @@ Flow OpcodeHandlers::delete_deref(Tracer& t, SymbolicFrame& f, const Instruction
 }
 
 // A name is looked up once per code object, as long as nothing in the trace writes to the dictionary.
-Flow OpcodeHandlers::load_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::load_global(Dicts& dicts, SymbolicFrame& f, const Instruction& i) {
   auto* globals = as<DictValue>(f.globals);
   CodeCache& cache = *f.cache;
   if (cache.globals_dict != globals) {
@@ -189,29 +189,29 @@ Flow OpcodeHandlers::load_global(Tracer& t, SymbolicFrame& f, const Instruction&
   }
   Value* v = globals->mutated ? nullptr : cache.globals[static_cast<size_t>(i.arg)];
   if (!v) {
-    Value* name = name_value(t.heap, f, i);
-    v = t.dict_get(globals, name);
-    if (!v) v = t.dict_get(as<DictValue>(f.builtins), name);
-    if (!v) raise_name_error(t.errors, i.object);
+    Value* name = name_value(dicts.heap, f, i);
+    v = dicts.get(globals, name);
+    if (!v) v = dicts.get(as<DictValue>(f.builtins), name);
+    if (!v) raise_name_error(dicts.errors, i.object);
     cache.globals[static_cast<size_t>(i.arg)] = v;
   }
   const bool null = i.has(Instruction::kPushNull), above = i.has(Instruction::kNullAbove);
-  if (null && !above) f.push(t.heap.null_value());
+  if (null && !above) f.push(dicts.heap.null_value());
   f.push(v);
-  if (null && above) f.push(t.heap.null_value());
+  if (null && above) f.push(dicts.heap.null_value());
   return Flow::next;
 }
 
 Flow OpcodeHandlers::store_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
   drop_global(t, f, i.object, name_value(t.heap, f, i));
-  t.dict_set(as<DictValue>(f.globals), name_value(t.heap, f, i), v);
+  t.dicts.set(as<DictValue>(f.globals), name_value(t.heap, f, i), v);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::delete_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   drop_global(t, f, i.object, name_value(t.heap, f, i));
-  if (!t.dict_delete(as<DictValue>(f.globals), name_value(t.heap, f, i))) raise_name_error(t.errors, i.object);
+  if (!t.dicts.remove(as<DictValue>(f.globals), name_value(t.heap, f, i))) raise_name_error(t.errors, i.object);
   return Flow::next;
 }
 
@@ -220,10 +220,10 @@ Flow OpcodeHandlers::load_assertion_error(Heap& heap, SymbolicFrame& f, const In
   return Flow::next;
 }
 
-Flow OpcodeHandlers::load_build_class(Tracer& t, SymbolicFrame& f, const Instruction&) {
+Flow OpcodeHandlers::load_build_class(Dicts& dicts, SymbolicFrame& f, const Instruction&) {
   static PyObject* const name = PyUnicode_InternFromString("__build_class__");
-  Value* found = t.dict_get(as<DictValue>(f.builtins), t.heap.constant_value(name));
-  if (!found) t.errors.raise_new(PyExc_NameError, "__build_class__ not found");
+  Value* found = dicts.get(as<DictValue>(f.builtins), dicts.heap.constant_value(name));
+  if (!found) dicts.errors.raise_new(PyExc_NameError, "__build_class__ not found");
   f.push(found);
   return Flow::next;
 }

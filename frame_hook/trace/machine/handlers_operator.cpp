@@ -195,7 +195,7 @@ Flow OpcodeHandlers::match_keys(Tracer& t, SymbolicFrame& f, const Instruction&)
   for (Value* key : t.unpack(keys)) {
     if (!frame_hook::set_add(t, seen, key))
       t.errors.raise_new(PyExc_ValueError, "mapping pattern checks duplicate key (" + repr_text(t, key) + ")");
-    Value* value = t.dict_get(as<DictValue>(mapping), key);
+    Value* value = t.dicts.get(as<DictValue>(mapping), key);
     if (!value) {
       f.push(t.heap.none());
       return Flow::next;

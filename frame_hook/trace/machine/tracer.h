@@ -1,13 +1,14 @@
 // frame_hook/trace/machine/tracer.h — what a trace is made with: parts with one subject each, and the object protocol.
 //
 // A member is implemented in the folder of its subject: protocol/ (attributes, calls, operators, items, iteration),
-// types/ (dicts, writes, weak references), torch/ (recorded calls).
+// types/ (lengths), torch/ (recorded calls).
 #pragma once
 
 #include "frame_hook/trace/machine/attempts.h"
 #include "frame_hook/trace/machine/drops.h"
 #include "frame_hook/trace/machine/machine.h"
 #include "frame_hook/trace/torch/traced_tensors.h"
+#include "frame_hook/trace/types/dicts.h"
 
 namespace framejit::frame_hook {
 
@@ -35,7 +36,9 @@ class Tracer {
   TracedTensors tensors;
   Attempts attempts;
 
-  Machine machine;  // runs the frames of the program that are inlined
+  // Parts that may run code of the program.
+  Dicts dicts{*this, shadows};
+  Machine machine;
 
   // ---- using values (adds guards)
   bool truth(Value* v);                                    // inlines __bool__, __len__; breaks on a tensor
@@ -69,13 +72,6 @@ class Tracer {
   Value* format(Value* v, Value* spec);                    // format(v, spec); spec may be null
   Value* to_string(Value* v);                              // str(v)
   Value* to_repr(Value* v);
-
-  // ---- containers with shadows
-  void load(DictValue* v);                                 // all keys, in their order
-  void load_keys(DictValue* v);                            // all keys; code that looks at their order calls load()
-  Value* dict_get(DictValue* v, Value* key);               // null when absent (guarded)
-  void dict_set(DictValue* v, Value* key, Value* to);
-  bool dict_delete(DictValue* v, Value* key);
 
   // ---- recorded and concrete calls
   Value* call_recorded(PyObject* callable, const Arguments& args);  // with traced tensors inside args

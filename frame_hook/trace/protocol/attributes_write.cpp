@@ -109,8 +109,8 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
     graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set) {
     DictValue* dict = function_dict(t.errors, f);
-    if (to) t.dict_set(dict, t.heap.constant_value(name), to);
-    else if (!t.dict_delete(dict, t.heap.constant_value(name)))
+    if (to) t.dicts.set(dict, t.heap.constant_value(name), to);
+    else if (!t.dicts.remove(dict, t.heap.constant_value(name)))
       t.errors.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
     return;
   }
@@ -287,8 +287,8 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     if (const Found d = look_up(t.shadows, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)
       graph_break(Reason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));
     DictValue* dict = module_dict(t.heap, v);
-    if (to) t.dict_set(dict, t.heap.constant_value(name), to);
-    else if (!t.dict_delete(dict, t.heap.constant_value(name))) raise_unwritable(t.numbers, v, name, to, false);
+    if (to) t.dicts.set(dict, t.heap.constant_value(name), to);
+    else if (!t.dicts.remove(dict, t.heap.constant_value(name))) raise_unwritable(t.numbers, v, name, to, false);
     return;
   }
   if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")

@@ -207,7 +207,7 @@ Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
   all.positional = t.unpack(t.get_attribute(v, interned("args")));
   all.positional.insert(all.positional.end(), args.positional.begin(), args.positional.end());
   DictValue* keywords = dict_of(t.get_attribute(v, interned("keywords")));
-  t.load(keywords);
+  t.dicts.load(keywords);
   for (const DictEntry& e : keywords->entries) {
     if (!t.heap.is_constant(e.key) || !PyUnicode_Check(constant_of(t.shadows, e.key)))
       graph_break(Reason::unsupported_operand, "a keyword of a partial that is no text");

@@ -49,7 +49,7 @@ InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args)
     dict_update(t, keywords, t.get_attribute(function, interned("keywords")));
     function = t.get_attribute(function, interned("func"));
   }
-  for (const auto& [name, value] : args.keywords) t.dict_set(keywords, t.heap.constant_value(name), value);
+  for (const auto& [name, value] : args.keywords) t.dicts.set(keywords, t.heap.constant_value(name), value);
   v->attrs.emplace_back(PyRef::borrow(interned("func")), function);
   v->attrs.emplace_back(PyRef::borrow(interned("args")), t.heap.tuple(std::move(bound)));
   v->attrs.emplace_back(PyRef::borrow(interned("keywords")), keywords);

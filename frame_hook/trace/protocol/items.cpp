@@ -35,7 +35,7 @@ Value* list_item(Tracer& t, Value* whole, ListValue* list, Value* key) {
 }
 
 Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
-  const int64_t n = *raw_length(t, tuple);
+  const int64_t n = *raw_length(t.dicts, tuple);
   if (auto slice = slice_bounds(t, key, n)) {
     std::vector<Value*> items;
     for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
@@ -46,7 +46,7 @@ Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
 }
 
 Value* dict_item(Tracer& t, Value* whole, DictValue* dict, Value* key) {
-  if (Value* found = t.dict_get(dict, key)) return found;
+  if (Value* found = t.dicts.get(dict, key)) return found;
   if (whole != dict && whole->kind == ValueKind::instance)
     if (Value* missing = t.lookup_special(whole, "__missing__")) return t.call(missing, {key});
   raise_with(t.errors, PyExc_KeyError, {key});
@@ -169,7 +169,7 @@ void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
   Value* inner = v->type == &PyDictProxy_Type ? v : payload_of(v);
   if (inner->kind == ValueKind::array) return write_array_item(t, as<ArrayValue>(inner), key, to);
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, to);
-  if (inner->kind == ValueKind::dict) return t.dict_set(as<DictValue>(inner), key, to);
+  if (inner->kind == ValueKind::dict) return t.dicts.set(as<DictValue>(inner), key, to);
   raise_unless_in_c(t.errors, v, takes_items(v),
                     std::string("'") + v->type->tp_name + "' object does not support item assignment");
 }
@@ -180,7 +180,7 @@ void raw_delete_item(Tracer& t, Value* v, Value* key) {
   if (inner->kind == ValueKind::array) graph_break(Reason::numpy_array, "a deletion from an array");
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, nullptr);
   if (inner->kind == ValueKind::dict) {
-    if (!t.dict_delete(as<DictValue>(inner), key)) raise_with(t.errors, PyExc_KeyError, {key});
+    if (!t.dicts.remove(as<DictValue>(inner), key)) raise_with(t.errors, PyExc_KeyError, {key});
     return;
   }
   raise_unless_in_c(t.errors, v, takes_items(v),
@@ -285,11 +285,11 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
   Value* inner = contents_of(t.heap, v);
   switch (inner->kind) {
     case ValueKind::array: return t.truth(call_numpy(t, operator_function("contains"), {{inner, item}, {}}));
-    case ValueKind::dict: return t.dict_get(as<DictValue>(inner), item) != nullptr;
+    case ValueKind::dict: return t.dicts.get(as<DictValue>(inner), item) != nullptr;
     case ValueKind::set: return find_in_set(t, as<SetValue>(inner), refuse_set_as_item(item)) >= 0;
     case ValueKind::view: {
       auto* view = as<ViewValue>(inner);
-      if (view->what == ViewValue::What::keys) return t.dict_get(view->dict, item) != nullptr;
+      if (view->what == ViewValue::What::keys) return t.dicts.get(view->dict, item) != nullptr;
       break;
     }
     case ValueKind::object: {

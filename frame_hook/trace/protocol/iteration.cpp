@@ -70,12 +70,12 @@ bool changed_while_iterated(const IteratorValue* it) { return size_changed(it) |
 
 namespace {
 
-Value* next_in_view(Tracer& t, IteratorValue* it) {
+Value* next_in_view(Dicts& dicts, IteratorValue* it) {
   auto* view = as<ViewValue>(it->operands[0]);
-  t.load(view->dict);
+  dicts.load(view->dict);
   if (size_changed(it)) {
     it->stop = -1;
-    t.errors.raise_new(PyExc_RuntimeError, "dictionary changed size during iteration");
+    dicts.errors.raise_new(PyExc_RuntimeError, "dictionary changed size during iteration");
   }
   refuse_lost_keys(it);
   const int64_t at = it->step < 0 ? it->stop - 1 - it->position : it->position;
@@ -84,7 +84,7 @@ Value* next_in_view(Tracer& t, IteratorValue* it) {
   const DictEntry& e = view->dict->entries[at];
   if (view->what == ViewValue::What::keys) return e.key;
   if (view->what == ViewValue::What::values) return e.value;
-  return t.heap.tuple({e.key, e.value});
+  return dicts.heap.tuple({e.key, e.value});
 }
 
 Value* next_in_deque(Errors& errors, IteratorValue* it) {
@@ -100,23 +100,23 @@ Value* next_in_deque(Errors& errors, IteratorValue* it) {
   return items->items[position];
 }
 
-Value* next_in_sequence(Tracer& t, IteratorValue* it) {
+Value* next_in_sequence(Dicts& dicts, IteratorValue* it) {
   Value* sequence = payload_of(it->operands[0]);
-  const int64_t n = *raw_length(t, sequence);
+  const int64_t n = *raw_length(dicts, sequence);
   if (it->position >= n) return nullptr;
   const size_t i = static_cast<size_t>(it->position++);
-  return sequence->kind == ValueKind::list ? t.shadows.item(as<ListValue>(sequence), i)
-                                           : t.shadows.item(as<TupleValue>(sequence), i);
+  return sequence->kind == ValueKind::list ? dicts.shadows.item(as<ListValue>(sequence), i)
+                                           : dicts.shadows.item(as<TupleValue>(sequence), i);
 }
 
-Value* next_reversed(Tracer& t, IteratorValue* it) {
-  if (is_deque(it->operands[0])) return next_in_deque(t.errors, it);
+Value* next_reversed(Dicts& dicts, IteratorValue* it) {
+  if (is_deque(it->operands[0])) return next_in_deque(dicts.errors, it);
   Value* sequence = payload_of(it->operands[0]);
-  const int64_t n = *raw_length(t, sequence);
+  const int64_t n = *raw_length(dicts, sequence);
   if (it->position < 0 || it->position >= n) return nullptr;
   const size_t i = static_cast<size_t>(it->position--);
-  return sequence->kind == ValueKind::list ? t.shadows.item(as<ListValue>(sequence), i)
-                                           : t.shadows.item(as<TupleValue>(sequence), i);
+  return sequence->kind == ValueKind::list ? dicts.shadows.item(as<ListValue>(sequence), i)
+                                           : dicts.shadows.item(as<TupleValue>(sequence), i);
 }
 
 Value* next_range(Heap& heap, IteratorValue* it) {
@@ -304,14 +304,14 @@ Value* next_enumerated(Tracer& t, IteratorValue* it) {
 Value* advance(Tracer& t, IteratorValue* it) {
   switch (it->over) {
     case Over::real: return next_real(t.shadows, it);
-    case Over::sequence: return next_in_sequence(t, it);
-    case Over::reversed: return next_reversed(t, it);
+    case Over::sequence: return next_in_sequence(t.dicts, it);
+    case Over::reversed: return next_reversed(t.dicts, it);
     case Over::range: return next_range(t.heap, it);
     case Over::zip: return next_zip(t, it);
     case Over::enumerate: return next_enumerated(t, it);
     case Over::map: return next_map(t, it);
     case Over::filter: return next_filter(t, it);
-    case Over::dict_view: return next_in_view(t, it);
+    case Over::dict_view: return next_in_view(t.dicts, it);
     case Over::callable: {
       Value* next = t.call(it->operands[0], {});
       return values_equal(t, next, it->operands[1]) ? nullptr : next;
@@ -323,7 +323,7 @@ Value* advance(Tracer& t, IteratorValue* it) {
       if (size_changed(it)) t.errors.raise_new(PyExc_RuntimeError, "Set changed size during iteration");
       refuse_lost_keys(it);
       [[fallthrough]];
-    case Over::text: return next_in_sequence(t, it);
+    case Over::text: return next_in_sequence(t.dicts, it);
     case Over::deque: return next_in_deque(t.errors, it);
     case Over::zip_longest: return next_zip_longest(t, it);
     case Over::accumulate: return next_accumulated(t, it);
@@ -435,13 +435,13 @@ Value* raw_iterate(Tracer& t, Value* v) {
       if (is_deque(v)) return iterate_deque(t.heap, v);
       [[fallthrough]];
     case ValueKind::tuple:
-      raw_length(t, inner);
+      raw_length(t.dicts, inner);
       return make_iterator(t.heap, Over::sequence,
                            inner->kind == ValueKind::tuple ? tuple_iterator_type() : list_iterator_type(), {inner});
     case ValueKind::dict: inner = make_view(t.heap, as<DictValue>(inner), ViewValue::What::keys); [[fallthrough]];
     case ValueKind::view: {
       auto* view = as<ViewValue>(inner);
-      t.load(view->dict);
+      t.dicts.load(view->dict);
       using What = ViewValue::What;
       PyTypeObject* const type = view->what == What::keys     ? &PyDictIterKey_Type
                                  : view->what == What::values ? &PyDictIterValue_Type
@@ -569,7 +569,7 @@ std::vector<Value*> Tracer::unpack(Value* v) {
   facts.type_of(v);
   if (inner->kind == ValueKind::tuple) {
     auto* tuple = as<TupleValue>(inner);
-    raw_length(*this, inner);
+    raw_length(dicts, inner);
     for (size_t i = 0; i < tuple->items.size(); ++i) items.push_back(shadows.item(tuple, i));
     return items;
   }

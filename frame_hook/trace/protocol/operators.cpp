@@ -91,8 +91,8 @@ bool adds_in_c(Facts& facts, Value* v) {
 Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
   const bool lists = list_of(a) != nullptr,
              tuples = t.facts.type_of(a) == &PyTuple_Type && t.facts.type_of(b) == &PyTuple_Type;
-  if (tuples && raw_length(t, b) == 0) return a;
-  if (tuples && raw_length(t, a) == 0) return b;
+  if (tuples && raw_length(t.dicts, b) == 0) return a;
+  if (tuples && raw_length(t.dicts, a) == 0) return b;
   if (in_place && lists) {
     list_extend(t, list_of(a), b);
     return a;
@@ -249,7 +249,7 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
 }
 
 // Turns each "%(name)s" into "%s"; adds the values that the mapping has for the names.
-std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::vector<Value*>& values) {
+std::string without_names(Dicts& dicts, std::string text, DictValue* mapping, std::vector<Value*>& values) {
   for (size_t i = text.find('%'); i != std::string::npos && i + 1 < text.size(); i = text.find('%', i)) {
     if (text[i + 1] == '%') {
       i += 2;
@@ -258,9 +258,9 @@ std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::
     const size_t end = text[i + 1] == '(' ? text.find_first_of("()", i + 2) : std::string::npos;
     if (end == std::string::npos || text[end] == '(')
       graph_break(Reason::text_formatting, "a format with fields that have no plain name");
-    Value* name = t.heap.string(text.substr(i + 2, end - i - 2).c_str());
-    Value* value = t.dict_get(mapping, name);
-    if (!value) raise_with(t.errors, PyExc_KeyError, {name});
+    Value* name = dicts.heap.string(text.substr(i + 2, end - i - 2).c_str());
+    Value* value = dicts.get(mapping, name);
+    if (!value) raise_with(dicts.errors, PyExc_KeyError, {name});
     values.push_back(value);
     text.erase(i + 1, end - i);
     ++i;
@@ -274,7 +274,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
   std::string text = plain_text(t.shadows, format, "format");
   if (values->kind == ValueKind::dict && text.find("%(") != std::string::npos) {
     parts.clear();
-    text = without_names(t, text, as<DictValue>(values), parts);
+    text = without_names(t.dicts, text, as<DictValue>(values), parts);
     format = t.heap.string(text.c_str());
   }
   size_t next = 0;

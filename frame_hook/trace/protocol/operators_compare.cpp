@@ -46,13 +46,13 @@ Value* compare_sequences(Tracer& t, int op, Value* a, Value* b) {
 }
 
 bool equal_dicts(Tracer& t, DictValue* a, DictValue* b) {
-  t.load(a);
-  t.load(b);
+  t.dicts.load(a);
+  t.dicts.load(b);
   if (a->entries.size() != b->entries.size()) return false;
   Unresumable guard(t.stack);
   const std::vector<DictEntry> entries = a->entries;
   for (const DictEntry& e : entries) {
-    Value* other = t.dict_get(b, e.key);
+    Value* other = t.dicts.get(b, e.key);
     if (!other || !values_equal(t, e.value, other)) return false;
   }
   return true;

@@ -157,7 +157,7 @@ Value* type_subscript(Tracer& t, Value* v,
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);
 void raw_delete_item(Tracer& t, Value* v, Value* key);
 bool raw_contains(Tracer& t, Value* v, Value* item);
-std::optional<int64_t> raw_length(Tracer& t, Value* v);
+std::optional<int64_t> raw_length(Dicts& dicts, Value* v);
 Value* raw_iterate(Tracer& t, Value* v);
 std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b);   // ==, nothing: NotImplemented
 void will_mutate(Shadows& shadows, Value* v);  // registers the effect of a real object

@@ -35,7 +35,7 @@ std::string concrete_repr(Shadows& shadows, Value* v) {
 }
 
 std::string dict_repr(Tracer& t, DictValue* dict) {
-  t.load(dict);
+  t.dicts.load(dict);
   std::string text = "{";
   const std::vector<DictEntry> entries = dict->entries;
   for (const DictEntry& e : entries)

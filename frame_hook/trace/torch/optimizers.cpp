@@ -97,8 +97,8 @@ Value* group_tensors(Tracer& t, const Arguments& args) {
     std::vector<Value*> parts;
     for (std::vector<Value*>& list : group.lists) parts.push_back(t.heap.list(std::move(list)));
     Value* const indices = t.heap.list(std::move(group.indices));
-    t.dict_set(result, t.heap.tuple({group.device, group.dtype}),
-               t.heap.tuple({t.heap.list(std::move(parts)), indices}));
+    t.dicts.set(result, t.heap.tuple({group.device, group.dtype}),
+                t.heap.tuple({t.heap.list(std::move(parts)), indices}));
   }
   return result;
 }

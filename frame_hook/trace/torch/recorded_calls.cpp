@@ -86,10 +86,10 @@ PyRef Tracer::materialise(Value* v) {
     case ValueKind::dict: {
       auto* d = as<DictValue>(v);
       facts.type_of(d);
-      load(d);
+      dicts.load(d);
       PyRef made = PyRef::steal(PyDict_New());
       for (size_t i = 0; i < d->entries.size(); ++i) {
-        PyRef key = materialise(d->entries[i].key), item = materialise(dict_get(d, d->entries[i].key));
+        PyRef key = materialise(d->entries[i].key), item = materialise(dicts.get(d, d->entries[i].key));
         if (PyDict_SetItem(made.get(), key.get(), item.get()) < 0) errors.raise_pending();
       }
       return made;

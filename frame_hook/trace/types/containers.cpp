@@ -195,34 +195,34 @@ void list_extend(Tracer& t, ListValue* list, Value* iterable) {
   for (Value* item : t.unpack(is_itself ? list : iterable)) list_append(t.shadows, list, item);
 }
 
-std::optional<int64_t> raw_length(Tracer& t, Value* v) {
-  v = contents_of(t.heap, v);
+std::optional<int64_t> raw_length(Dicts& dicts, Value* v) {
+  v = contents_of(dicts.heap, v);
   switch (v->kind) {
-    case ValueKind::list: t.shadows.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
-    case ValueKind::tuple: guard_length(t.facts, as<TupleValue>(v)); return as<TupleValue>(v)->items.size();
+    case ValueKind::list: dicts.shadows.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
+    case ValueKind::tuple: guard_length(dicts.facts, as<TupleValue>(v)); return as<TupleValue>(v)->items.size();
     case ValueKind::dict: {
       auto* dict = as<DictValue>(v);
       if (!dict->owner && !dict->loaded && dict->object && !dict->mutated && dict->entries.empty()) {
         const Py_ssize_t n = PyDict_GET_SIZE(dict->object.get());
-        t.facts.type_of(v);
-        t.facts.note(GuardKind::length, dict->source, nullptr, n);
+        dicts.facts.type_of(v);
+        dicts.facts.note(GuardKind::length, dict->source, nullptr, n);
         return n;
       }
-      t.load_keys(dict);
+      dicts.load_keys(dict);
       return dict->entries.size();
     }
-    case ValueKind::view: return raw_length(t, as<ViewValue>(v)->dict);
+    case ValueKind::view: return raw_length(dicts, as<ViewValue>(v)->dict);
     case ValueKind::array: {
       const Py_ssize_t n = PyObject_Size(as<ArrayValue>(v)->array.get());
       return n < 0 ? (drop_error(), std::nullopt) : std::optional<int64_t>(n);
     }
-    case ValueKind::set: t.shadows.load(as<SetValue>(v)); return as<SetValue>(v)->items.size();
+    case ValueKind::set: dicts.shadows.load(as<SetValue>(v)); return as<SetValue>(v)->items.size();
     case ValueKind::object: {
-      if (!v->object || !t.heap.is_constant(v)) return std::nullopt;
+      if (!v->object || !dicts.heap.is_constant(v)) return std::nullopt;
       PyTypeObject* type = Py_TYPE(v->object.get());
       if (type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyRange_Type) return std::nullopt;
-      const Py_ssize_t n = PyObject_Size(constant_of(t.shadows, v));
-      if (n < 0) t.errors.raise_pending();
+      const Py_ssize_t n = PyObject_Size(constant_of(dicts.shadows, v));
+      if (n < 0) dicts.errors.raise_pending();
       return n;
     }
     default: return std::nullopt;
@@ -239,7 +239,7 @@ std::optional<int64_t> Tracer::length(Value* v) {
       return n;
     }
   }
-  return raw_length(*this, v);
+  return raw_length(dicts, v);
 }
 
 }  // namespace framejit::frame_hook

@@ -340,12 +340,12 @@ void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts) {
   }
 }
 
-void Tracer::load(DictValue* v) {
+void Dicts::load(DictValue* v) {
   load_keys(v);
-  guard_order(trace_.guards, v->order_from);
+  guard_order(facts.guards(), v->order_from);
 }
 
-void Tracer::load_keys(DictValue* v) {
+void Dicts::load_keys(DictValue* v) {
   if (v->owner) return load_owner(heap, v);
   if (v->loaded) return;
   const bool by_key = v->object && v->source != guards::kNoSource && is_found_by_key(v);
@@ -367,68 +367,68 @@ void Tracer::load_keys(DictValue* v) {
   v->keys_line = facts.user_line();
   if (by_key) v->order_from.push_back(v);
   guard_linked_order(facts, v, keys.get());
-  refuse_keys_that_compare(*this, v);
-  for (DictEntry& e : v->entries) entry_value(*this, v, e);
+  refuse_keys_that_compare(t_, v);
+  for (DictEntry& e : v->entries) entry_value(t_, v, e);
   for (DictEntry& e : written) {
-    if (e.value) dict_set(v, e.key, e.value);
-    else dict_delete(v, e.key);
+    if (e.value) set(v, e.key, e.value);
+    else remove(v, e.key);
   }
 }
 
-Value* Tracer::dict_get(DictValue* v, Value* key) {
+Value* Dicts::get(DictValue* v, Value* key) {
   key = settled_key(errors, v, key);
   if (v->owner) {
     if (PyObject* name = attribute_name(key))
       return constant_of(shadows, payload_of(key)), own_attribute(heap, v->owner, name);
-    key_hash(*this, key);
+    key_hash(t_, key);
     return nullptr;
   }
-  const Py_hash_t hash = key_hash(*this, key);
+  const Py_hash_t hash = key_hash(t_, key);
   if (v->loaded || !v->object) {
-    DictEntry* e = find_entry(*this, v, key, hash);
-    return e ? entry_value(*this, v, *e) : nullptr;
+    DictEntry* e = find_entry(t_, v, key, hash);
+    return e ? entry_value(t_, v, *e) : nullptr;
   }
   if (!v->entries.empty())
-    if (DictEntry* e = find_entry(*this, v, key, hash)) return e->value;
+    if (DictEntry* e = find_entry(t_, v, key, hash)) return e->value;
   return read_real(shadows, v, key, hash);
 }
 
-void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
+void Dicts::set(DictValue* v, Value* key, Value* to) {
   key = settled_key(errors, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name) graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
     constant_of(shadows, payload_of(key));
-    return set_own_attribute(*this, v->owner, name, to);
+    return set_own_attribute(t_, v->owner, name, to);
   }
-  const Py_hash_t hash = key_hash(*this, key);
+  const Py_hash_t hash = key_hash(t_, key);
   if (!v->is_globals) load_keys(v);
   will_mutate(shadows, v);
-  if (DictEntry* e = find_entry(*this, v, key, hash)) return static_cast<void>(e->value = to);
+  if (DictEntry* e = find_entry(t_, v, key, hash)) return static_cast<void>(e->value = to);
   // A key that was deleted and comes back is now last, but it may have been last before too. For a real dict, the order
   // decides what the exit has to write.
-  if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) guard_order(trace_.guards, v->order_from);
+  if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) guard_order(facts.guards(), v->order_from);
   v->entries.push_back({key, to, hash});
 }
 
-bool Tracer::dict_delete(DictValue* v, Value* key) {
+bool Dicts::remove(DictValue* v, Value* key) {
   key = settled_key(errors, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name || !own_attribute(heap, v->owner, name)) return false;
-    set_own_attribute(*this, v->owner, name, nullptr);
+    set_own_attribute(t_, v->owner, name, nullptr);
     return true;
   }
-  const Py_hash_t hash = key_hash(*this, key);
+  const Py_hash_t hash = key_hash(t_, key);
   if (v->is_globals && !v->loaded) {
-    if (!dict_get(v, key)) return false;
+    if (!get(v, key)) return false;
     will_mutate(shadows, v);
-    if (DictEntry* e = find_entry(*this, v, key, hash)) e->value = nullptr;
+    if (DictEntry* e = find_entry(t_, v, key, hash)) e->value = nullptr;
     else v->entries.push_back({key, nullptr, hash});
     return true;
   }
   load_keys(v);
-  DictEntry* e = find_entry(*this, v, key, hash);
+  DictEntry* e = find_entry(t_, v, key, hash);
   if (!e) return false;
   will_mutate(shadows, v);
   v->entries.erase(v->entries.begin() + (e - v->entries.data()));
@@ -484,7 +484,7 @@ void put_pair(Tracer& t, Value* pair, const PutItem& put) {
 
 bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* into) {
   if (DictValue* direct = merged_directly(t, mapping)) {
-    into ? t.load_keys(direct) : t.load(direct);
+    into ? t.dicts.load_keys(direct) : t.dicts.load(direct);
     if (into) take_order(into, direct);
     const std::vector<DictEntry> entries = direct->entries;  // __dict__ aliases
     for (const DictEntry& e : entries) {
@@ -504,7 +504,7 @@ bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* int
 // PyDict_Merge, or PyDict_MergeFromSeq2.
 void dict_update(Tracer& t, DictValue* dict, Value* other) {
   if (payload_of(other) == dict) return;
-  const auto put = [&](Value* key, Value* value) { t.dict_set(dict, key, value); };
+  const auto put = [&](Value* key, Value* value) { t.dicts.set(dict, key, value); };
   if (merge_mapping(t, other, put, dict)) return;
   size_t number = 0;
   t.for_each(other, [&](Value* pair) {

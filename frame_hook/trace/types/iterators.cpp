@@ -97,7 +97,7 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
     const bool is_list = inner->kind == ValueKind::list && !is_deque(v);
     IteratorValue* it = make_iterator(t.heap, Over::reversed, is_list ? &PyListRevIter_Type : &PyReversed_Type,
                                       {is_deque(v) ? v : inner});
-    it->position = *raw_length(t, inner) - 1;
+    it->position = *raw_length(t.dicts, inner) - 1;
     if (is_deque(v)) it->removals = as<ListValue>(inner)->changes;
     return it;
   }

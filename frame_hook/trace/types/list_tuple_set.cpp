@@ -158,7 +158,7 @@ Value* sequence_index(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "index", 2, 4);
   t.facts.type_of(args.positional[0]);
   Value* items = payload_of(args.positional[0]);
-  const auto length = [&] { return *raw_length(t, items); };
+  const auto length = [&] { return *raw_length(t.dicts, items); };
   const int64_t n = length();  // == may change a list, so ask for its length each time
   auto bound = [&](size_t i, int64_t otherwise) {
     if (args.positional.size() <= i) return otherwise;
@@ -179,7 +179,7 @@ Value* sequence_count(Tracer& t, const Arguments& args) {
   int64_t count = 0;
   Value* items = payload_of(args.positional[0]);
   Unresumable guard(t.stack);
-  for (int64_t i = 0; i < *raw_length(t, items); ++i)
+  for (int64_t i = 0; i < *raw_length(t.dicts, items); ++i)
     count += values_equal(t, sequence_item(t.shadows, items, i), args.positional[1]);
   return t.heap.integer(count);
 }

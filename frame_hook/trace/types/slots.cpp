@@ -89,7 +89,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   if (DictValue* dict = dict_of(self)) {
     only_positional(t.errors, Arguments{rest.positional, {}}, "dict", 0, 1);
     if (!rest.positional.empty()) update_mapping(t, self, rest.positional[0]);
-    for (const auto& [name, v] : rest.keywords) t.dict_set(dict, t.heap.constant_value(name), v);
+    for (const auto& [name, v] : rest.keywords) t.dicts.set(dict, t.heap.constant_value(name), v);
   } else if (ListValue* list = owner == &PyList_Type ? list_of(self) : nullptr) {
     only_positional(t.errors, rest, "list", 0, 1);
     t.shadows.load(list);
@@ -151,10 +151,10 @@ Value* slot_delitem(Tracer& t, PyTypeObject*, const Arguments& args) {
   return t.heap.none();
 }
 
-Value* slot_len(Tracer& t, PyTypeObject*, const Arguments& args) {
-  takes(t.errors, args, "__len__", 0);
-  auto n = raw_length(t, args.positional[0]);
-  return n ? t.heap.integer(*n) : nullptr;
+Value* slot_len(Dicts& dicts, PyTypeObject*, const Arguments& args) {
+  takes(dicts.errors, args, "__len__", 0);
+  auto n = raw_length(dicts, args.positional[0]);
+  return n ? dicts.heap.integer(*n) : nullptr;
 }
 
 Value* slot_iter(Tracer& t, PyTypeObject*, const Arguments& args) {
@@ -287,7 +287,7 @@ const std::unordered_map<std::string_view, Slot>& slots() {
                                                      {"__getitem__", slot_getitem},
                                                      {"__setitem__", slot_setitem},
                                                      {"__delitem__", slot_delitem},
-                                                     {"__len__", slot_len},
+                                                     {"__len__", on_part<slot_len>},
                                                      {"__iter__", slot_iter},
                                                      {"__next__", slot_next},
                                                      {"__reversed__", slot_reversed},

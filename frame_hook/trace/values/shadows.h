@@ -2,7 +2,7 @@
 //
 // A real list, tuple or set is guarded by its length (a set by its value) when its contents are first read; its items
 // are wrapped one by one. From the first write on only the shadow counts (will_mutate). Nothing here runs code of the
-// program; dicts are read by the tracer, because their keys may have an __eq__ in Python.
+// program; dicts are elsewhere (types/dicts.h), because their keys may have an __eq__ in Python.
 #pragma once
 
 #include "frame_hook/trace/machine/errors.h"
