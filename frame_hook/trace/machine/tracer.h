@@ -12,8 +12,6 @@
 
 namespace framejit::frame_hook {
 
-void guard_keyword_order(Facts& facts, const Arguments& args);  // if the callee looks at it
-
 class Tracer {
  public:
   Tracer(FrameTrace& trace, const TraceOptions& options, TensorFrontend& frontend);

@@ -306,11 +306,6 @@ bool is_torch_c_function(PyObject* callable) {
   return is_function_of(callable, CPackage::torch) || is_pybind_function_of(callable, CPackage::torch);
 }
 
-void guard_keyword_order(Facts& facts, const Arguments& args) {
-  std::vector<DictValue*> order_from = args.keywords.order_from;
-  guard_order(facts.guards(), order_from);
-}
-
 void only_positional(Errors& errors, const Arguments& args, const char* function, size_t least, size_t most) {
   if (!args.keywords.empty())
     errors.raise_new(PyExc_TypeError, std::string(function) + "() takes no keyword arguments");

@@ -29,7 +29,7 @@ Value* list_item(Tracer& t, Value* whole, ListValue* list, Value* key) {
     std::vector<Value*> items;
     for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
       items.push_back(t.shadows.item(list, i));
-    return like(t.heap, whole, std::move(items));
+    return sequence_like(t.heap, whole, std::move(items));
   }
   return t.shadows.item(list, index_or_raise(t, key, n, "list"));
 }
@@ -40,7 +40,7 @@ Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
     std::vector<Value*> items;
     for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
       items.push_back(t.shadows.item(tuple, i));
-    return like(t.heap, whole, std::move(items));
+    return sequence_like(t.heap, whole, std::move(items));
   }
   return t.shadows.item(tuple, index_or_raise(t, key, n, "tuple"));
 }

@@ -100,7 +100,7 @@ Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
   if (lists != (list_of(b) != nullptr) || !is_sequence(b)) return nullptr;
   std::vector<Value*> items = t.unpack(payload_of(a)), more = t.unpack(payload_of(b));
   items.insert(items.end(), more.begin(), more.end());
-  return like(t.heap, is_size(b) && adds_in_c(t.facts, b) ? b : a, std::move(items));
+  return sequence_like(t.heap, is_size(b) && adds_in_c(t.facts, b) ? b : a, std::move(items));
 }
 
 constexpr int64_t kLongest = 1 << 16;  // longer ones are too much work for a trace
@@ -117,7 +117,7 @@ Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
     list_of(sequence)->items = std::move(items);
     return sequence;
   }
-  return like(t.heap, sequence, std::move(items));
+  return sequence_like(t.heap, sequence, std::move(items));
 }
 
 PyRef set_operator_order(Shadows& shadows, int op, SetValue* left, SetValue* right, bool in_place) {

@@ -193,8 +193,8 @@ bool changed_while_iterated(
 IteratorValue* make_iterator(Heap& heap, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
 Value* refuse_set_as_item(Value* item);  // looking for a set in a set means looking for a frozenset
 bool is_size(Value* v);                                            // a torch.Size
-Value* like(Heap& heap, Value* model,
-            std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
+Value* sequence_like(Heap& heap, Value* model,
+                     std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
 struct SliceBounds { int64_t start, stop, step, count; };
 std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length);  // nothing: key is not a slice
 std::string repr_text(Tracer& t, Value* v);

@@ -87,7 +87,7 @@ bool is_size(Value* v) {
   return v->kind == ValueKind::instance && is_size_type(v->type);
 }
 
-Value* like(Heap& heap, Value* model, std::vector<Value*> items) {
+Value* sequence_like(Heap& heap, Value* model, std::vector<Value*> items) {
   if (list_of(model)) return heap.list(std::move(items));
   TupleValue* made = heap.tuple(std::move(items));
   // torch.Size makes torch.Size; other subclasses of tuple make plain tuples.
