@@ -92,6 +92,14 @@ struct Graph {
   uint32_t opaque_count = 0;
 
   const TensorMeta& meta(ValueId v) const { return values[index_of(v)].meta; }
+  const Node* maker(ValueId v) const {  // the node that makes it; null for an input, a constant, and kNoValue
+    const int32_t node = v == kNoValue ? -1 : values[index_of(v)].node;
+    return node < 0 ? nullptr : &nodes[static_cast<size_t>(node)];
+  }
+  const Node* maker(ValueId v, std::string_view op) const {  // null also if it is of another op
+    const Node* node = maker(v);
+    return node != nullptr && node->op->name == op ? node : nullptr;
+  }
 };
 
 std::string print(const Graph& graph);                  // graph/graph_text.cpp

@@ -132,9 +132,8 @@ HeldValues held_values(const TrainingGraphs& graphs, const WhatIsLeft& left, con
     if (!is_there) continue;
     ValueId v = forward.outputs[graphs.forward_outputs + graphs.saved[i].index];
     held[of_forward.at(v)] = {Saved::kValue, i};
-    const int32_t node = forward.values[index_of(v)].node;
-    if (node >= 0 && forward.nodes[static_cast<size_t>(node)].op->name == "clone") {
-      v = *forward.nodes[static_cast<size_t>(node)].args[0].get<ValueId>();
+    if (const Node* copy = forward.maker(v, "clone")) {
+      v = *copy->args[0].get<ValueId>();
       held[of_forward.at(v)] = {Saved::kValue, i};
     }
   }

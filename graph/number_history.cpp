@@ -28,7 +28,7 @@ bool holds_number(const TensorMeta& meta) {
 std::string_view plain_name(std::string_view name) {
   for (const std::string_view prefix : {"framejit::", "_foreach_"})
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-  name = name.substr(0, name.find('.'));
+  name = base_name(name);
   if (name.ends_with('_')) name.remove_suffix(1);
   return name;
 }

@@ -51,6 +51,9 @@ struct OpDef {
   bool has(OpFlags f) const { return (flags & f) != 0; }
 };
 
+// Without the overload: "add" of "add.Tensor".
+inline std::string_view base_name(std::string_view op) { return op.substr(0, op.find('.')); }
+
 // The process-wide table. Definitions are never removed or moved; find() and declare() are thread-safe.
 const OpDef* find_op(std::string_view name);
 const OpDef* declare_op(OpDef definition);  // keeps an existing one, and adds what it lacks (schema facts)

@@ -164,27 +164,17 @@ Relation negate(Relation relation) {  // of Eq and Ne; the others also swap side
   return relation;
 }
 
-bool holds(int64_t left, Relation relation, int64_t right) {
-  switch (relation) {
-    case Relation::kEq: return left == right;
-    case Relation::kNe: return left != right;
-    case Relation::kLt: return left < right;
-    case Relation::kLe: return left <= right;
-  }
-  return false;
-}
-
 std::optional<bool> known_difference(SymExpr d, Relation relation, const ShapeEnv& env) {  // d against 0
   const std::vector<SymExpr> fixed = env.facts().empty() ? std::vector<SymExpr>{} : fixed_symbols(env);
   if (!fixed.empty()) d = d.substitute(fixed);
-  if (d.is_constant()) return holds(d.constant(), relation, 0);
+  if (d.is_constant()) return holds(d.constant(), relation, int64_t{0});
   const Bounds bounds = tight_bounds(d, env);
   Sign sign{bounds.low < 0, may_be_zero(bounds), bounds.high > 0};
   for (const SizeFact& fact : env.facts())
     if (!is_any_int64(fact)) narrow_by_fact(d, fact, fixed, sign);
   bool can_hold = false, can_fail = false;
   auto consider = [&](bool possible, int64_t representative) {
-    if (possible) (holds(representative, relation, 0) ? can_hold : can_fail) = true;
+    if (possible) (holds(representative, relation, int64_t{0}) ? can_hold : can_fail) = true;
   };
   consider(sign.negative, -1);
   consider(sign.zero, 0);

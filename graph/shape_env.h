@@ -12,6 +12,16 @@
 namespace framejit::graph {
 
 enum class Relation : uint8_t { kEq, kNe, kLt, kLe };
+template <class Number>
+constexpr bool holds(Number left, Relation relation, Number right) {
+  switch (relation) {
+    case Relation::kEq: return left == right;
+    case Relation::kNe: return left != right;
+    case Relation::kLt: return left < right;
+    case Relation::kLe: return left <= right;
+  }
+  return false;
+}
 
 struct SizeFact {  // holds: left <relation> right
   SymExpr left, right;

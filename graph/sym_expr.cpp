@@ -381,4 +381,8 @@ std::string SymExpr::text() const {
   return text;
 }
 
+bool all_constant(const SymSizes& sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [](const SymExpr& e) { return e.is_constant(); });
+}
+
 }  // namespace framejit::graph

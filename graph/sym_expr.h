@@ -62,5 +62,6 @@ struct SymExpr::Node {
 };
 
 using SymSizes = std::vector<SymExpr>;
+bool all_constant(const SymSizes& sizes);
 
 }  // namespace framejit::graph

@@ -8,10 +8,6 @@ namespace framejit::graph {
 
 namespace {
 
-bool all_constant(const SymSizes& sizes) {
-  return std::all_of(sizes.begin(), sizes.end(), [](const SymExpr& e) { return e.is_constant(); });
-}
-
 bool has_constant_shape(const TensorMeta& meta) {
   return all_constant(meta.sizes) && all_constant(meta.strides) && meta.offset.is_constant();
 }
@@ -52,17 +48,6 @@ WeightValues find_weight_values(const Graph& functional, const std::vector<bool>
     }
   }
   return found;
-}
-
-ValueId viewed_value(const Graph& graph, ValueId v) {
-  for (;;) {
-    const int32_t made_by = graph.values[index_of(v)].node;
-    if (made_by < 0) return v;
-    const Node& node = graph.nodes[static_cast<size_t>(made_by)];
-    const ValueId* base = node.op->has(kView) && !node.args.empty() ? node.args[0].get<ValueId>() : nullptr;
-    if (base == nullptr) return v;
-    v = *base;
-  }
 }
 
 int64_t bytes_of(const TensorMeta& meta) {

@@ -1,6 +1,7 @@
 // graph/weight_values.h — which values of a functional graph are the same in each call.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "graph/graph.h"
@@ -12,13 +13,14 @@ struct WeightValues {
   std::vector<bool> is_known;      // depends only on weights and constants
   std::vector<bool> has_weight;    // and on at least one weight
   bool is_weight(ValueId v) const { return v != kNoValue && has_weight[index_of(v)]; }
+  bool makes_known(const Node& node) const {  // each of its results depends only on weights and constants
+    return std::all_of(node.results.begin(), node.results.end(),
+                       [&](ValueId v) { return v != kNoValue && is_known[index_of(v)]; });
+  }
 };
 
 // `weights`: per input, whether it stays the same from call to call. An input that the graph writes does not.
 WeightValues find_weight_values(const Graph& functional, const std::vector<bool>& weights);
-
-// The value of which this one is a view, through any number of views; itself if it is not a view.
-ValueId viewed_value(const Graph& graph, ValueId v);
 
 int64_t bytes_of(const TensorMeta& meta);  // of constant sizes
 

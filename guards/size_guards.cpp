@@ -8,19 +8,10 @@
 namespace framejit::guards {
 namespace {
 
+using graph::holds;
 using graph::Relation;
 using graph::SymOp;
 using runtime::SizeOpcode;
-
-bool holds(int64_t left, Relation relation, int64_t right) {
-  switch (relation) {
-    case Relation::kEq: return left == right;
-    case Relation::kNe: return left != right;
-    case Relation::kLt: return left < right;
-    case Relation::kLe: return left <= right;
-  }
-  return false;
-}
 
 const char* text_of(Relation relation) {
   switch (relation) {

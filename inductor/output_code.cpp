@@ -39,7 +39,7 @@ std::string origins_name(const graph::Graph& graph, const Kernel& kernel) {
   constexpr size_t kMost = 80;
   std::string name, last;
   for (uint32_t n : nodes_of(kernel)) {
-    const std::string op = graph.nodes[n].op->name.substr(0, graph.nodes[n].op->name.find('.'));
+    const std::string op(graph::base_name(graph.nodes[n].op->name));
     if (op == last) continue;
     if (name.size() + op.size() > kMost) return name + "_etc";
     name += (name.empty() ? "" : "_") + op;

@@ -11,6 +11,7 @@
 #include "graph/joint.h"
 #include "runtime/aten/totals.h"
 #include "runtime/base/config.h"
+#include "runtime/base/text.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -129,7 +130,7 @@ class LazyBackward final : public runtime::BackwardPlans {
   // What has no code runs op by op.
   void tell(const Error& error) const {
     FJ_ASSERT(!config().strict, "no code for a backward: " + error.message);
-    runtime::count_failed_backward(error.message.substr(0, error.message.find('\n')) + "; its ops run one by one",
+    runtime::count_failed_backward(std::string(text::first_line(error.message)) + "; its ops run one by one",
                                    graph::where_it_begins(graphs_->forward));
   }
 

@@ -9,6 +9,7 @@
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/resume/segment.h"
 #include "frame_hook/resume/stats.h"
+#include "frame_hook/trace/machine/trace_frame.h"
 #include "frame_hook/trace/values/weight_sources.h"
 #include "graph/compiler.h"
 #include "graph/int64_range.h"
@@ -220,8 +221,7 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   const std::vector<guards::SourceId> memory =
       segment->call ? plan_memory(trace, *segment) : std::vector<guards::SourceId>();
   std::vector<guards::SourceId> locks;
-  if (trace.protocol)
-    for (const Value* lock : trace.protocol->taken_locks) locks.push_back(lock->source);
+  for (const Value* lock : trace.side_tables.taken_locks) locks.push_back(lock->source);
   wanted.insert(wanted.end(), locks.begin(), locks.end());
   const std::vector<guards::SourceId> owners = segment->call ? owners_of(trace) : std::vector<guards::SourceId>();
   std::vector<guards::SourceId> fetched = wanted;
@@ -264,8 +264,8 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   const auto start = Clock::now();
   CompileOutcome outcome;
   log_bytecode(*code);
-  Tracer tracer(*tensor_frontend(), trace_options(*options, hints));
-  FrameTrace trace = tracer.trace_frame(frame, code, static_cast<size_t>(code->position_at(index)));
+  FrameTrace trace = trace_frame(*tensor_frontend(), trace_options(*options, hints), frame, code,
+                                 static_cast<size_t>(code->position_at(index)));
   stats().trace_seconds += seconds_since(start);
   stats().traced_instructions += trace.steps;
   stats().inlined_calls += trace.python_calls_inlined;

@@ -13,8 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "frame_hook/trace/machine/tracer.h"
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/frame_trace.h"
 
 namespace framejit::frame_hook {
 

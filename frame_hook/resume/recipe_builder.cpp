@@ -11,6 +11,7 @@
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/set_order.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/object_kinds.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -189,13 +190,9 @@ SlotId RecipeBuilder::build_function(FunctionValue* value) {
 
 namespace {
 
-bool is_exception(PyTypeObject* type) {
-  return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
-}
-
 // C classes whose tp_new, given the payload, makes an object that filling and attributes complete.
 bool is_rebuildable(PyTypeObject* base, const Value* payload) {
-  if (base == &PyBaseObject_Type || is_exception(base) || is_known(base, KnownType::name_space) ||
+  if (base == &PyBaseObject_Type || is_exception_type(base) || is_known(base, KnownType::name_space) ||
       is_known(base, KnownType::partial))
     return true;
   if (!payload) return false;
@@ -261,9 +258,8 @@ SlotId RecipeBuilder::build_deque(InstanceValue* value) {
 }
 
 SlotId RecipeBuilder::build_instance(InstanceValue* value) {
-  if (trace_.protocol)
-    if (auto guard = trace_.protocol->mode_guards.find(value); guard != trace_.protocol->mode_guards.end())
-      return build_mode_guard(value, guard->second);
+  if (auto guard = trace_.side_tables.mode_guards.find(value); guard != trace_.side_tables.mode_guards.end())
+    return build_mode_guard(value, guard->second);
   PyTypeObject* base = builtin_base(value->type);
   Value* payload = value->payload;
   if (!is_rebuildable(base, payload))
@@ -274,7 +270,7 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
   std::vector<SlotId> arguments;
   if (payload && payload->kind == ValueKind::tuple && PyType_IsSubtype(base, &PyTuple_Type)) {
     arguments.push_back(build_tuple(as<TupleValue>(payload)));
-  } else if (payload && payload->kind == ValueKind::tuple && is_exception(base)) {
+  } else if (payload && payload->kind == ValueKind::tuple && is_exception_type(base)) {
     for (Value* v : as<TupleValue>(payload)->items) arguments.push_back(slot(v));
   } else if (payload &&
              (base == &PyFrozenSet_Type || payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int)) {

@@ -79,7 +79,7 @@ void RecipeBuilder::effect_of(Value* value) {
   if (!filled_.insert(value).second) return;
   const SlotId target = slot(value);
   if (PyObject* type = real_type(value)) {
-    for (const ClassData& written : trace_.protocol->class_data)
+    for (const ClassData& written : trace_.side_tables.class_data)
       if (reinterpret_cast<PyObject*>(written.type) == type)
         step(RecipeOp::set_attribute, {target, slot(written.value)}, 0, written.name.get());
     return;
@@ -123,28 +123,26 @@ void RecipeBuilder::effect_of(Value* value) {
 void RecipeBuilder::add_effects() {
   for (size_t i = 0; i < trace_.effects.size(); ++i)
     if (trace_.effects[i]->object) effect_of(trace_.effects[i]);
-  if (trace_.protocol) {
+  if (!trace_.side_tables.context_values.empty()) {
     PyRef set = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyContextVar_Type), "set"));
-    for (auto& [variable, values] : trace_.protocol->context_values) {
+    for (auto& [variable, values] : trace_.side_tables.context_values) {
       if (values.empty()) continue;
       const SlotId value = slot(values.back());
       step(RecipeOp::call, {constant(variable), value}, 0, set.get());
     }
   }
-  if (trace_.protocol)
-    for (const auto& [tensor, gradient] : trace_.protocol->gradients.values)
-      if (tensor->object) step(RecipeOp::set_attribute, {slot(tensor), slot(gradient)}, 0, interned("grad"));
+  for (const auto& [tensor, gradient] : trace_.side_tables.gradients.values)
+    if (tensor->object) step(RecipeOp::set_attribute, {slot(tensor), slot(gradient)}, 0, interned("grad"));
   fill_pending();
-  if (trace_.protocol)
-    for (auto& [callable, arguments] : trace_.protocol->calls_at_exit) {
-      std::vector<SlotId> positional;
-      std::vector<std::pair<PyObject*, SlotId>> keywords;
-      for (Value* v : arguments.positional) positional.push_back(slot(v));
-      for (auto& [name, v] : arguments.keywords) keywords.emplace_back(name, slot(v));
-      const SlotId called = slot(callable);
-      fill_pending();
-      call_with(called, std::move(positional), keywords);
-    }
+  for (auto& [callable, arguments] : trace_.side_tables.calls_at_exit) {
+    std::vector<SlotId> positional;
+    std::vector<std::pair<PyObject*, SlotId>> keywords;
+    for (Value* v : arguments.positional) positional.push_back(slot(v));
+    for (auto& [name, v] : arguments.keywords) keywords.emplace_back(name, slot(v));
+    const SlotId called = slot(callable);
+    fill_pending();
+    call_with(called, std::move(positional), keywords);
+  }
   if (trace_.modes_at_exit) restore_modes(trace_.modes_at_exit);
   else if (enters_modes_) restore_modes(frontend_.save_modes());
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "frame_hook/resume/recipe.h"
-#include "frame_hook/trace/machine/tracer.h"
+#include "frame_hook/trace/machine/frame_trace.h"
 #include "guards/guard_program.h"
 
 namespace framejit::frame_hook {

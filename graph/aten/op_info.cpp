@@ -159,9 +159,8 @@ std::unique_ptr<OpInfo> read_op_info(const c10::OperatorHandle& op) {
                                                          : ReturnClass::kOther);
   }
   info->typed_meta = find_typed_meta(def.name);
-  const std::string base = def.name.substr(0, def.name.find('.'));
   info->in_place = def.write_args == std::vector<int8_t>{0} && info->returns_argument == std::vector<bool>{true} &&
-                   !is_in(OpList::changes_shape, base) && !schema.arguments()[0].kwarg_only();
+                   !is_in(OpList::changes_shape, base_name(def.name)) && !schema.arguments()[0].kwarg_only();
   info->def = declare_op(std::move(def));
   if (!info->def->functional.empty() && info->def->has(kMutates))
     find_op_info(info->def->functional);  // passes need its definition

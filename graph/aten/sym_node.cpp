@@ -187,22 +187,12 @@ class ExprNode final : public c10::SymNodeImpl {
   SymNode relation(const SymNode& other, Relation kind, bool swapped) const {
     const ExprNode& right = of(other);
     if (kind_ == Kind::kFloat || right.kind_ == Kind::kFloat)
-      return truth(holds(number(), kind, right.number(), swapped));
+      return truth(swapped ? holds(right.number(), kind, number()) : holds(number(), kind, right.number()));
     if (kind_ == Kind::kBool || right.kind_ == Kind::kBool)
-      return truth(holds(number(), kind, right.number(), swapped));
+      return truth(swapped ? holds(right.number(), kind, number()) : holds(number(), kind, right.number()));
     const SymExpr &a = swapped ? right.expr_ : expr_, &b = swapped ? expr_ : right.expr_;
     if (const auto answer = env().known(a, kind, b)) return truth(*answer);
     return make(Truth{Truth::Kind::kRelation, false, a, b, kind, {}, {}});
-  }
-  static bool holds(double a, Relation kind, double b, bool swapped) {
-    if (swapped) std::swap(a, b);
-    switch (kind) {
-      case Relation::kEq: return a == b;
-      case Relation::kNe: return a != b;
-      case Relation::kLt: return a < b;
-      case Relation::kLe: return a <= b;
-    }
-    return false;
   }
   SymNode combine(const SymNode& other, Truth::Kind kind, bool dominant) const {
     const ExprNode& right = of(other);

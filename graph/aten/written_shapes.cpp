@@ -32,7 +32,7 @@ bool Recorder::fits_in_place(const OpCall& call) const {
   const ValueId* self = call.node.args[0].get<ValueId>();
   if (self == nullptr || *self == kNoValue) return false;
   const TensorMeta& meta = graph().meta(*self);
-  const std::string_view name = std::string_view(call.def().name).substr(0, call.def().name.find('.'));
+  const std::string_view name = base_name(call.def().name);
   if (overlaps_itself(meta)) return false;
   if (call.def().has(kChecksOperands)) return true;
   for (size_t i = 1; i < call.node.args.size(); ++i) {

@@ -135,8 +135,7 @@ bool embedding_bag(const RuleArgs& args, ShapeEnv&, Results& results) {
     return false;
   if (weight->ndim() != 2 || indices->ndim() != 1 || offsets->ndim() != 1 || args.given(6) || !weight->is_contiguous())
     return false;
-  const bool has_fast_path =
-      weight->dtype == DType::kFloat32 || weight->dtype == DType::kFloat16 || weight->dtype == DType::kBFloat16;
+  const bool has_fast_path = weight->dtype == DType::kFloat32 || is_half(weight->dtype);
   const bool sums = *mode == 0, is_fast = sums && has_fast_path && args.integer_or(8, -1) < 0;
   const SymExpr bags = args.flag(7) ? offsets->sizes[0] - 1 : offsets->sizes[0];
   const SymExpr counted = sums && forward_only ? offsets->sizes[0] : bags;

@@ -75,13 +75,11 @@ bool avg_pool2d(const RuleArgs& args, ShapeEnv& env, Results& results) {
 }
 
 // The kernels of volumes know no half precision.
-bool is_half(const TensorMeta* t) {
-  return t != nullptr && (t->dtype == DType::kBFloat16 || t->dtype == DType::kFloat16);
-}
+bool holds_halves(const TensorMeta* t) { return t != nullptr && is_half(t->dtype); }
 
 bool avg_pool3d(const RuleArgs& args, ShapeEnv& env, Results& results) {
   SymSizes sizes;
-  if (is_half(args.tensor(0)) || !pooled_sizes<3>(args, env, 0, 4, sizes)) return false;
+  if (holds_halves(args.tensor(0)) || !pooled_sizes<3>(args, env, 0, 4, sizes)) return false;
   results.push_back(dense_like(*args.tensor(0), std::move(sizes)));
   return true;
 }
@@ -162,7 +160,7 @@ bool volume_like_input(const RuleArgs& args, ShapeEnv& env, Results& results) {
 }
 
 bool avg_pool3d_backward(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  return !is_half(args.tensor(0)) && dense_as<1>(args, env, results);
+  return !holds_halves(args.tensor(0)) && dense_as<1>(args, env, results);
 }
 
 }  // namespace

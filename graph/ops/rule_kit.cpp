@@ -321,8 +321,8 @@ void add_rows_in_place(std::vector<OpRow>& rows, ShapeRule rule, std::initialize
                        uint32_t flags) {
   for (const std::string name : names) {
     rows.push_back({name, rule, flags, ""});
-    const size_t dot = std::min(name.find('.'), name.size());
-    rows.push_back({name.substr(0, dot) + "_" + name.substr(dot), same_as_self, flags | kMutates, name});
+    const std::string base(base_name(name));
+    rows.push_back({base + "_" + name.substr(base.size()), same_as_self, flags | kMutates, name});
   }
 }
 

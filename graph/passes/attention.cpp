@@ -113,23 +113,14 @@ class Finder {
   // One for each use; null for a use as an output.
   const std::vector<const Node*>& users(ValueId v) const { return users_[index_of(v)]; }
   size_t uses(ValueId v) const { return users(v).size(); }
-  const Node* producer(ValueId v) const {
-    const int32_t index = v == kNoValue ? -1 : graph_.values[index_of(v)].node;
-    return index < 0 ? nullptr : &graph_.nodes[static_cast<size_t>(index)];
-  }
 
  private:
   // A number that is written out, or a tensor without dimensions that is filled with it.
   std::optional<double> scalar_of(const Arg& arg) const {
     const ValueId* v = arg.get<ValueId>();
     if (v == nullptr) return number_of(arg);
-    const Node* filled = producer(*v, "full");
+    const Node* filled = graph_.maker(*v, "full");
     return filled != nullptr && graph_.meta(*v).ndim() == 0 ? number_of(filled->args[1]) : std::nullopt;
-  }
-
-  const Node* producer(ValueId v, std::string_view op) const {
-    const Node* made = producer(v);
-    return made != nullptr && made->op->name == op ? made : nullptr;
   }
 
   bool is_plain(ValueId v) const {
@@ -139,7 +130,7 @@ class Finder {
 
   // Looks through views that only change the shape and have no other use.
   ValueId unreshaped(ValueId v) const {
-    while (const Node* node = producer(v)) {
+    while (const Node* node = graph_.maker(v)) {
       const bool reshapes =
           node->op->name == "view" || (node->op->name == "permute" && is_row_major(graph_.meta(node->results[0])));
       if (!reshapes || uses(v) != 1 || !is_row_major(graph_.meta(value_of(*node, 0)))) break;
@@ -150,16 +141,16 @@ class Finder {
 
   // The input of the softmax over the last dimension, if the weights have only this use.
   ValueId softmax_of(ValueId weights) const {
-    const Node* quotient = producer(weights, "div.Tensor");
+    const Node* quotient = graph_.maker(weights, "div.Tensor");
     if (quotient == nullptr || uses(weights) != 1) return kNoValue;
     const ValueId powers = value_of(*quotient, 0), total = value_of(*quotient, 1);
-    const Node *power = producer(powers, "exp"), *sum = producer(total, "sum.dim_IntList");
+    const Node *power = graph_.maker(powers, "exp"), *sum = graph_.maker(total, "sum.dim_IntList");
     if (power == nullptr || sum == nullptr || uses(powers) != 2 || uses(total) != 1 || value_of(*sum, 0) != powers)
       return kNoValue;
-    const Node* shifted = producer(value_of(*power, 0), "sub.Tensor");
+    const Node* shifted = graph_.maker(value_of(*power, 0), "sub.Tensor");
     if (shifted == nullptr || uses(shifted->results[0]) != 1 || !is(*shifted, 2, 1)) return kNoValue;
     const ValueId scores = value_of(*shifted, 0);
-    const Node* most = producer(value_of(*shifted, 1), "amax");
+    const Node* most = graph_.maker(value_of(*shifted, 1), "amax");
     if (most == nullptr || uses(most->results[0]) != 1 || value_of(*most, 0) != scores) return kNoValue;
     const size_t ndim = graph_.meta(weights).ndim();
     return reduces_last(*most, ndim) && reduces_last(*sum, ndim) ? scores : kNoValue;
@@ -167,7 +158,7 @@ class Finder {
 
   // From the scores back to the product of query and key: a mask, then factors, with reshapes in between.
   bool find_product(ValueId scores, uint32_t allowed_uses, Attention& found) const {
-    const Node* node = producer(scores);
+    const Node* node = graph_.maker(scores);
     if (node == nullptr || uses(scores) != allowed_uses || !is_plain(scores)) return false;
     const std::string& op = node->op->name;
     if (op == "bmm" || op == "baddbmm") return is_product(*node, found);
@@ -260,7 +251,7 @@ class Finder {
 
   // The two dimensions that were merged into the batch of the products, if the query or the scores show them.
   SymSizes batch_of(ValueId query, const SymSizes& scores) const {
-    const Node* view = producer(query, "view");
+    const Node* view = graph_.maker(query, "view");
     const SymSizes& sizes = graph_.meta(query).sizes;
     if (scores.size() == 4 && scores[2] == sizes[1]) return {scores[0], scores[1]};
     if (view != nullptr) {
@@ -325,7 +316,7 @@ class Rewriter {
   ValueId batched(ValueId matrices, const SymSizes& batch, bool turned) {
     static const SymSizes kTurned{SymExpr(0), SymExpr(2), SymExpr(1)},
         kTurned4{SymExpr(0), SymExpr(1), SymExpr(3), SymExpr(2)};
-    const Node* made = finder_.producer(matrices);
+    const Node* made = graph_.maker(matrices);
     if (made != nullptr && made->op->name == "permute" && *made->args[1].get<SymSizes>() == kTurned) {
       const ValueId plain = batched(value_of(*made, 0), batch, false);
       return turned ? plain : out().emit("permute", {plain, kTurned4});
@@ -339,10 +330,8 @@ class Rewriter {
 
   ValueId uncopied(ValueId matrices, const SymSizes& sizes) {
     ValueId base = matrices;
-    if (const Node* view = finder_.producer(base); view != nullptr && view->op->name == "view")
-      base = value_of(*view, 0);
-    if (const Node* copy = finder_.producer(base); copy != nullptr && copy->op->name == "clone")
-      base = value_of(*copy, 0);
+    if (const Node* view = graph_.maker(base, "view")) base = value_of(*view, 0);
+    if (const Node* copy = graph_.maker(base, "clone")) base = value_of(*copy, 0);
     const ValueId original = r_.get(base);
     if (out().meta(original).sizes == sizes) return original;
     std::vector<TensorMeta> metas;

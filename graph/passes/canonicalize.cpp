@@ -24,13 +24,6 @@ struct Context {
   const TensorMeta& meta(ValueId v) const { return r.out().meta(v); }
   const TensorMeta& recorded() const { return r.from().meta(node.results[0]); }
   RuleArgs rule() const { return {args, &r.out().peek().values}; }
-  // The node that made a value, if its op has this name.
-  const Node* producer(ValueId v, std::string_view op) const {
-    const int32_t index = out().peek().values[index_of(v)].node;
-    if (index < 0) return nullptr;
-    const Node& made = out().peek().nodes[static_cast<size_t>(index)];
-    return made.op->name == op ? &made : nullptr;
-  }
 };
 using Simplify = ValueId (*)(Context& c);
 
@@ -43,7 +36,7 @@ ValueId if_same_layout(Context& c) {
 
 ValueId view(Context& c) {
   if (const ValueId same = if_same_layout(c); same != kNoValue) return same;
-  const Node* inner = c.producer(c.value(0), "view");
+  const Node* inner = c.out().peek().maker(c.value(0), "view");
   if (inner == nullptr) return kNoValue;
   const std::vector<Arg> args{inner->args[0], c.recorded().sizes};
   std::vector<TensorMeta> metas;
@@ -65,7 +58,7 @@ std::vector<int64_t> order_of(const Arg& arg) {
 ValueId permute(Context& c) {
   std::vector<int64_t> order = order_of(c.args[1]);
   ValueId base = c.value(0);
-  if (const Node* inner = c.producer(base, "permute")) {
+  if (const Node* inner = c.out().peek().maker(base, "permute")) {
     const std::vector<int64_t> first = order_of(inner->args[1]);
     for (int64_t& dim : order) dim = first[static_cast<size_t>(dim)];
     base = *inner->args[0].get<ValueId>();

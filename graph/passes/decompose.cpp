@@ -8,8 +8,6 @@
 
 namespace framejit::graph {
 
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-
 ValueId Decomposing::wide(ValueId v) { return is_half(meta(v).dtype) ? converted(out, v, DType::kFloat32) : v; }
 
 SymExpr reduced_count(const TensorMeta& meta, const std::vector<bool>& reduced) {

@@ -55,7 +55,6 @@ void add_nn_decompositions(Decompositions& table);
 void add_list_decompositions(Decompositions& table);
 void add_reduction_decompositions(Decompositions& table);
 
-bool is_half(DType dtype);
 // Number of elements that a reduction over `dims` combines; reduced_dims of the shape rules finds the dims.
 SymExpr reduced_count(const TensorMeta& meta, const std::vector<bool>& reduced);
 

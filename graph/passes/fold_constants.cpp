@@ -45,8 +45,6 @@ const std::unordered_map<std::string_view, PointwiseRow>& pointwise_rows() {
 }
 
 bool has_scalar_form(DType dtype) { return is_float(dtype) || is_integral(dtype) || dtype == DType::kBool; }
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-
 std::optional<Known> known_number(const Arg& arg) {
   if (const bool* truth = arg.get<bool>()) return Known{{.i = *truth}, DType::kBool};
   if (const double* real = arg.get<double>()) return Known{{.f = *real}, DType::kFloat64};

@@ -118,10 +118,6 @@ class Partition {
     for_each_value(node, [&](ValueId v) { any = any || depends(v); });
     return any;
   }
-  const Node* producer(ValueId v) const {
-    const int32_t node = joint_.values[index_of(v)].node;
-    return node < 0 ? nullptr : &joint_.nodes[static_cast<size_t>(node)];
-  }
 
   // On tangents.
   void find_dependent() {
@@ -141,7 +137,7 @@ class Partition {
       const bool is_backward =
           std::any_of(node.results.begin(), node.results.end(), [&](ValueId v) { return depends(v); });
       for_each_value(node, [&](ValueId v) {
-        const Node* made_by = v == kNoValue ? nullptr : producer(v);
+        const Node* made_by = joint_.maker(v);
         if (!is_backward && made_by != nullptr && checkpoint_of(*made_by) != 0 &&
             checkpoint_of(*made_by) != checkpoint_of(node))
           boundaries_.insert(v);
@@ -152,12 +148,12 @@ class Partition {
   }
   // Inside of a checkpoint: computed again, whatever it costs.
   bool is_checkpointed(ValueId v) const {
-    const Node* node = producer(v);
+    const Node* node = joint_.maker(v);
     return node != nullptr && checkpoint_of(*node) != 0 && !boundaries_.contains(v) && is_repeatable(*node);
   }
   // The backward may compute it again.
   bool is_again(ValueId v) const {
-    const Node* node = producer(v);
+    const Node* node = joint_.maker(v);
     if (node == nullptr) return false;
     if (checkpoint_of(*node) != 0) return is_checkpointed(v);
     return is_cheap(joint_, *node) ||
@@ -247,7 +243,7 @@ class Partition {
 
   // The weight of saving it.
   int64_t weight_of(ValueId v) const {
-    const Node* node = producer(v);
+    const Node* node = joint_.maker(v);
     if (is_checkpointed(v)) return kNeverCut;
     if (node != nullptr && node->op->has(kView) && is_again(v)) return kNeverCut;  // what it views is saved
     if (const auto input = input_of(v)) return is_kept_input(*input) ? 1 : 1 + bytes_of(v) * kWriteWeight;
@@ -314,7 +310,7 @@ class Partition {
     for (const auto& [v, vertex] : vertex_) {
       if (!is_again(v)) cut.prefer(before(v), kNeverCut);
       else
-        for_each_value(*producer(v), [&](ValueId u) {
+        for_each_value(*joint_.maker(v), [&](ValueId u) {
           if (takes_part(u)) cut.precede(after(u), before(v), kNeverCut);
         });
       const int64_t weight = weight_of(v);
@@ -458,7 +454,7 @@ class Partition {
               text);
   }
   std::string text_of_saved(ValueId v) const {
-    const Node* node = producer(v);
+    const Node* node = joint_.maker(v);
     std::string text = text_of(meta(v)) + " of ";
     if (const auto input = input_of(v)) text += "input " + joint_.input_names[*input];
     else text += node != nullptr ? node->op->name : "a constant";

@@ -230,9 +230,9 @@ void Rebuild::give_own_memory(std::vector<ValueId>& outputs, const std::vector<O
 // The value `v`, a chain of views of `from`, as the same views of `to`.
 ValueId Rebuild::moved(ValueId v, ValueId from, ValueId to) {
   if (v == from) return to;
-  const int32_t producer = out_.peek().values[index_of(v)].node;
-  FJ_ASSERT(producer >= 0, "outputs that share memory are views of one value");
-  const Node node = out_.peek().nodes[static_cast<size_t>(producer)];
+  const Node* made_by = out_.peek().maker(v);
+  FJ_ASSERT(made_by != nullptr, "outputs that share memory are views of one value");
+  const Node node = *made_by;
   std::vector<Arg> args = node.args;
   const ValueId base = *args[0].get<ValueId>(), new_base = moved(base, from, to);
   args[0] = new_base;
@@ -285,11 +285,10 @@ ValueId converted(GraphBuilder& out, ValueId value, DType dtype) {
 
 ValueId memory_of(const Graph& graph, ValueId value) {
   while (true) {
-    const int32_t producer = graph.values[index_of(value)].node;
-    if (producer < 0) return value;
-    const Node& node = graph.nodes[static_cast<size_t>(producer)];
-    if (!node.op->has(kView) || node.args.empty() || node.args[0].get<ValueId>() == nullptr) return value;
-    value = *node.args[0].get<ValueId>();
+    const Node* node = graph.maker(value);
+    const ValueId* base = node && node->op->has(kView) && !node->args.empty() ? node->args[0].get<ValueId>() : nullptr;
+    if (base == nullptr) return value;
+    value = *base;
   }
 }
 

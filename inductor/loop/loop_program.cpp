@@ -28,9 +28,7 @@ int LoopInst::operand_count() const {
   return 0;
 }
 
-DType value_dtype(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
-}
+DType value_dtype(DType dtype) { return is_half(dtype) ? DType::kFloat32 : dtype; }
 
 const char* name_of(ReduceOp op) {
   switch (op) {

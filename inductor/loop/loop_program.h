@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -110,7 +111,11 @@ struct LoopProgram {
 struct NestSymbols {
   uint32_t sizes;
   explicit NestSymbols(uint32_t symbol_count) : sizes(symbol_count) {}
-  SymExpr dim(size_t d) const { return SymExpr::symbol(static_cast<uint32_t>(sizes + d)); }
+  graph::SymbolId id_of_dim(size_t d) const { return static_cast<graph::SymbolId>(sizes + d); }
+  SymExpr dim(size_t d) const { return SymExpr::symbol(id_of_dim(d)); }
+  std::optional<graph::SymbolId> id_of_last_dim(const Nest& nest) const {  // nothing: the nest has no dimensions
+    return nest.dim_count() == 0 ? std::nullopt : std::optional(id_of_dim(nest.dim_count() - 1));
+  }
   SymExpr value(InstId inst) const { return SymExpr::symbol(sizes + kMaxDims + inst); }
   bool is_dim(graph::SymbolId id) const { return id >= sizes && id < sizes + kMaxDims; }
   bool is_value(graph::SymbolId id) const { return id >= sizes + kMaxDims; }

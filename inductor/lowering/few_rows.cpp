@@ -21,11 +21,9 @@ size_t left_argument(const Node& node) {
   return adds ? 1 : kNoProduct;
 }
 
-bool are_numbers(const SymSizes& sizes) {
-  return std::all_of(sizes.begin(), sizes.end(), [](const SymExpr& e) { return e.is_constant(); });
+bool has_dense_shape(const TensorMeta& meta) {
+  return graph::all_constant(meta.sizes) && graph::all_constant(meta.strides);
 }
-
-bool has_dense_shape(const TensorMeta& meta) { return are_numbers(meta.sizes) && are_numbers(meta.strides); }
 
 }  // namespace
 
@@ -35,7 +33,7 @@ bool is_few_row_product(const graph::Graph& graph, const Node& node, const Targe
   if (at == kNoProduct) return false;
   const TensorMeta &left = graph.meta(*node.args[at].get<ValueId>()),
                    &right = graph.meta(*node.args[at + 1].get<ValueId>()), &result = graph.meta(node.results[0]);
-  const bool is_single_or_half = result.dtype == DType::kFloat32 || graph::is_half(result.dtype);
+  const bool is_single_or_half = result.dtype == DType::kFloat32 || is_half(result.dtype);
   if (!is_single_or_half || left.dtype != result.dtype || right.dtype != result.dtype) return false;
   if (!has_dense_shape(left) || !has_dense_shape(right)) return false;
   const Costs& costs = target.costs;

@@ -151,8 +151,7 @@ class FormatChooser {
   int64_t preference(const Node& node) const {
     if (target_.traits.half_convolutions_are_last) {
       const DType dtype = graph_.meta(node.results[0]).dtype;
-      const bool is_half = dtype == DType::kBFloat16 || dtype == DType::kFloat16;
-      return node.op->name == "convolution" && is_half ? kWanted : 0;
+      return node.op->name == "convolution" && is_half(dtype) ? kWanted : 0;
     }
     const int64_t results = numel(node.results[0]);
     const bool is_max = node.op->name == "max_pool2d_with_indices";

@@ -17,8 +17,6 @@ using graph::ValueId;
 
 namespace {
 
-bool is_half(DType dtype) { return value_dtype(dtype) != dtype; }
-
 // Whether it pays to write to float32 memory instead of a result in half precision: more must be written than only
 // copied.
 bool wide_pays(LowerContext& ctx, ValueId written) {

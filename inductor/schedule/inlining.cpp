@@ -105,10 +105,10 @@ int64_t points_of(const Nest& nest, const SizeHints& hints) {
 
 // Whether the reader steps through each row of the producer, element by element, in its inner loop.
 bool reads_rows(const Nest& consumer, const LoopInst& load, size_t position, const NestSymbols& symbols) {
-  graph::SymbolId last = 0;
-  if (consumer.dim_count() == 0 || !symbols.dim(consumer.dim_count() - 1).is_symbol(&last)) return false;
+  const std::optional<graph::SymbolId> last = symbols.id_of_last_dim(consumer);
+  if (!last) return false;
   for (size_t k = 0; k < load.index.size(); ++k)
-    if (k == position ? !load.index[k].is_symbol() || !mentions(load.index[k], last) : mentions(load.index[k], last))
+    if (k == position ? !load.index[k].is_symbol() || !mentions(load.index[k], *last) : mentions(load.index[k], *last))
       return false;
   return true;
 }

@@ -26,15 +26,16 @@ NestCost cost_of(const Nest& nest) {
 
 NestCost cost_in_row(const Nest& nest, const NestSymbols& symbols) {
   NestCost cost;
-  graph::SymbolId last = 0;
-  if (nest.dim_count() == 0 || !symbols.dim(nest.dim_count() - 1).is_symbol(&last)) return cost;
+  const std::optional<graph::SymbolId> last = symbols.id_of_last_dim(nest);
+  if (!last) return cost;
   std::vector<bool> differs(nest.body.size(), false);
   for (size_t i = 0; i < nest.body.size(); ++i) {
     const LoopInst& inst = nest.body[i];
     std::vector<InstId> uses;
     collect_uses(inst, symbols, uses);
-    differs[i] = std::any_of(uses.begin(), uses.end(), [&](InstId use) { return differs[use]; }) ||
-                 std::any_of(inst.index.begin(), inst.index.end(), [&](const SymExpr& e) { return mentions(e, last); });
+    differs[i] =
+        std::any_of(uses.begin(), uses.end(), [&](InstId use) { return differs[use]; }) ||
+        std::any_of(inst.index.begin(), inst.index.end(), [&](const SymExpr& e) { return mentions(e, *last); });
     if (differs[i]) count(inst, cost);
   }
   return cost;

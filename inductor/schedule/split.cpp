@@ -40,7 +40,7 @@ bool is_over_columns(const Nest& nest, const NestSymbols& symbols) {
 
 // Whether something that the nest reads is contiguous along a dimension.
 bool is_contiguous_along(const LoopProgram& program, const Nest& nest, size_t dim) {
-  const graph::SymbolId id = static_cast<graph::SymbolId>(NestSymbols(program.symbol_count).sizes + dim);
+  const graph::SymbolId id = NestSymbols(program.symbol_count).id_of_dim(dim);
   for (const LoopInst& inst : nest.body) {
     if (inst.op != LoopOp::kLoad) continue;
     const SymSizes& strides = program.buffers[inst.buffer].strides;

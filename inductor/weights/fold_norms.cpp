@@ -99,9 +99,8 @@ class Folder {
 
   // A cast to half precision is left out: the folded weight is rounded once, later.
   ValueId wide(graph::Rebuild& r, ValueId old) const {
-    const int32_t made_by = graph_.values[index_of(old)].node;
-    if (made_by >= 0 && graph_.nodes[static_cast<size_t>(made_by)].op->name == "_to_copy") {
-      const ValueId source = *graph_.nodes[static_cast<size_t>(made_by)].args[0].get<ValueId>();
+    if (const Node* cast = graph_.maker(old, "_to_copy")) {
+      const ValueId source = *cast->args[0].get<ValueId>();
       if (graph_.meta(source).dtype == DType::kFloat32) return r.get(source);
     }
     return graph::converted(r.out(), r.get(old), DType::kFloat32);

@@ -42,13 +42,8 @@ class Hoister {
   }
 
  private:
-  const Node* maker(ValueId v) const {
-    const int32_t node = graph_.values[index_of(v)].node;
-    return node < 0 ? nullptr : &graph_.nodes[static_cast<size_t>(node)];
-  }
-
   void pin(ValueId v) {
-    if (v != graph::kNoValue) pinned_.insert(viewed_value(graph_, v));
+    if (v != graph::kNoValue) pinned_.insert(memory_of(graph_, v));
   }
   void pin_what_leaves() {
     for (ValueId v : graph_.outputs) pin(v);
@@ -64,28 +59,23 @@ class Hoister {
     chosen_.clear();
     std::set<ValueId> seen;
     for (const Node& node : graph_.nodes) {
-      if (is_known(node)) continue;
+      if (known_.makes_known(node)) continue;
       bool again = false;
       for_each_value(node, [&](ValueId v) {
         if (again || !known_.is_weight(v)) return;
-        const ValueId base = viewed_value(graph_, v);
-        if (maker(base) == nullptr || !known_.is_weight(base) || !seen.insert(base).second) return;
+        const ValueId base = memory_of(graph_, v);
+        if (graph_.maker(base) == nullptr || !known_.is_weight(base) || !seen.insert(base).second) return;
         if (may_be_derived(base)) return chosen_.push_back(base);
-        for (ValueId made : maker(base)->results) known_.is_known[index_of(made)] = false;
-        for (ValueId made : maker(base)->results) known_.has_weight[index_of(made)] = false;
+        for (ValueId made : graph_.maker(base)->results) known_.is_known[index_of(made)] = false;
+        for (ValueId made : graph_.maker(base)->results) known_.has_weight[index_of(made)] = false;
         again = true;
       });
       if (again) return false;
     }
     return true;
   }
-  bool is_known(const Node& node) const {
-    return std::all_of(node.results.begin(), node.results.end(),
-                       [&](ValueId v) { return v != graph::kNoValue && known_.is_known[index_of(v)]; });
-  }
-
   bool may_be_derived(ValueId v) const {
-    if (pinned_.contains(v) || maker(v)->results.size() != 1) return false;
+    if (pinned_.contains(v) || graph_.maker(v)->results.size() != 1) return false;
     if (graph_.meta(v).is_packed) return true;
     int64_t bytes = 0;
     for (ValueId source : sources_of(v)) bytes += bytes_of(graph_.meta(source));
@@ -110,7 +100,7 @@ class Hoister {
     std::vector<ValueId> sources;
     for (size_t n : nodes_of(v))
       for_each_value(graph_.nodes[n], [&](ValueId arg) {
-        const bool is_source = arg != graph::kNoValue && maker(arg) == nullptr;
+        const bool is_source = arg != graph::kNoValue && graph_.maker(arg) == nullptr;
         if (is_source && std::find(sources.begin(), sources.end(), arg) == sources.end()) sources.push_back(arg);
       });
     return sources;

@@ -48,17 +48,11 @@ class Joiner {
     Rebuild r(graph_, true);
     for (const bool known : {true, false})  // a family needs all of its weights where its first product stands
       for (size_t n = 0; n < graph_.nodes.size(); ++n)
-        if (is_known(graph_.nodes[n]) == known) emit(r, n);
+        if (known_.makes_known(graph_.nodes[n]) == known) emit(r, n);
     return graph::dce(r.build());
   }
 
  private:
-  // Whether it depends only on weights and constants.
-  bool is_known(const Node& node) const {
-    return std::all_of(node.results.begin(), node.results.end(),
-                       [&](ValueId v) { return v != graph::kNoValue && known_.is_known[index_of(v)]; });
-  }
-
   void close(Family& family) {
     if (family.size() > 1) {
       for (const Member& member : family) family_of_[member.node] = families_.size() + 1;
@@ -76,7 +70,7 @@ class Joiner {
     Family family;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
-      if (is_known(node) || node.op->has(graph::kView) || find_lowering(node.op->name) != nullptr) continue;
+      if (known_.makes_known(node) || node.op->has(graph::kView) || find_lowering(node.op->name) != nullptr) continue;
       const auto layer = linear_layer(graph_, known_, node);
       const bool is_member = layer && !own_memory_.contains(node.results[0]) &&
                              (packs_bfloat16(graph_, *layer, target_) || packs_float32(graph_, *layer, target_));

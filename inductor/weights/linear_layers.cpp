@@ -67,9 +67,8 @@ bool packs_float32(const Graph& graph, const LinearLayer& layer, const TargetInf
 
 ValueId columns_first(graph::GraphBuilder& out, ValueId weight) {
   const Graph& graph = out.peek();
-  const int32_t made_by = graph.values[graph::index_of(weight)].node;
-  if (made_by >= 0 && graph.nodes[static_cast<size_t>(made_by)].op->name == "permute") {
-    const ValueId base = value_of(graph.nodes[static_cast<size_t>(made_by)].args[0]);
+  if (const Node* permuted = graph.maker(weight, "permute")) {
+    const ValueId base = value_of(permuted->args[0]);
     if (graph.meta(base).is_contiguous()) return base;
   }
   return out.emit("permute", {weight, SymSizes{SymExpr(1), SymExpr(0)}});

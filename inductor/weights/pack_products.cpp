@@ -114,11 +114,10 @@ class Packer {
   // The op also takes the weight, for its sizes: with this number of rows it does not read the data. A computed weight
   // need not exist: of joined ones, a row of the first stands for all.
   std::optional<ValueId> weight_for_sizes(Rebuild& r, ValueId weight) const {
-    const ValueId held = graph::viewed_value(graph_, weight);
-    const int32_t made_by = graph_.values[graph::index_of(held)].node;
-    if (made_by < 0) return columns_first(r.out(), r.get(weight));
-    const Node& node = graph_.nodes[static_cast<size_t>(made_by)];
-    const auto* parts = node.op->name == "cat" ? node.args[0].get<std::vector<ValueId>>() : nullptr;
+    const ValueId held = graph::memory_of(graph_, weight);
+    const Node* node = graph_.maker(held);
+    if (node == nullptr) return columns_first(r.out(), r.get(weight));
+    const auto* parts = node->op->name == "cat" ? node->args[0].get<std::vector<ValueId>>() : nullptr;
     const TensorMeta& meta = graph_.meta(weight);
     const SymSizes sizes{meta.sizes[1], meta.sizes[0]};
     if (parts == nullptr || !(graph_.meta(held).sizes == sizes)) return std::nullopt;

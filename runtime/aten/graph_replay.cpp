@@ -9,6 +9,7 @@
 #include "runtime/aten/torch_words.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 
 namespace framejit::runtime {
 namespace {
@@ -240,7 +241,7 @@ void log_not_replayed(const std::string& graph, const Refused& refused) {
   const GraphRefusalRow& row = row_of(refused.refusal);
   std::string what = row.what;
   if (const size_t at = what.find("{0}"); at != std::string::npos)
-    what.replace(at, 3, refused.detail.substr(0, refused.detail.find('\n')));
+    what.replace(at, 3, text::first_line(refused.detail));
   log::emit(log::Kind::NotReplayed, graph,
             {{"graph", graph}, {"reason", row.name}, {"detail", what}, {"hint", row.hint}});
 }

@@ -205,4 +205,6 @@ std::vector<std::string> parts_of(std::string_view list) {
   return parts;
 }
 
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
 }  // namespace framejit::text

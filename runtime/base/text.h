@@ -45,5 +45,6 @@ std::string float_text(double value);          // shortest exact; always with '.
 std::string quoted_text(std::string_view s);   // what Cursor::quoted reads
 // The parts of a list that commas separate, without surrounding blanks; empty parts are dropped.
 std::vector<std::string> parts_of(std::string_view list);
+std::string_view first_line(std::string_view text);
 
 }  // namespace framejit::text

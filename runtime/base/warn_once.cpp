@@ -6,6 +6,7 @@
 #include <set>
 
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 
 namespace framejit::log {
 
@@ -34,9 +35,6 @@ std::optional<size_t> note_cause(Reason reason, const std::string& cause) {
   return before;
 }
 
-// The first line is followed by the text of code or of kernels.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 // The row's sentence with the detail; if the sentence has no place for it, it comes after the sentence.
 std::string text_with_detail(Reason reason, const std::string& detail) {
   const std::string text = sentence(reason, detail);
@@ -53,7 +51,8 @@ bool is_first_time(const std::string& subject) {
 void warn_reason(Reason reason, const std::string& detail, const std::string& where) {
   if (!enabled(Kind::RunsPlainly)) return;
   const ReasonRow& row = row_of(reason);
-  const std::string text = first_line(text_with_detail(reason, detail));
+  // The first line is followed by the text of code or of kernels.
+  const std::string text(text::first_line(text_with_detail(reason, detail)));
   const std::optional<size_t> before = note_cause(reason, text);
   if (!before) return;
   const bool is_shown = *before < kMostCauses;

@@ -225,8 +225,7 @@ Result<TargetInfo> target_of(std::vector<std::string>& stages) {
 double tolerance_of(const graph::Graph& graph) {
   double tolerance = 2e-6;
   for (const graph::ValueInfo& value : graph.values)
-    if (graph::is_half(value.meta.dtype))
-      tolerance = std::max(tolerance, value.meta.dtype == DType::kBFloat16 ? 1e-2 : 1e-3);
+    if (is_half(value.meta.dtype)) tolerance = std::max(tolerance, value.meta.dtype == DType::kBFloat16 ? 1e-2 : 1e-3);
   return tolerance;
 }
 

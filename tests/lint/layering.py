@@ -77,6 +77,7 @@ ROOM_EXCEPTIONS = [
     ("values/shadows.h", "machine/errors.h", "reading a container may raise what CPython raises"),
     ("machine/frame_trace.h", "torch/tensor_frontend.h", "the trace hands the recording over"),
     ("machine/tracer.h", "torch/traced_tensors.h", "a part of the tracer"),
+    ("machine/tracer.h", "types/dicts.h", "a part of the tracer"),
     ("protocol/calls.cpp", "torch/special.h", "a call asks each room that has rows for callables"),
     ("types/builtins.h", "torch/special.def", "torch's rows are found as those of builtins.def are"),
     ("types/builtins.cpp", "torch/special.def", "torch's rows are found as those of builtins.def are"),

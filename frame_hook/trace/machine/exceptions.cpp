@@ -4,32 +4,25 @@
 // plain Python raises it again.
 #include "frame_hook/trace/machine/opcode_handlers.h"
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
 
-namespace {
-
-PyTypeObject* base_exception() { return reinterpret_cast<PyTypeObject*>(PyExc_BaseException); }
-
-}  // namespace
-
-void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
+void Machine::enter_handler(SymbolicFrame& f, Value* exception) {
   const Instruction& i = f.code->instructions[f.position];
   const int unit = std::exchange(f.reraised_unit, -1);
   const ExceptionRange* range = f.code->find_handler(i.opcode_index);
   try {
-    for (size_t depth = range ? static_cast<size_t>(range->depth) : 0; f.stack.size() > depth;) drops.drop(f.pop());
-  } catch (const GraphBreak&) {
-    attempts.break_at_raise(exception);
-  }
+    for (size_t depth = range ? static_cast<size_t>(range->depth) : 0; f.stack.size() > depth;) t_.drops.drop(f.pop());
+  } catch (const GraphBreak&) { t_.attempts.break_at_raise(exception); }
   if (!range) throw SymbolicRaise{exception};
   bool known = true;
-  stack.handled_exception(&known);
+  t_.stack.handled_exception(&known);
   // Its context, and what is being handled after the handler, belong to the live frame.
-  if (!known && !facts.relies_on_nothing_handled()) attempts.break_at_raise(exception);
-  if (range->push_lasti) f.push(heap.integer(unit >= 0 ? unit : i.opcode_index));
+  if (!known && !t_.facts.relies_on_nothing_handled()) t_.attempts.break_at_raise(exception);
+  if (range->push_lasti) f.push(t_.heap.integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);
   f.position = static_cast<size_t>(range->target_position);
 }
@@ -51,14 +44,14 @@ Flow OpcodeHandlers::push_exc_info(Heap& heap, SymbolicFrame& f, const Instructi
 }
 
 // previous --. When a handler that was entered before the trace ends, it restores what the live stack kept.
-Flow OpcodeHandlers::pop_except(Tracer& t, SymbolicFrame& f, const Instruction&) {
+Flow OpcodeHandlers::pop_except(Shadows& shadows, SymbolicFrame& f, const Instruction&) {
   Value* previous = f.pop();
   if (f.entered_handlers > 0) {
     --f.entered_handlers;
     f.handled.pop_back();
     return Flow::next;
   }
-  const bool nothing = previous->kind == ValueKind::null || t.same_object(previous, t.heap.none());
+  const bool nothing = previous->kind == ValueKind::null || same_object(shadows, previous, shadows.heap.none());
   f.handled.assign(1, nothing ? nullptr : previous);
   return Flow::next;
 }
@@ -66,9 +59,7 @@ Flow OpcodeHandlers::pop_except(Tracer& t, SymbolicFrame& f, const Instruction&)
 // exception type -- exception bool
 Flow OpcodeHandlers::check_exc_match(Shadows& shadows, SymbolicFrame& f, const Instruction&) {
   Value* type = f.pop();
-  auto is_class = [](PyObject* o) {
-    return PyType_Check(o) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(o), base_exception());
-  };
+  auto is_class = [](PyObject* o) { return PyType_Check(o) && is_exception_type(reinterpret_cast<PyTypeObject*>(o)); };
   PyObject* object = shadows.heap.is_constant(type) ? constant_of(shadows, type) : nullptr;
   bool legal = object && (is_class(object) || PyTuple_CheckExact(object));
   if (legal && PyTuple_CheckExact(object))
@@ -90,9 +81,9 @@ Flow OpcodeHandlers::reraise(Tracer& t, SymbolicFrame& f, const Instruction& i) 
 // Returns an instance; a class is called.
 Value* OpcodeHandlers::as_exception(Tracer& t, Value* v, const char* error) {
   if (v->kind == ValueKind::object && PyType_Check(v->object.get()) &&
-      PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(v->object.get()), base_exception()))
+      is_exception_type(reinterpret_cast<PyTypeObject*>(v->object.get())))
     v = t.call(v, {});
-  if (v->kind != ValueKind::instance || !PyType_IsSubtype(t.facts.type_of(v), base_exception()))
+  if (v->kind != ValueKind::instance || !is_exception_type(t.facts.type_of(v)))
     t.errors.raise_new(PyExc_TypeError, error);
   return v;
 }
@@ -110,7 +101,7 @@ Flow OpcodeHandlers::raise_varargs(Tracer& t, SymbolicFrame& f, const Instructio
   Value* cause = i.arg == 2 ? f.pop() : nullptr;
   Value* exception = as_exception(t, f.pop(), "exceptions must derive from BaseException");
   if (cause) {
-    const bool none = t.same_object(cause, t.heap.none());
+    const bool none = same_object(t.shadows, cause, t.heap.none());
     if (!none) cause = as_exception(t, cause, "exception causes must derive from BaseException");
     write_attribute(as<InstanceValue>(exception), "__cause__", cause);
     write_attribute(as<InstanceValue>(exception), "__suppress_context__", t.heap.boolean(true));

@@ -6,6 +6,7 @@
 #include "frame_hook/trace/machine/graph_break.h"
 #include "frame_hook/trace/machine/symbolic_frame.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
+#include "frame_hook/trace/values/side_tables.h"
 #include "guards/guard.h"
 
 namespace framejit::frame_hook {
@@ -65,8 +66,7 @@ struct FrameTrace {
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;
   std::unordered_map<Value*, FloatFormula> float_formulas;
-  std::shared_ptr<struct ProtocolState>
-      protocol;  // side tables of the object protocol (context variables written, ...)
+  SideTables side_tables;
 };
 
 }  // namespace framejit::frame_hook

@@ -18,25 +18,25 @@ bool suspended_in_yield_from(const SymbolicFrame& f) {
 
 }  // namespace
 
-Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* thrown) {
+Value* Machine::resume_generator(GeneratorValue* generator, Value* sent, Value* thrown) {
   SymbolicFrame& f = *generator->frame;
-  if (generator->state == State::running) errors.raise_new(PyExc_ValueError, "generator already executing");
+  if (generator->state == State::running) t_.errors.raise_new(PyExc_ValueError, "generator already executing");
   if (generator->state == State::finished || (generator->state == State::created && thrown)) {
     generator->state = State::finished;
-    generator->return_value = heap.none();
-    if (thrown) errors.raise(thrown);
+    generator->return_value = t_.heap.none();
+    if (thrown) t_.errors.raise(thrown);
     return nullptr;
   }
   if (generator->state == State::created) {
-    if (sent && !same_object(sent, heap.none()))
-      errors.raise_new(PyExc_TypeError, "can't send non-None value to a just-started generator");
+    if (sent && !same_object(t_.shadows, sent, t_.heap.none()))
+      t_.errors.raise_new(PyExc_TypeError, "can't send non-None value to a just-started generator");
   } else if (thrown) {
     if (suspended_in_yield_from(f))
       graph_break(Reason::exception_state, "an exception thrown into a generator that waits in yield from");
     f.thrown = thrown;
     --f.position;
   } else {
-    f.push(sent ? sent : heap.none());
+    f.push(sent ? sent : t_.heap.none());
   }
   generator->state = State::running;
   Value* result = nullptr;
@@ -44,8 +44,8 @@ Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* t
     result = run_frame(generator->frame);
   } catch (const SymbolicRaise& raised) {
     generator->state = State::finished;
-    if (!errors.exception_matches(raised.exception, PyExc_StopIteration)) throw;
-    throw SymbolicRaise{errors.error_of_generator(raised.exception)};
+    if (!t_.errors.exception_matches(raised.exception, PyExc_StopIteration)) throw;
+    throw SymbolicRaise{t_.errors.error_of_generator(raised.exception)};
   }
   if (f.yielded) {
     generator->state = State::suspended;
@@ -81,10 +81,10 @@ Flow OpcodeHandlers::get_yield_from_iter(Tracer& t, SymbolicFrame& f, const Inst
 Flow OpcodeHandlers::send(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value *sent = f.top(), *receiver = f.top(1), *result = nullptr, *yielded = nullptr;
   if (receiver->kind == ValueKind::generator) {
-    yielded = t.resume_generator(as<GeneratorValue>(receiver), sent, nullptr);
+    yielded = t.machine.resume_generator(as<GeneratorValue>(receiver), sent, nullptr);
     if (!yielded) result = as<GeneratorValue>(receiver)->return_value;
   } else {
-    if (!t.same_object(sent, t.heap.none()))
+    if (!same_object(t.shadows, sent, t.heap.none()))
       graph_break(Reason::sent_value, "a value sent through yield from to an iterator");
     Value* stop = nullptr;
     yielded = t.next_item(receiver, &stop);

@@ -1,9 +1,9 @@
 // frame_hook/trace/machine/graph_break.h — why and where tracing stopped: a row of runtime/base/reasons.def.
 //
-// Who catches what unwinds as a C++ exception: Tracer::run_root catches GraphBreak and StopTracing (compile_segment
-// catches a GraphBreak of an exit's recipe or graph, and the driver one of derived weights). The frame loop catches
-// SymbolicRaise, and so does protocol code where CPython clears the error too. The driver catches InternalError and
-// Interrupted.
+// Who catches what unwinds as a C++ exception: trace_frame.cpp catches GraphBreak and StopTracing
+// (compile_segment catches a GraphBreak of an exit's recipe or graph, and the driver one of derived weights). The frame
+// loop catches SymbolicRaise, and so does protocol code where CPython clears the error too. The driver catches
+// InternalError and Interrupted.
 #pragma once
 
 #include <string>

@@ -20,9 +20,9 @@ Value* method_of(Tracer& t, Value* v, const char* name) {
   return t.get_attribute(v, key.get());
 }
 
-void append(Tracer& t, Value* target, Value* item) {
+void append(Shadows& shadows, Value* target, Value* item) {
   FJ_ASSERT(target->kind == ValueKind::list, "an item appended to something that is not a list");
-  frame_hook::list_append(t, as<ListValue>(target), item);
+  frame_hook::list_append(shadows, as<ListValue>(target), item);
 }
 
 // "module.name()", as in _PyObject_FunctionStr.
@@ -78,19 +78,19 @@ Flow OpcodeHandlers::build_set(Tracer& t, SymbolicFrame& f, const Instruction& i
   return Flow::next;
 }
 
-Flow OpcodeHandlers::build_map(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::build_map(Dicts& dicts, SymbolicFrame& f, const Instruction& i) {
   const std::vector<Value*> items = pop_many(f, 2 * static_cast<size_t>(i.arg));
-  DictValue* dict = t.heap.dict();
-  for (size_t k = 0; k < items.size(); k += 2) t.dict_set(dict, items[k], items[k + 1]);
+  DictValue* dict = dicts.heap.dict();
+  for (size_t k = 0; k < items.size(); k += 2) dicts.set(dict, items[k], items[k + 1]);
   f.push(dict);
   return Flow::next;
 }
 
-Flow OpcodeHandlers::build_const_key_map(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::build_const_key_map(Dicts& dicts, SymbolicFrame& f, const Instruction& i) {
   Value* keys = f.pop();
   const std::vector<Value*> values = pop_many(f, static_cast<size_t>(i.arg));
-  DictValue* dict = t.heap.dict();
-  for (size_t k = 0; k < values.size(); ++k) t.dict_set(dict, t.shadows.item(as<TupleValue>(keys), k), values[k]);
+  DictValue* dict = dicts.heap.dict();
+  for (size_t k = 0; k < values.size(); ++k) dicts.set(dict, dicts.shadows.item(as<TupleValue>(keys), k), values[k]);
   f.push(dict);
   return Flow::next;
 }
@@ -113,9 +113,9 @@ Flow OpcodeHandlers::build_string(Tracer& t, SymbolicFrame& f, const Instruction
   return Flow::next;
 }
 
-Flow OpcodeHandlers::list_append(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::list_append(Shadows& shadows, SymbolicFrame& f, const Instruction& i) {
   Value* item = f.pop();
-  append(t, target_of(f, i), item);
+  append(shadows, target_of(f, i), item);
   return Flow::next;
 }
 
@@ -125,10 +125,10 @@ Flow OpcodeHandlers::set_add(Tracer& t, SymbolicFrame& f, const Instruction& i) 
   return Flow::next;
 }
 
-Flow OpcodeHandlers::map_add(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::map_add(Dicts& dicts, SymbolicFrame& f, const Instruction& i) {
   Value* value = f.pop();
   Value* key = f.pop();
-  t.dict_set(as<DictValue>(target_of(f, i)), key, value);
+  dicts.set(as<DictValue>(target_of(f, i)), key, value);
   return Flow::next;
 }
 
@@ -157,7 +157,7 @@ std::vector<Value*> OpcodeHandlers::unpack_arguments(Tracer& t, Value* iterable,
 // `callable` is set if the mapping holds the keyword arguments of a call, which must not repeat.
 void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable) {
   auto put = [&](Value* key, Value* value) {
-    if (callable && t.dict_get(target, key)) {
+    if (callable && t.dicts.get(target, key)) {
       const char* name = t.heap.is_constant(key) && PyUnicode_Check(constant_of(t.shadows, key))
                              ? PyUnicode_AsUTF8(constant_of(t.shadows, key))
                              : "?";
@@ -165,7 +165,7 @@ void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Va
       t.errors.raise_new(PyExc_TypeError,
                          text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");
     }
-    t.dict_set(target, key, value);
+    t.dicts.set(target, key, value);
   };
   if (merge_mapping(t, mapping, put, target)) return;
   const std::string type = t.facts.type_of(mapping)->tp_name;

@@ -62,14 +62,14 @@ Flow OpcodeHandlers::call_function_ex(Tracer& t, SymbolicFrame& f, const Instruc
   if (keywords) {
     DictValue* dict = keywords->kind == ValueKind::dict ? as<DictValue>(keywords) : t.heap.dict();
     if (dict != keywords) merge_into(t, dict, keywords, callable);
-    t.load_keys(dict);
+    t.dicts.load_keys(dict);
     args.keywords.order_from = dict->order_from;
     for (size_t k = 0; k < dict->entries.size(); ++k) {
       Value* key = dict->entries[k].key;
       if (!t.heap.is_constant(key) || !PyUnicode_Check(constant_of(t.shadows, key)))
         t.errors.raise_new(PyExc_TypeError, "keywords must be strings");
       names.push_back(PyRef::borrow(constant_of(t.shadows, key)));
-      args.keywords.emplace_back(names.back().get(), t.dict_get(dict, key));
+      args.keywords.emplace_back(names.back().get(), t.dicts.get(dict, key));
     }
   }
   f.push(call_value(t, f, callable, args));
@@ -89,7 +89,7 @@ void set_function_part(Tracer& t, FunctionValue* function, int bit, Value* value
   if (value->kind == ValueKind::tuple) {  // name, annotation, name, annotation, ...
     const std::vector<Value*> items = t.unpack(value);
     DictValue* dict = t.heap.dict();
-    for (size_t k = 0; k + 1 < items.size(); k += 2) t.dict_set(dict, items[k], items[k + 1]);
+    for (size_t k = 0; k + 1 < items.size(); k += 2) t.dicts.set(dict, items[k], items[k + 1]);
     value = dict;
   }
   function->attrs.emplace_back(PyRef::steal(PyUnicode_InternFromString("__annotations__")), value);
@@ -124,20 +124,20 @@ Flow OpcodeHandlers::set_function_attribute(Tracer& t, SymbolicFrame& f, const I
 
 namespace {
 
-Value* imported_module(Tracer& t, PyObject* name) {
-  guards::SourceTable& sources = t.facts.sources();
+Value* imported_module(Dicts& dicts, PyObject* name) {
+  guards::SourceTable& sources = dicts.facts.sources();
   PyObject* modules = PyImport_GetModuleDict();
   if (!PyDict_CheckExact(modules) || !PyDict_GetItem(modules, name)) return nullptr;
-  return t.dict_get(as<DictValue>(t.heap.wrap(modules, sources.add(SourceKind::sys_modules))),
-                    t.heap.constant_value(name));
+  return dicts.get(as<DictValue>(dicts.heap.wrap(modules, sources.add(SourceKind::sys_modules))),
+                   dicts.heap.constant_value(name));
 }
 
 // The absolute name for a relative import, from the __package__ of the frame's globals.
-PyRef absolute_name(Tracer& t, SymbolicFrame& f, PyObject* name, int64_t level) {
-  Value* package = t.dict_get(as<DictValue>(f.globals), t.heap.string("__package__"));
-  if (!package || !t.heap.is_constant(package) || !PyUnicode_Check(constant_of(t.shadows, package)))
+PyRef absolute_name(Dicts& dicts, SymbolicFrame& f, PyObject* name, int64_t level) {
+  Value* package = dicts.get(as<DictValue>(f.globals), dicts.heap.string("__package__"));
+  if (!package || !dicts.heap.is_constant(package) || !PyUnicode_Check(constant_of(dicts.shadows, package)))
     graph_break(Reason::outside_effect, "a relative import without __package__");
-  std::string base = name_text(constant_of(t.shadows, package));
+  std::string base = name_text(constant_of(dicts.shadows, package));
   for (int64_t k = 1; k < level; ++k) {
     const size_t dot = base.rfind('.');
     if (dot == std::string::npos) graph_break(Reason::outside_effect, "a relative import beyond the package");
@@ -153,10 +153,10 @@ PyRef absolute_name(Tracer& t, SymbolicFrame& f, PyObject* name, int64_t level) 
 Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* from = f.pop();
   const int64_t level = t.as_index(f.pop());
-  PyRef name = level > 0 ? absolute_name(t, f, i.object, level) : PyRef::borrow(i.object);
-  Value* module = imported_module(t, name.get());
+  PyRef name = level > 0 ? absolute_name(t.dicts, f, i.object, level) : PyRef::borrow(i.object);
+  Value* module = imported_module(t.dicts, name.get());
   if (!module) graph_break(Reason::outside_effect, "the first import of " + name_text(name.get()));
-  if (!t.same_object(from, t.heap.none())) {
+  if (!same_object(t.shadows, from, t.heap.none())) {
     PyObject* wanted = constant_of(t.shadows, from);
     for (Py_ssize_t k = 0; PyTuple_Check(wanted) && k < PyTuple_GET_SIZE(wanted); ++k) {
       PyObject* attribute = PyTuple_GET_ITEM(wanted, k);
@@ -165,7 +165,7 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
     }
   } else if (const std::string full = name_text(name.get()); level == 0 && full.find('.') != std::string::npos) {
     PyRef top = PyRef::steal(PyUnicode_FromString(full.substr(0, full.find('.')).c_str()));
-    module = imported_module(t, top.get());
+    module = imported_module(t.dicts, top.get());
     if (!module) graph_break(Reason::outside_effect, "the import of " + full);
   }
   f.push(module);

@@ -15,14 +15,14 @@ Flow OpcodeHandlers::pop_jump_if_false(Tracer& t, SymbolicFrame& f, const Instru
   return t.truth(v) ? Flow::next : jump_to(f, i);
 }
 
-Flow OpcodeHandlers::pop_jump_if_none(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::pop_jump_if_none(Shadows& shadows, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
-  return t.same_object(v, t.heap.none()) ? jump_to(f, i) : Flow::next;
+  return same_object(shadows, v, shadows.heap.none()) ? jump_to(f, i) : Flow::next;
 }
 
-Flow OpcodeHandlers::pop_jump_if_not_none(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::pop_jump_if_not_none(Shadows& shadows, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
-  return t.same_object(v, t.heap.none()) ? Flow::next : jump_to(f, i);
+  return same_object(shadows, v, shadows.heap.none()) ? Flow::next : jump_to(f, i);
 }
 
 Flow OpcodeHandlers::jump_if_true_or_pop(Tracer& t, SymbolicFrame& f, const Instruction& i) {

@@ -34,7 +34,7 @@ CellValue* cell_in(SymbolicFrame& f, int slot) {
 void drop_global(Tracer& t, SymbolicFrame& f, PyObject* name, Value* key) {
   auto* globals = as<DictValue>(f.globals);
   PyObject* item = PyDict_GetItemWithError(globals->object.get(), name);
-  if (item && may_be_half_way(Py_TYPE(item))) t.drops.drop(t.dict_get(globals, key));
+  if (item && may_be_half_way(Py_TYPE(item))) t.drops.drop(t.dicts.get(globals, key));
 }
 
 Value* name_value(Heap& heap, SymbolicFrame& f, const Instruction& i) {
@@ -46,17 +46,6 @@ Value* name_value(Heap& heap, SymbolicFrame& f, const Instruction& i) {
 }  // namespace
 
 OpcodeHandler handler_of(Op op) { return kHandlers.rows[static_cast<size_t>(op)]; }
-
-Value* Tracer::cell_contents(CellValue* cell) {
-  if (cell->loaded) return cell->contents;
-  PyObject* object = PyCell_GET(cell->object.get());
-  facts.type_of(cell);
-  const guards::SourceId source = facts.sources().add(SourceKind::cell_contents, cell->source);
-  if (object) cell->contents = heap.wrap(object, source);
-  cell->loaded = true;
-  facts.relies_on_binding(source, object != nullptr);
-  return cell->contents;
-}
 
 namespace {
 
@@ -164,16 +153,16 @@ Flow OpcodeHandlers::load_const(Heap& heap, SymbolicFrame& f, const Instruction&
   return Flow::next;
 }
 
-Flow OpcodeHandlers::load_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  Value* v = t.cell_contents(cell_in(f, i.arg));
-  if (!v) raise_unbound(t.errors, f, i.arg);
+Flow OpcodeHandlers::load_deref(Shadows& shadows, SymbolicFrame& f, const Instruction& i) {
+  Value* v = cell_contents(shadows, cell_in(f, i.arg));
+  if (!v) raise_unbound(shadows.errors, f, i.arg);
   f.push(v);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
-  t.will_mutate(cell);
+  will_mutate(t.shadows, cell);
   // The write does not depend on whether it was bound.
   if (PyObject* before = cell->loaded ? nullptr : PyCell_GET(cell->object.get()))
     cell->contents = t.heap.wrap(before, t.facts.sources().add(SourceKind::cell_contents, cell->source));
@@ -184,14 +173,14 @@ Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction&
 
 Flow OpcodeHandlers::delete_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
-  if (!t.cell_contents(cell)) raise_unbound(t.errors, f, i.arg);
-  t.will_mutate(cell);
+  if (!cell_contents(t.shadows, cell)) raise_unbound(t.errors, f, i.arg);
+  will_mutate(t.shadows, cell);
   t.drops.drop_by_del(std::exchange(cell->contents, nullptr));
   return Flow::next;
 }
 
 // A name is looked up once per code object, as long as nothing in the trace writes to the dictionary.
-Flow OpcodeHandlers::load_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::load_global(Dicts& dicts, SymbolicFrame& f, const Instruction& i) {
   auto* globals = as<DictValue>(f.globals);
   CodeCache& cache = *f.cache;
   if (cache.globals_dict != globals) {
@@ -200,29 +189,29 @@ Flow OpcodeHandlers::load_global(Tracer& t, SymbolicFrame& f, const Instruction&
   }
   Value* v = globals->mutated ? nullptr : cache.globals[static_cast<size_t>(i.arg)];
   if (!v) {
-    Value* name = name_value(t.heap, f, i);
-    v = t.dict_get(globals, name);
-    if (!v) v = t.dict_get(as<DictValue>(f.builtins), name);
-    if (!v) raise_name_error(t.errors, i.object);
+    Value* name = name_value(dicts.heap, f, i);
+    v = dicts.get(globals, name);
+    if (!v) v = dicts.get(as<DictValue>(f.builtins), name);
+    if (!v) raise_name_error(dicts.errors, i.object);
     cache.globals[static_cast<size_t>(i.arg)] = v;
   }
   const bool null = i.has(Instruction::kPushNull), above = i.has(Instruction::kNullAbove);
-  if (null && !above) f.push(t.heap.null_value());
+  if (null && !above) f.push(dicts.heap.null_value());
   f.push(v);
-  if (null && above) f.push(t.heap.null_value());
+  if (null && above) f.push(dicts.heap.null_value());
   return Flow::next;
 }
 
 Flow OpcodeHandlers::store_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
   drop_global(t, f, i.object, name_value(t.heap, f, i));
-  t.dict_set(as<DictValue>(f.globals), name_value(t.heap, f, i), v);
+  t.dicts.set(as<DictValue>(f.globals), name_value(t.heap, f, i), v);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::delete_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   drop_global(t, f, i.object, name_value(t.heap, f, i));
-  if (!t.dict_delete(as<DictValue>(f.globals), name_value(t.heap, f, i))) raise_name_error(t.errors, i.object);
+  if (!t.dicts.remove(as<DictValue>(f.globals), name_value(t.heap, f, i))) raise_name_error(t.errors, i.object);
   return Flow::next;
 }
 
@@ -231,10 +220,10 @@ Flow OpcodeHandlers::load_assertion_error(Heap& heap, SymbolicFrame& f, const In
   return Flow::next;
 }
 
-Flow OpcodeHandlers::load_build_class(Tracer& t, SymbolicFrame& f, const Instruction&) {
+Flow OpcodeHandlers::load_build_class(Dicts& dicts, SymbolicFrame& f, const Instruction&) {
   static PyObject* const name = PyUnicode_InternFromString("__build_class__");
-  Value* found = t.dict_get(as<DictValue>(f.builtins), t.heap.constant_value(name));
-  if (!found) t.errors.raise_new(PyExc_NameError, "__build_class__ not found");
+  Value* found = dicts.get(as<DictValue>(f.builtins), dicts.heap.constant_value(name));
+  if (!found) dicts.errors.raise_new(PyExc_NameError, "__build_class__ not found");
   f.push(found);
   return Flow::next;
 }

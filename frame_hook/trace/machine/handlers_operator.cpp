@@ -50,10 +50,10 @@ Flow OpcodeHandlers::compare_op(Tracer& t, SymbolicFrame& f, const Instruction& 
   return Flow::next;
 }
 
-Flow OpcodeHandlers::is_op(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::is_op(Shadows& shadows, SymbolicFrame& f, const Instruction& i) {
   Value* right = f.pop();
   Value* left = f.pop();
-  f.push(t.heap.boolean(t.same_object(left, right) != (i.arg == 1)));
+  f.push(shadows.heap.boolean(same_object(shadows, left, right) != (i.arg == 1)));
   return Flow::next;
 }
 
@@ -195,7 +195,7 @@ Flow OpcodeHandlers::match_keys(Tracer& t, SymbolicFrame& f, const Instruction&)
   for (Value* key : t.unpack(keys)) {
     if (!frame_hook::set_add(t, seen, key))
       t.errors.raise_new(PyExc_ValueError, "mapping pattern checks duplicate key (" + repr_text(t, key) + ")");
-    Value* value = t.dict_get(as<DictValue>(mapping), key);
+    Value* value = t.dicts.get(as<DictValue>(mapping), key);
     if (!value) {
       f.push(t.heap.none());
       return Flow::next;

@@ -26,8 +26,13 @@ std::string listed(const std::vector<std::string>& names) {
 // Binds one call; slots are localsplus slots: arguments, keyword-only ones, *args, **kwargs.
 class Binder {
  public:
-  Binder(Tracer& tracer, FunctionValue* function, const Arguments& args, std::vector<Value*>& slots)
-      : t_(tracer), function_(function), args_(args), slots_(slots), code_(function->code) {}
+  Binder(Dicts& dicts, FunctionValue* function, const Arguments& args, std::vector<Value*>& slots)
+      : dicts_(dicts),
+        shadows_(dicts.shadows),
+        function_(function),
+        args_(args),
+        slots_(slots),
+        code_(function->code) {}
 
   void bind() {
     bind_positional();
@@ -41,8 +46,7 @@ class Binder {
   int named() const { return code_->co_argcount + code_->co_kwonlyargcount; }
   PyObject* name_of(int slot) const { return PyTuple_GET_ITEM(code_->co_localsplusnames, slot); }
   std::string callee() const {
-    return function_->qualname ? name_text(constant_of(t_.shadows, function_->qualname))
-                               : name_text(code_->co_qualname);
+    return function_->qualname ? name_text(constant_of(shadows_, function_->qualname)) : name_text(code_->co_qualname);
   }
 
   void bind_positional() {
@@ -51,22 +55,22 @@ class Binder {
     if (has(CO_VARARGS)) {
       std::vector<Value*> rest(args_.positional.begin() + static_cast<long>(std::min(given, wanted)),
                                args_.positional.end());
-      slots_[named()] = t_.heap.tuple(std::move(rest));
+      slots_[named()] = shadows_.heap.tuple(std::move(rest));
     }
     too_many_ = given > wanted && !has(CO_VARARGS);
   }
 
   void bind_keywords() {
-    if (has(CO_VARKEYWORDS)) slots_[named() + (has(CO_VARARGS) ? 1 : 0)] = extra_ = t_.heap.dict();
+    if (has(CO_VARKEYWORDS)) slots_[named() + (has(CO_VARARGS) ? 1 : 0)] = extra_ = shadows_.heap.dict();
     for (const auto& [name, value] : args_.keywords) {
       const int slot = find(name);
       if (slot < 0) {
         if (!extra_) unexpected(name);
-        t_.dict_set(extra_, t_.heap.constant_value(name), value);
+        dicts_.set(extra_, shadows_.heap.constant_value(name), value);
       } else if (slots_[slot]) {
-        guard_keyword_order(t_.facts, args_);  // which of two wrong keywords the error names
-        t_.errors.raise_new(PyExc_TypeError,
-                            callee() + "() got multiple values for argument '" + name_text(name) + "'");
+        guard_keyword_order(shadows_.facts, args_);  // which of two wrong keywords the error names
+        shadows_.errors.raise_new(PyExc_TypeError,
+                                  callee() + "() got multiple values for argument '" + name_text(name) + "'");
       } else {
         slots_[slot] = value;
       }
@@ -84,7 +88,7 @@ class Binder {
   }
 
   void unexpected(PyObject* name) {
-    guard_keyword_order(t_.facts, args_);
+    guard_keyword_order(shadows_.facts, args_);
     std::vector<std::string> positional_only;
     for (int slot = 0; slot < code_->co_posonlyargcount; ++slot)
       for (const auto& keyword : args_.keywords)
@@ -92,11 +96,12 @@ class Binder {
     if (!positional_only.empty()) {
       std::string names;
       for (const std::string& n : positional_only) names += (names.empty() ? "" : ", ") + n;
-      t_.errors.raise_new(
+      shadows_.errors.raise_new(
           PyExc_TypeError,
           callee() + "() got some positional-only arguments passed as keyword arguments: '" + names + "'");
     }
-    t_.errors.raise_new(PyExc_TypeError, callee() + "() got an unexpected keyword argument '" + name_text(name) + "'");
+    shadows_.errors.raise_new(PyExc_TypeError,
+                              callee() + "() got an unexpected keyword argument '" + name_text(name) + "'");
   }
 
   size_t default_count() { return function_->defaults ? as<TupleValue>(function_->defaults)->items.size() : 0; }
@@ -112,10 +117,10 @@ class Binder {
     if (keyword_only)
       and_keywords = " positional argument" + std::string(given == 1 ? "" : "s") + " (and " +
                      std::to_string(keyword_only) + " keyword-only argument" + (keyword_only == 1 ? "" : "s") + ")";
-    t_.errors.raise_new(PyExc_TypeError, callee() + "() takes " + range + " positional argument" +
-                                             (defaults || takes != 1 ? "s" : "") + " but " + std::to_string(given) +
-                                             and_keywords +
-                                             (given == 1 && !keyword_only ? " was given" : " were given"));
+    shadows_.errors.raise_new(PyExc_TypeError, callee() + "() takes " + range + " positional argument" +
+                                                   (defaults || takes != 1 ? "s" : "") + " but " +
+                                                   std::to_string(given) + and_keywords +
+                                                   (given == 1 && !keyword_only ? " was given" : " were given"));
   }
 
   void missing(int from, int to, const char* kind) {
@@ -123,8 +128,9 @@ class Binder {
     for (int slot = from; slot < to; ++slot)
       if (!slots_[slot]) names.push_back(name_text(name_of(slot)));
     if (names.empty()) return;
-    t_.errors.raise_new(PyExc_TypeError, callee() + "() missing " + std::to_string(names.size()) + " required " + kind +
-                                             " argument" + (names.size() == 1 ? "" : "s") + ": " + listed(names));
+    shadows_.errors.raise_new(PyExc_TypeError, callee() + "() missing " + std::to_string(names.size()) + " required " +
+                                                   kind + " argument" + (names.size() == 1 ? "" : "s") + ": " +
+                                                   listed(names));
   }
 
   void apply_defaults() {
@@ -135,17 +141,18 @@ class Binder {
     for (int slot = first; slot < wanted; ++slot)
       if (!slots_[slot])
         slots_[slot] =
-            t_.shadows.item(as<TupleValue>(function_->defaults), static_cast<size_t>(slot - wanted + defaults));
+            shadows_.item(as<TupleValue>(function_->defaults), static_cast<size_t>(slot - wanted + defaults));
   }
 
   void apply_keyword_defaults() {
     for (int slot = code_->co_argcount; slot < named(); ++slot)
       if (!slots_[slot] && function_->kwdefaults)
-        slots_[slot] = t_.dict_get(as<DictValue>(function_->kwdefaults), t_.heap.constant_value(name_of(slot)));
+        slots_[slot] = dicts_.get(as<DictValue>(function_->kwdefaults), shadows_.heap.constant_value(name_of(slot)));
     missing(code_->co_argcount, named(), "keyword-only");
   }
 
-  Tracer& t_;
+  Dicts& dicts_;
+  Shadows& shadows_;
   FunctionValue* function_;
   const Arguments& args_;
   std::vector<Value*>& slots_;
@@ -156,16 +163,16 @@ class Binder {
 
 }  // namespace
 
-std::shared_ptr<const Code> Tracer::decoded(PyCodeObject* code) {
+std::shared_ptr<const Code> Machine::decoded(PyCodeObject* code) {
   std::shared_ptr<const Code>& known = codes_[code];
   if (!known) {
     known = Code::decode(code);
-    if (!known) errors.raise_pending();
+    if (!known) t_.errors.raise_pending();
   }
   return known;
 }
 
-void Tracer::prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> code) {
+void Machine::prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> code) {
   frame.locals.assign(static_cast<size_t>(code->local_count), nullptr);
   frame.stack.reserve(static_cast<size_t>(code->stack_size));
   CodeCache& cache = code_caches_[code->code];
@@ -178,7 +185,7 @@ void Tracer::prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> cod
   frame.code = std::move(code);
 }
 
-std::shared_ptr<SymbolicFrame> Tracer::new_frame(FunctionValue* function) {
+std::shared_ptr<SymbolicFrame> Machine::new_frame(FunctionValue* function) {
   auto frame = std::make_shared<SymbolicFrame>();
   prepare_frame(*frame, decoded(function->code));
   frame->function = function;
@@ -190,29 +197,29 @@ std::shared_ptr<SymbolicFrame> Tracer::new_frame(FunctionValue* function) {
 }
 
 // Those of the traced frame, except for functions made with their own `__builtins__` dictionary (namedtuple's __new__).
-Value* Tracer::builtins_of(FunctionValue* function) {
+Value* Machine::builtins_of(FunctionValue* function) {
   PyObject* own =
       function->object ? reinterpret_cast<PyFunctionObject*>(function->object.get())->func_builtins : nullptr;
-  if (!own) return stack.frames().back()->builtins;
-  if (own == live_.builtins) return stack.frames().front()->builtins;
-  Value* named = dict_get(as<DictValue>(function->globals), heap.string("__builtins__"));
+  if (!own) return t_.stack.frames().back()->builtins;
+  if (own == live_builtins_) return t_.stack.frames().front()->builtins;
+  Value* named = t_.dicts.get(as<DictValue>(function->globals), t_.heap.string("__builtins__"));
   if (!named || named->kind != ValueKind::dict || !named->object || named->object.get() != own)
     graph_break(Reason::odd_scope, "a function whose builtins are not those of its globals");
   return named;
 }
 
-void Tracer::bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame) {
+void Machine::bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame) {
   const PyCodeObject* code = function->code;
   if (args.keywords.empty() && code->co_kwonlyargcount == 0 && !(code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)) &&
       args.positional.size() == static_cast<size_t>(code->co_argcount)) {
     std::copy(args.positional.begin(), args.positional.end(), frame.locals.begin());
     return;
   }
-  Binder(*this, function, args, frame.locals).bind();
+  Binder(t_.dicts, function, args, frame.locals).bind();
 }
 
-Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
-  shadows.load(function);
+Value* Machine::call_function(FunctionValue* function, const Arguments& args) {
+  t_.shadows.load(function);
   std::shared_ptr<SymbolicFrame> frame = new_frame(function);
   bind_arguments(function, args, *frame);
   const int flags = function->code->co_flags;
@@ -220,11 +227,11 @@ Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
     graph_break(Reason::generator_frame, name_text(function->code->co_qualname));
   trace_.python_calls_inlined += 1;
   if (!(flags & CO_GENERATOR)) return run_frame(std::move(frame));
-  auto* generator = heap.make<GeneratorValue>(ValueKind::generator, &PyGen_Type);
+  auto* generator = t_.heap.make<GeneratorValue>(ValueKind::generator, &PyGen_Type);
   generator->function = function;
   generator->frame = std::move(frame);
   generator->frame->generator = generator;
-  generator_made_at_[generator] = attempts.resumable_step();
+  generators_[generator] = t_.attempts.resumable_step();
   return generator;
 }
 

@@ -25,6 +25,8 @@ decltype(auto) part_of(Tracer& t) {
   else if constexpr (std::is_same_v<Part, OpenNumbers>) return (t.numbers);
   else if constexpr (std::is_same_v<Part, TracedTensors>) return (t.tensors);
   else if constexpr (std::is_same_v<Part, Attempts>) return (t.attempts);
+  else if constexpr (std::is_same_v<Part, Machine>) return (t.machine);
+  else if constexpr (std::is_same_v<Part, Dicts>) return (t.dicts);
 }
 
 // on_part(&handler) is a function that calls the handler with its part of a tracer.

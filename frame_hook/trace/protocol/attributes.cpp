@@ -123,8 +123,7 @@ Value* bind_member(Shadows& shadows, const Found& d, Value* self) {
     Value* written = as<InstanceValue>(self)->find_attr(name, &known);
     if (known) return written;
   }
-  if (!self->object && PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-    return exception_member(shadows, self, text_of(name));
+  if (!self->object && is_exception_type(self->type)) return exception_member(shadows, self, text_of(name));
   if (!self->object) return nullptr;
   PyRef value = PyRef::steal(
       Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
@@ -169,7 +168,7 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
     bool known;
     if (Value* written = as<InstanceValue>(self)->find_attr(name, &known)) return written;
   }
-  if (self->kind == ValueKind::instance && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+  if (self->kind == ValueKind::instance && is_exception_type(type))
     if (Value* v = exception_attribute(t, as<InstanceValue>(self), name)) return v;
   Value* payload = payload_of(self);
   if (payload->kind == ValueKind::sym_int) {
@@ -218,14 +217,15 @@ PyTypeObject* owner_of_attribute(PyTypeObject* type, PyObject* name) {
 
 }  // namespace
 
-Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name) {
-  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.facts.guard_type_unchanged(type, type_source);
+Found look_up(Shadows& shadows, PyTypeObject* type, guards::SourceId type_source, PyObject* name) {
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) shadows.facts.guard_type_unchanged(type, type_source);
   Found found;
   found.object = _PyType_Lookup(type, name);
   if (!found.object) return found;
-  found.source = t.facts.sources().add(SourceKind::type_lookup, type_source, 0, name);
-  if (!t.protocol().class_data.empty())
-    if (PyTypeObject* owner = owner_of_attribute(type, name)) found.written = written_class_data(t, owner, name);
+  found.source = shadows.facts.sources().add(SourceKind::type_lookup, type_source, 0, name);
+  if (!shadows.tables().class_data.empty())
+    if (PyTypeObject* owner = owner_of_attribute(type, name))
+      found.written = written_class_data(shadows.tables(), owner, name);
   return found;
 }
 
@@ -240,9 +240,9 @@ void guard_descriptor_class(Facts& facts, const Found& found) {
       kind, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
 }
 
-Found look_up(Tracer& t, Value* v, PyObject* name) {
-  PyTypeObject* type = t.facts.type_of(v);
-  return look_up(t, type, t.facts.type_source(v), name);
+Found look_up(Shadows& shadows, Value* v, PyObject* name) {
+  PyTypeObject* type = shadows.facts.type_of(v);
+  return look_up(shadows, type, shadows.facts.type_source(v), name);
 }
 
 Value* found_value(Heap& heap, const Found& found) {
@@ -316,16 +316,17 @@ Value* own_attribute(Heap& heap, Value* v, PyObject* name) {
   return value;
 }
 
-void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name) {
+void drop_own_attribute(Drops& drops, InstanceValue* v, PyObject* name) {
+  Heap& heap = drops.errors.heap;
   bool known;
   Value* held = v->find_attr(name, &known);
-  if (!known && v->object && has_own_dict(t.facts, v)) {
+  if (!known && v->object && has_own_dict(heap.facts, v)) {
     PyRef dict = real_instance_dict(v->object.get());
     PyObject* item = dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr;
     if (!item) PyErr_Clear();
-    if (item && may_be_half_way(Py_TYPE(item))) held = own_attribute(t.heap, v, name);
+    if (item && may_be_half_way(Py_TYPE(item))) held = own_attribute(heap, v, name);
   }
-  t.drops.drop(held);
+  drops.drop(held);
 }
 
 std::vector<PyObject*> own_names(Facts& facts, InstanceValue* v) {
@@ -373,7 +374,7 @@ DictValue* instance_dict(Errors& errors, InstanceValue* v) {
 }
 
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
-  const Found d = look_up(t, v, name);
+  const Found d = look_up(t.shadows, v, name);
   guard_descriptor_class(t.facts, d);
   if (d.object && Py_TYPE(d.object)->tp_descr_set && Py_TYPE(d.object)->tp_descr_get)
     return bind(t, d, v, v->type, nullptr);
@@ -385,7 +386,7 @@ Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
 Value* python_special(Tracer& t, Value* v, const char* name) {
   if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return nullptr;
   if (v->kind == ValueKind::object && !(t.facts.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
-  const Found d = look_up(t, v, interned(name));
+  const Found d = look_up(t.shadows, v, interned(name));
   if (d.object == Py_None && std::string_view(name) != "__hash__")
     graph_break(Reason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");
   if (!d.object || d.object == Py_None) return nullptr;
@@ -395,7 +396,7 @@ Value* python_special(Tracer& t, Value* v, const char* name) {
 }
 
 Value* Tracer::lookup_special(Value* v, const char* name) {
-  const Found d = look_up(*this, v, interned(name));
+  const Found d = look_up(shadows, v, interned(name));
   return d.object ? bind(*this, d, v, v->type, nullptr) : nullptr;
 }
 

@@ -12,10 +12,10 @@ using guards::SourceKind;
 namespace {
 
 // T.__dict__: a proxy of a dict whose items are those of the class body, in order.
-Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
-  const guards::SourceId source = t.facts.source_of(type_value);
-  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.facts.guard_type_unchanged(type, source);
-  DictValue* items = t.heap.dict();
+Value* class_dict(Dicts& dicts, Value* type_value, PyTypeObject* type) {
+  const guards::SourceId source = dicts.facts.source_of(type_value);
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) dicts.facts.guard_type_unchanged(type, source);
+  DictValue* items = dicts.heap.dict();
 #if PY_VERSION_HEX >= 0x030C0000
   PyRef dict = PyRef::steal(PyType_GetDict(type));
 #else
@@ -23,35 +23,36 @@ Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
 #endif
   PyObject *key, *item;
   for (Py_ssize_t position = 0; dict && PyDict_Next(dict.get(), &position, &key, &item);) {
-    const Found found{item, t.facts.sources().add(SourceKind::type_lookup, source, 0, key)};
-    Value* written = written_class_data(t, type, key);
-    t.dict_set(items, t.heap.constant_value(key),
-               written                            ? written
-               : guards::is_class_data(key, item) ? t.heap.wrap(item, found.source)
-                                                  : found_value(t.heap, found));
+    const Found found{item, dicts.facts.sources().add(SourceKind::type_lookup, source, 0, key)};
+    Value* written = written_class_data(dicts.shadows.tables(), type, key);
+    dicts.set(items, dicts.heap.constant_value(key),
+              written                            ? written
+              : guards::is_class_data(key, item) ? dicts.heap.wrap(item, found.source)
+                                                 : found_value(dicts.heap, found));
   }
-  return mapping_proxy(t.heap, items);
+  return mapping_proxy(dicts.heap, items);
 }
 
 // Getters of type objects. Their results cannot change while the type is unchanged, or are constants of the class.
-Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* name) {
+Value* type_getter(Dicts& dicts, Value* type_value, PyTypeObject* type, PyObject* name) {
   const std::string_view text = text_of(name);
-  if (text == "__dict__") return class_dict(t, type_value, type);
-  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(Py_TYPE(type)));
+  if (text == "__dict__") return class_dict(dicts, type_value, type);
+  if (text == "__class__") return dicts.heap.constant_value(reinterpret_cast<PyObject*>(Py_TYPE(type)));
   if (text == "__annotations__") {
     if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
     PyObject* own = own_class_attribute(type, interned("__annotations__"));
     if (!own) graph_break(Reason::unknown_attribute, "__annotations__ of a class that has none yet");
-    return t.heap.wrap(own, t.facts.sources().add(SourceKind::type_lookup, t.facts.source_of(type_value), 0,
-                                                  interned("__annotations__")));
+    return dicts.heap.wrap(own, dicts.facts.sources().add(SourceKind::type_lookup, dicts.facts.source_of(type_value), 0,
+                                                          interned("__annotations__")));
   }
-  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.facts.guard_type_unchanged(type, t.facts.source_of(type_value));
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
+    dicts.facts.guard_type_unchanged(type, dicts.facts.source_of(type_value));
   PyRef value = PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name));
   if (!value) {
     drop_error();
     return nullptr;
   }
-  return t.heap.constant_value(value.get());
+  return dicts.heap.constant_value(value.get());
 }
 
 Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyTypeObject* meta, PyObject* name) {
@@ -61,17 +62,17 @@ Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyT
 }
 
 Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
-  const Found d = look_up(t, v, name);
+  const Found d = look_up(t.shadows, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set && std::string_view(text_of(name)) != "__dict__") {
-    const Value* own = t.dict_get(module_dict(t.heap, v), t.heap.constant_value(name));
+    const Value* own = t.dicts.get(module_dict(t.heap, v), t.heap.constant_value(name));
     if (!own && std::string_view(text_of(name)) == "__annotations__")
       graph_break(Reason::unknown_attribute, "__annotations__ of a module that has none yet");
     if (Py_TYPE(d.object) != &PyGetSetDescr_Type || !own) return bind(t, d, v, v->type, nullptr);
   }
   if (std::string_view(text_of(name)) == "__dict__") return module_dict(t.heap, v);
-  if (Value* found = t.dict_get(module_dict(t.heap, v), t.heap.constant_value(name))) return found;
+  if (Value* found = t.dicts.get(module_dict(t.heap, v), t.heap.constant_value(name))) return found;
   if (d.object) return bind(t, d, v, v->type, nullptr);
-  if (Value* getattr = t.dict_get(module_dict(t.heap, v), t.heap.constant_value(interned("__getattr__"))))
+  if (Value* getattr = t.dicts.get(module_dict(t.heap, v), t.heap.constant_value(interned("__getattr__"))))
     return t.call(getattr, {t.heap.constant_value(name)});
   return nullptr;
 }
@@ -121,8 +122,8 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   if (text == "_cdata" || text == "_version")
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   if (text == "grad") {
-    if (Value* written = written_gradient(t.protocol(), v)) return written;
-    if (t.protocol().gradients.new_leaves.contains(v)) return t.heap.none();
+    if (Value* written = written_gradient(t.shadows.tables(), v)) return written;
+    if (t.shadows.tables().gradients.new_leaves.contains(v)) return t.heap.none();
   }
   if (!v->object && (text == "grad_fn" || text == "grad" || text == "retains_grad" || text == "_backward_hooks"))
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
@@ -149,8 +150,8 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
 }
 
 Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
-  if (Value* mark = written_mark(t, v, name)) return mark;
-  const Found d = look_up(t, v, name);
+  if (Value* mark = written_mark(t.shadows.tables(), v, name)) return mark;
+  const Found d = look_up(t.shadows, v, name);
   if (d.object && Py_TYPE(d.object) == &PyGetSetDescr_Type) return tensor_getter(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return bind(t, d, v, v->type, nullptr);
   if (v->object && v->source != guards::kNoSource)
@@ -163,11 +164,11 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   PyTypeObject* type = t.facts.type_of(v);
   if (type->tp_getattro == PyObject_GenericGetAttr) return generic_attribute(t, v, name);
   // Members of immutable objects, such as __args__ of list[int] and int | None.
-  if (const Found d = look_up(t, v, name);
+  if (const Found d = look_up(t.shadows, v, name);
       d.object && Py_TYPE(d.object) == &PyMemberDescr_Type && v->kind == ValueKind::object && t.heap.is_constant(v))
     return t.errors.constant_steal(PyObject_GenericGetAttr(constant_of(t.shadows, v), name));
-  const Found getattribute = look_up(t, v, interned("__getattribute__"));
-  const Found getattr = look_up(t, v, interned("__getattr__"));
+  const Found getattribute = look_up(t.shadows, v, interned("__getattribute__"));
+  const Found getattr = look_up(t.shadows, v, interned("__getattr__"));
   if (getattribute.object && Py_TYPE(getattribute.object) == &PyWrapperDescr_Type &&
       reinterpret_cast<PyWrapperDescrObject*>(getattribute.object)->d_wrapped !=
           reinterpret_cast<void*>(PyObject_GenericGetAttr) &&
@@ -209,14 +210,14 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
   PyTypeObject* meta = Py_TYPE(type);
   const guards::SourceId source = t.facts.source_of(v);
   const guards::SourceId meta_source = t.facts.type_source(v);
-  const Found md = look_up(t, meta, meta_source, name);
+  const Found md = look_up(t.shadows, meta, meta_source, name);
   guard_descriptor_class(t.facts, md);
   if (md.object && Py_TYPE(md.object)->tp_descr_set && Py_TYPE(md.object)->tp_descr_get) {
     if (Py_TYPE(md.object) == &PyGetSetDescr_Type || Py_TYPE(md.object) == &PyMemberDescr_Type)
-      return type_getter(t, v, type, name);
+      return type_getter(t.dicts, v, type, name);
     return bind(t, md, v, meta, nullptr);
   }
-  const Found d = look_up(t, type, source, name);
+  const Found d = look_up(t.shadows, type, source, name);
   guard_descriptor_class(t.facts, d);
   if (d.object) {
     if (Py_TYPE(d.object) == &PyGetSetDescr_Type && std::string_view(text_of(name)) == "__class__")
@@ -229,8 +230,8 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
 Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
   PyTypeObject* meta = Py_TYPE(t.facts.known_type(v));
   if (meta->tp_getattro == PyType_Type.tp_getattro) return type_attribute(t, v, name);
-  const Found getattribute = look_up(t, meta, t.facts.type_source(v), interned("__getattribute__"));
-  const Found getattr = look_up(t, meta, t.facts.type_source(v), interned("__getattr__"));
+  const Found getattribute = look_up(t.shadows, meta, t.facts.type_source(v), interned("__getattribute__"));
+  const Found getattr = look_up(t.shadows, meta, t.facts.type_source(v), interned("__getattr__"));
   const bool in_python = getattribute.object && PyFunction_Check(getattribute.object);
   const auto first = [&] {
     return in_python ? t.call(bind(t, getattribute, v, meta, nullptr), {t.heap.constant_value(name)})
@@ -273,7 +274,7 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
     if (text == "__name__") return f->name ? f->name : t.heap.constant_value(f->code->co_name);
     if (text == "__qualname__") return f->qualname ? f->qualname : t.heap.constant_value(f->code->co_qualname);
     if (text == "__module__") {
-      Value* module = t.dict_get(as<DictValue>(f->globals), t.heap.constant_value(interned("__name__")));
+      Value* module = t.dicts.get(as<DictValue>(f->globals), t.heap.constant_value(interned("__name__")));
       return module ? module : t.heap.none();
     }
     if (text == "__doc__") {
@@ -289,7 +290,7 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
   }
   if (text == "__dict__") return function_dict(t.errors, f);
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set)
-    if (Value* own = t.dict_get(function_dict(t.errors, f), t.heap.constant_value(name))) return own;
+    if (Value* own = t.dicts.get(function_dict(t.errors, f), t.heap.constant_value(name))) return own;
   return generic_attribute(t, f, name);
 }
 
@@ -333,7 +334,7 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
     const guards::SourceId base_source =
         t.facts.sources().add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(base));
     const Found d{found, t.facts.sources().add(SourceKind::type_lookup, base_source, 0, name),
-                  written_class_data(t, base, name)};
+                  written_class_data(t.shadows.tables(), base, name)};
     return bind(t, d, on_class ? nullptr : v->self, type, v->self_type);
   }
   return nullptr;
@@ -350,7 +351,7 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
     case ValueKind::cell:
       if (std::string_view(text_of(name)) == "cell_contents") {
         auto* cell = as<CellValue>(v);
-        if (Value* contents = t.cell_contents(cell)) return contents;
+        if (Value* contents = cell_contents(t.shadows, cell)) return contents;
         t.errors.raise_new(PyExc_ValueError, "Cell is empty");
       }
       return generic_attribute(t, v, name);

@@ -31,8 +31,8 @@ void set_property(Tracer& t, const Found& d, Value* self, Value* to) {
   to ? t.call(setter, {self, to}) : t.call(setter, {self});
 }
 
-void write_overlay(Tracer& t, InstanceValue* v, PyObject* name, Value* to) {
-  t.will_mutate(v);
+void write_overlay(Shadows& shadows, InstanceValue* v, PyObject* name, Value* to) {
+  will_mutate(shadows, v);
   for (auto& [n, value] : v->attrs)
     if (n.get() == name) {
       value = to;
@@ -42,9 +42,8 @@ void write_overlay(Tracer& t, InstanceValue* v, PyObject* name, Value* to) {
 }
 
 bool is_exception_slot(PyTypeObject* type, std::string_view name) {
-  return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) &&
-         (name == "__cause__" || name == "__context__" || name == "__traceback__" || name == "__suppress_context__" ||
-          name == "args");
+  return is_exception_type(type) && (name == "__cause__" || name == "__context__" || name == "__traceback__" ||
+                                     name == "__suppress_context__" || name == "args");
 }
 
 // The checks of the setters of BaseException.
@@ -54,8 +53,7 @@ void require_exception_value(Errors& errors, std::string_view name, Value* to) {
   const bool none = is_none(errors.heap.facts, to);
   if (name == "__traceback__" && !none)
     graph_break(Reason::exception_state, "a write to __traceback__ of an exception");
-  if ((cause || name == "__context__") && !none &&
-      !PyType_IsSubtype(errors.heap.facts.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+  if ((cause || name == "__context__") && !none && !is_exception_type(errors.heap.facts.type_of(to)))
     errors.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") +
                                           " must be None or derive from BaseException");
 }
@@ -85,7 +83,7 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
   const bool context =
       kind == &PyGetSetDescr_Type && !v->object && is_known(builtin_base(v->type), KnownType::autograd_context);
   const bool member = kind == &PyMemberDescr_Type;
-  if (context) return write_overlay(t, as<InstanceValue>(v), name, to);
+  if (context) return write_overlay(t.shadows, as<InstanceValue>(v), name, to);
   if (v->kind == ValueKind::instance && (member || is_exception_slot(v->type, text_of(name)))) {
     if (member && !PyType_IsSubtype(v->type, reinterpret_cast<PyDescrObject*>(d.object)->d_type))
       graph_break(Reason::exception_raised, std::string("a slot of another class, ") + text_of(name));
@@ -99,7 +97,7 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
       if (v->object) graph_break(Reason::exception_state, "a write to args of an exception");
       return;
     }
-    return write_overlay(t, as<InstanceValue>(v), name, to);
+    return write_overlay(t.shadows, as<InstanceValue>(v), name, to);
   }
   graph_break(Reason::unsupported_write, std::string("a write to ") + v->type->tp_name + "." + text_of(name));
 }
@@ -111,8 +109,8 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
     graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set) {
     DictValue* dict = function_dict(t.errors, f);
-    if (to) t.dict_set(dict, t.heap.constant_value(name), to);
-    else if (!t.dict_delete(dict, t.heap.constant_value(name)))
+    if (to) t.dicts.set(dict, t.heap.constant_value(name), to);
+    else if (!t.dicts.remove(dict, t.heap.constant_value(name)))
       t.errors.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
     return;
   }
@@ -123,7 +121,7 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
   if (!to || !(takes_anything || is_dict || (is_name && is_text)))
     graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
   if (is_name) t.facts.type_of(to);
-  t.will_mutate(f);
+  will_mutate(t.shadows, f);
   if (!f->object && text == "__name__" && to) f->name = to;
   if (!f->object && text == "__qualname__" && to) f->qualname = to;
   if (!f->object && (text == "__name__" || text == "__qualname__")) return;
@@ -138,26 +136,26 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
 // Writes another number, string or None to a data attribute that the class already has. Nothing else that was found in
 // the class changes by that, and the class stays as the guards know it (guards/class_state.h). Any other write to a
 // class breaks.
-void set_class_data(Tracer& t, Value* v, PyObject* name, Value* to) {
+void set_class_data(Shadows& shadows, Value* v, PyObject* name, Value* to) {
   const auto refuse = [&] {
     graph_break(Reason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
   };
-  PyTypeObject* type = t.facts.known_type(v);
+  PyTypeObject* type = shadows.facts.known_type(v);
   if (Py_TYPE(type)->tp_setattro != PyType_Type.tp_setattro) refuse();
-  if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set) refuse();
-  look_up(t, type, t.facts.source_of(v), name);  // guards what the class consists of
+  if (const Found d = look_up(shadows, v, name); d.object && Py_TYPE(d.object)->tp_descr_set) refuse();
+  look_up(shadows, type, shadows.facts.source_of(v), name);  // guards what the class consists of
   PyObject* own = own_class_attribute(type, name);
   const bool is_plain_object = to && to->kind == ValueKind::object && to->object;
   const bool is_scalar = to && (is_plain_object ? is_exact_scalar(Py_TYPE(to->object.get()))
                                                 : to->kind == ValueKind::sym_int);
   if (!own || !guards::is_class_data(name, own) || !is_scalar || v->source == guards::kNoSource) refuse();
-  t.will_mutate(v);
-  for (ClassData& written : t.protocol().class_data)
+  will_mutate(shadows, v);
+  for (ClassData& written : shadows.tables().class_data)
     if (written.type == type && written.name.get() == name) {
       written.value = to;
       return;
     }
-  t.protocol().class_data.push_back({type, PyRef::borrow(name), to});
+  shadows.tables().class_data.push_back({type, PyRef::borrow(name), to});
 }
 
 void write(Tracer& t, Value* v, PyObject* name, Value* to) {
@@ -168,7 +166,7 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind == ValueKind::instance || v->kind == ValueKind::object) {
     const char* hook_name = to ? "__setattr__" : "__delattr__";
     if (v->type->tp_setattro != PyObject_GenericSetAttr) {
-      const Found hook = look_up(t, v, interned(hook_name));
+      const Found hook = look_up(t.shadows, v, interned(hook_name));
       if (hook.object && PyFunction_Check(hook.object)) {
         Value* method = bind(t, hook, v, v->type, nullptr);
         to ? t.call(method, {t.heap.constant_value(key.get()), to})
@@ -194,16 +192,16 @@ PyObject* builtin_setattr() {
 }
 
 // The mark of mark_static_address is set on the tensor at the exit.
-bool leave_mark(Tracer& t, Value* tensor, PyObject* name, Value* to) {
-  if (!is_address_mark(name) || !to || !is_plain(t.shadows, to)) return false;
-  t.protocol().calls_at_exit.emplace_back(t.heap.constant_value(builtin_setattr()),
-                                          Arguments{{tensor, t.heap.constant_value(name), to}, {}});
+bool leave_mark(Shadows& shadows, Value* tensor, PyObject* name, Value* to) {
+  if (!is_address_mark(name) || !to || !is_plain(shadows, to)) return false;
+  shadows.tables().calls_at_exit.emplace_back(shadows.heap.constant_value(builtin_setattr()),
+                                              Arguments{{tensor, shadows.heap.constant_value(name), to}, {}});
   return true;
 }
 
 // p.grad = None, or a tensor of the same kind: the exit writes it. Nothing: plain Python has to make the write.
 bool set_gradient(Tracer& t, TensorValue* v, PyObject* name, Value* to) {
-  if (std::string_view(text_of(name)) != "grad" || (!v->object && !t.protocol().gradients.new_leaves.contains(v)))
+  if (std::string_view(text_of(name)) != "grad" || (!v->object && !t.shadows.tables().gradients.new_leaves.contains(v)))
     return false;
   if (!t.truth(t.get_attribute(v, interned("is_leaf")))) return false;
   if (!is_none(t.facts, to)) {
@@ -212,15 +210,15 @@ bool set_gradient(Tracer& t, TensorValue* v, PyObject* name, Value* to) {
     for (const char* fact : {"dtype", "device", "shape"})
       if (!values_equal(t, t.get_attribute(v, interned(fact)), t.get_attribute(to, interned(fact)))) return false;
   }
-  write_gradient(t.protocol(), v, to ? to : t.heap.none());
+  write_gradient(t.shadows.tables(), v, to ? to : t.heap.none());
   return true;
 }
 
 }  // namespace
 
-Value* written_mark(Tracer& t, Value* tensor, PyObject* name) {
+Value* written_mark(const SideTables& tables, Value* tensor, PyObject* name) {
   if (!is_address_mark(name)) return nullptr;
-  const auto& calls = t.protocol().calls_at_exit;
+  const auto& calls = tables.calls_at_exit;
   const auto mark = std::find_if(calls.rbegin(), calls.rend(), [&](const auto& call) {
     return call.first->object.get() == builtin_setattr() && call.second.positional[0] == tensor &&
            std::string_view(text_of(call.second.positional[1]->object.get())) == text_of(name);
@@ -228,20 +226,20 @@ Value* written_mark(Tracer& t, Value* tensor, PyObject* name) {
   return mark == calls.rend() ? nullptr : mark->second.positional[2];
 }
 
-Value* written_gradient(const ProtocolState& state, const TensorValue* v) {
-  for (const auto& [tensor, gradient] : state.gradients.values)
+Value* written_gradient(const SideTables& tables, const TensorValue* v) {
+  for (const auto& [tensor, gradient] : tables.gradients.values)
     if (tensor == v) return gradient;
   return nullptr;
 }
 
-void write_gradient(ProtocolState& state, TensorValue* v, Value* to) {
-  for (auto& [tensor, gradient] : state.gradients.values)
+void write_gradient(SideTables& tables, TensorValue* v, Value* to) {
+  for (auto& [tensor, gradient] : tables.gradients.values)
     if (tensor == v) return void(gradient = to);
-  state.gradients.values.emplace_back(v, to);
+  tables.gradients.values.emplace_back(v, to);
 }
 
-Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name) {
-  for (const ClassData& written : t.protocol().class_data)
+Value* written_class_data(const SideTables& tables, PyTypeObject* owner, PyObject* name) {
+  for (const ClassData& written : tables.class_data)
     if (written.type == owner && PyUnicode_Compare(written.name.get(), name) == 0) return written.value;
   return nullptr;
 }
@@ -251,7 +249,7 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     graph_break(Reason::unsupported_write,
                 std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
   if (!to && !own_attribute(t.heap, v, name)) raise_unwritable(t.numbers, v, name, to, false);
-  if (const Found d = look_up(t, v, name);
+  if (const Found d = look_up(t.shadows, v, name);
       d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
     graph_break(Reason::unsupported_write,
                 std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." +
@@ -262,7 +260,7 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
       is_written)  // its place in the dict is last
     graph_break(Reason::unsupported_write,
                 std::string("an attribute that was deleted and is written again, ") + text_of(name));
-  drop_own_attribute(t, instance, name);
+  drop_own_attribute(t.drops, instance, name);
   if (!instance->object || to == nullptr) {
     // An attribute that is deleted and written again goes to the end, as in a dict.
     for (auto it = instance->attrs.begin(); it != instance->attrs.end(); ++it)
@@ -272,37 +270,37 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
       }
     if (!to && !instance->object) return;
   }
-  write_overlay(t, instance, name, to);
+  write_overlay(t.shadows, instance, name, to);
 }
 
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   t.facts.type_of(v);
   if (v->kind == ValueKind::function) return set_function_attribute(t, as<FunctionValue>(v), name, to);
   if (v->kind == ValueKind::cell && std::string_view(text_of(name)) == "cell_contents") {
-    t.will_mutate(v);
+    will_mutate(t.shadows, v);
     as<CellValue>(v)->contents = to;
     as<CellValue>(v)->loaded = true;
     return;
   }
-  if (real_type(v)) return set_class_data(t, v, name, to);
+  if (real_type(v)) return set_class_data(t.shadows, v, name, to);
   if (v->object && PyModule_Check(v->object.get())) {
-    if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)
+    if (const Found d = look_up(t.shadows, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)
       graph_break(Reason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));
     DictValue* dict = module_dict(t.heap, v);
-    if (to) t.dict_set(dict, t.heap.constant_value(name), to);
-    else if (!t.dict_delete(dict, t.heap.constant_value(name))) raise_unwritable(t.numbers, v, name, to, false);
+    if (to) t.dicts.set(dict, t.heap.constant_value(name), to);
+    else if (!t.dicts.remove(dict, t.heap.constant_value(name))) raise_unwritable(t.numbers, v, name, to, false);
     return;
   }
   if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
     return;  // module.to() to where the module already is
-  if (v->kind == ValueKind::tensor && leave_mark(t, v, name, to)) return;
+  if (v->kind == ValueKind::tensor && leave_mark(t.shadows, v, name, to)) return;
   if (v->kind == ValueKind::tensor && set_gradient(t, as<TensorValue>(v), name, to)) return;
   if (v->kind == ValueKind::tensor && to && std::string_view(text_of(name)) == "requires_grad" &&
       t.facts.type_of(to) == &PyBool_Type && t.truth(t.get_attribute(v, interned("is_leaf"))))
     return void(t.call(t.get_attribute(v, interned("requires_grad_")), {to}));
   if (v->kind == ValueKind::tensor)
     graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));
-  const Found d = look_up(t, v, name);
+  const Found d = look_up(t.shadows, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
   if (!has_own_dict(t.facts, v)) raise_unwritable(t.numbers, v, name, to, d.object != nullptr);
   set_own_attribute(t, v, name, to);

@@ -27,11 +27,11 @@ Arguments with_self(Value* self, const Arguments& args) {
   return all;
 }
 
-bool any_tensor(Tracer& t, const Arguments& args) {
+bool any_tensor(TensorFrontend& frontend, const Arguments& args) {
   for (Value* v : args.positional)
-    if (t.contains_tensor(v)) return true;
+    if (contains_tensor(frontend, v)) return true;
   for (const auto& [name, v] : args.keywords)
-    if (t.contains_tensor(v)) return true;
+    if (contains_tensor(frontend, v)) return true;
   return false;
 }
 
@@ -93,13 +93,6 @@ bool is_pure_function(PyObject* callable) {
     return is_function_for(callable, kPure);
   }
   return false;
-}
-
-Arguments without_payloads(Tracer& t, const Arguments& args) {
-  Arguments plain = args;
-  for (Value*& v : plain.positional) v = without_symbols(t, v);
-  for (auto& [name, v] : plain.keywords) v = without_symbols(t, v);
-  return plain;
 }
 
 // Slot wrappers of builtin classes by name, and their __new__. Null: neither.
@@ -181,19 +174,20 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
   if (uses_codec(callable)) refuse_foreign_codecs(t.shadows, args);
   if (CFunction row = find_c_function(callable)) return row(t, args);
   if (runs_concretely(callable))
-    return is_of_numpy(callable) ? call_numpy(t, callable, args) : run_plain(t, callable, without_payloads(t, args));
+    return is_of_numpy(callable) ? call_numpy(t, callable, args)
+                                 : run_plain(t, callable, without_symbols(t.shadows, args));
   if (Value* result = call_slot_or_new(t, callable, args)) return result;
   const bool torch = is_torch_c_function(callable);
-  if (torch && (dispatches(callable) || any_tensor(t, args))) return call_torch(t, callable, args);
+  if (torch && (dispatches(callable) || any_tensor(t.frontend(), args))) return call_torch(t, callable, args);
   if (torch) {
-    if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_payloads(t, args));
+    if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_symbols(t.shadows, args));
   } else if (is_pure_function(callable)) {
     if (Value* result = t.numbers.computed(callable, args)) return result;
     const bool of_range = !args.positional.empty() &&
                           payload_of(args.positional[0])->type == &PyRange_Type;  // their own __eq__ compares them
     if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance)
       graph_break(Reason::unknown_callable, name_of_callable(callable));
-    const Arguments plain = without_payloads(t, args);
+    const Arguments plain = without_symbols(t.shadows, args);
     if (all_plain(t.shadows, plain)) return t.call_pure(callable, plain);
   }
   warn_if_substituted(callable);
@@ -213,7 +207,7 @@ Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
   all.positional = t.unpack(t.get_attribute(v, interned("args")));
   all.positional.insert(all.positional.end(), args.positional.begin(), args.positional.end());
   DictValue* keywords = dict_of(t.get_attribute(v, interned("keywords")));
-  t.load(keywords);
+  t.dicts.load(keywords);
   for (const DictEntry& e : keywords->entries) {
     if (!t.heap.is_constant(e.key) || !PyUnicode_Check(constant_of(t.shadows, e.key)))
       graph_break(Reason::unsupported_operand, "a keyword of a partial that is no text");
@@ -248,7 +242,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
       t.facts.guard_identity(v);
       return call_numpy(t, v->object.get(), args);
     }
-    if (is_of(type, CPackage::torch) && any_tensor(t, args)) {
+    if (is_of(type, CPackage::torch) && any_tensor(t.frontend(), args)) {
       t.facts.guard_identity(v);
       return t.call_recorded(v->object.get(), args);
     }
@@ -310,11 +304,6 @@ std::string name_of_callable(PyObject* callable) {
 bool is_torch_c_function(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return is_of(type_behind(callable), CPackage::torch);
   return is_function_of(callable, CPackage::torch) || is_pybind_function_of(callable, CPackage::torch);
-}
-
-void guard_keyword_order(Facts& facts, const Arguments& args) {
-  std::vector<DictValue*> order_from = args.keywords.order_from;
-  guard_order(facts.guards(), order_from);
 }
 
 void only_positional(Errors& errors, const Arguments& args, const char* function, size_t least, size_t most) {
@@ -384,7 +373,7 @@ Value* Tracer::call(Value* callable, const Arguments& args) {
       auto* function = as<FunctionValue>(callable);
       if (function->object)
         if (Value* result = call_special_function(*this, function, args)) return result;
-      return call_function(function, args);
+      return machine.call_function(function, args);
     }
     case ValueKind::method: {
       auto* method = as<MethodValue>(callable);

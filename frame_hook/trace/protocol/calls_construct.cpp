@@ -49,7 +49,7 @@ InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args)
     dict_update(t, keywords, t.get_attribute(function, interned("keywords")));
     function = t.get_attribute(function, interned("func"));
   }
-  for (const auto& [name, value] : args.keywords) t.dict_set(keywords, t.heap.constant_value(name), value);
+  for (const auto& [name, value] : args.keywords) t.dicts.set(keywords, t.heap.constant_value(name), value);
   v->attrs.emplace_back(PyRef::borrow(interned("func")), function);
   v->attrs.emplace_back(PyRef::borrow(interned("args")), t.heap.tuple(std::move(bound)));
   v->attrs.emplace_back(PyRef::borrow(interned("keywords")), keywords);
@@ -152,7 +152,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   auto* callable = reinterpret_cast<PyObject*>(type);
   if (type == base && is_torch_c_function(callable) && t.frontend().is_pure_without_tensors(callable)) {
     Arguments plain = args;
-    for (Value*& v : plain.positional) v = specialised(t, v);
+    for (Value*& v : plain.positional) v = specialised(t.heap, v);
     return run_plain(t, callable, plain);
   }
   graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
@@ -160,7 +160,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
 
 Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, const Arguments& args) {
   const guards::SourceId source = t.facts.source_of(type_value);
-  const Found maker = look_up(t, type, source, interned("__new__"));
+  const Found maker = look_up(t.shadows, type, source, interned("__new__"));
   Value* object;
   const bool python_new = maker.object && !PyCFunction_Check(maker.object);
   if (python_new) {
@@ -173,8 +173,8 @@ Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, cons
   }
   PyTypeObject* made = t.facts.type_of(object);
   if (!PyType_IsSubtype(made, type)) return object;
-  const Found init =
-      made == type ? look_up(t, type, source, interned("__init__")) : look_up(t, object, interned("__init__"));
+  const Found init = made == type ? look_up(t.shadows, type, source, interned("__init__"))
+                                  : look_up(t.shadows, object, interned("__init__"));
   if (is_object_slot(init.object, "__init__")) {
     if (!python_new && builtin_base(type) == &PyBaseObject_Type && !(args.positional.empty() && args.keywords.empty()))
       t.errors.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
@@ -196,7 +196,7 @@ Value* call_type_with_own_errors(Tracer& t, Value* type_value, const Arguments& 
     return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
   PyTypeObject* meta = Py_TYPE(type);
   if (meta != &PyType_Type) {
-    const Found call = look_up(t, meta, t.facts.type_source(type_value), interned("__call__"));
+    const Found call = look_up(t.shadows, meta, t.facts.type_source(type_value), interned("__call__"));
     if (call.object && Py_TYPE(call.object) != &PyWrapperDescr_Type)
       return t.call(bind(t, call, type_value, meta, nullptr), args);
     if (call.object && reinterpret_cast<PyDescrObject*>(call.object)->d_type != &PyType_Type)

@@ -29,24 +29,24 @@ Value* list_item(Tracer& t, Value* whole, ListValue* list, Value* key) {
     std::vector<Value*> items;
     for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
       items.push_back(t.shadows.item(list, i));
-    return like(t.heap, whole, std::move(items));
+    return sequence_like(t.heap, whole, std::move(items));
   }
   return t.shadows.item(list, index_or_raise(t, key, n, "list"));
 }
 
 Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
-  const int64_t n = *raw_length(t, tuple);
+  const int64_t n = *raw_length(t.dicts, tuple);
   if (auto slice = slice_bounds(t, key, n)) {
     std::vector<Value*> items;
     for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
       items.push_back(t.shadows.item(tuple, i));
-    return like(t.heap, whole, std::move(items));
+    return sequence_like(t.heap, whole, std::move(items));
   }
   return t.shadows.item(tuple, index_or_raise(t, key, n, "tuple"));
 }
 
 Value* dict_item(Tracer& t, Value* whole, DictValue* dict, Value* key) {
-  if (Value* found = t.dict_get(dict, key)) return found;
+  if (Value* found = t.dicts.get(dict, key)) return found;
   if (whole != dict && whole->kind == ValueKind::instance)
     if (Value* missing = t.lookup_special(whole, "__missing__")) return t.call(missing, {key});
   raise_with(t.errors, PyExc_KeyError, {key});
@@ -54,14 +54,14 @@ Value* dict_item(Tracer& t, Value* whole, DictValue* dict, Value* key) {
 
 Value* class_item(Tracer& t, Value* v, Value* key) {
   PyTypeObject* type = t.facts.known_type(v);
-  const Found meta = look_up(t, Py_TYPE(type), t.facts.type_source(v), interned("__getitem__"));
+  const Found meta = look_up(t.shadows, Py_TYPE(type), t.facts.type_source(v), interned("__getitem__"));
   if (meta.object) return t.call(bind(t, meta, v, Py_TYPE(type), nullptr), {key});
   if (type == &PyType_Type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
     if (!t.heap.is_constant(key))
       graph_break(Reason::unsupported_operand, std::string(type->tp_name) + "[...] of a value made in the trace");
     return t.errors.constant_steal(PyObject_GetItem(constant_of(t.shadows, v), constant_of(t.shadows, key)));
   }
-  const Found getter = look_up(t, type, t.facts.source_of(v), interned("__class_getitem__"));
+  const Found getter = look_up(t.shadows, type, t.facts.source_of(v), interned("__class_getitem__"));
   if (!getter.object)
     t.errors.raise_new(PyExc_TypeError, std::string("type '") + type->tp_name + "' is not subscriptable");
   return t.call(bind(t, getter, nullptr, type, v), {key});
@@ -90,7 +90,7 @@ void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
     s.stop = std::clamp(s.stop, s.start, n);
   }
   for (size_t i = 0; i < list->items.size(); ++i) t.shadows.item(list, i);
-  t.will_mutate(list);
+  will_mutate(t.shadows, list);
   auto begin = list->items.begin();
   if (s.step == 1) {
     list->items.erase(begin + s.start, begin + s.stop);
@@ -119,7 +119,7 @@ void write_list_item(Tracer& t, ListValue* list, Value* key, Value* to) {
   if (auto slice = slice_bounds(t, key, n)) return assign_list_slice(t, list, *slice, to);
   const size_t i = index_or_raise(t, key, n, "list assignment");
   for (size_t k = 0; k < list->items.size(); ++k) t.shadows.item(list, k);
-  t.will_mutate(list);
+  will_mutate(t.shadows, list);
   if (to) list->items[i] = to;
   else list->items.erase(list->items.begin() + i);
 }
@@ -149,13 +149,13 @@ Value* raw_get_item(Tracer& t, Value* v, Value* key) {
                      as<DictValue>(inner), key);
   if (inner->kind == ValueKind::object && inner->object) {
     if (real_type(inner)) return class_item(t, inner, key);
-    key = specialised(t, key);
+    key = specialised(t.heap, key);
     if (key->kind == ValueKind::slice) {
       auto* s = as<SliceValue>(key);
       auto* plain = t.heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
-      plain->start = specialised(t, s->start);
-      plain->stop = specialised(t, s->stop);
-      plain->step = specialised(t, s->step);
+      plain->start = specialised(t.heap, s->start);
+      plain->stop = specialised(t.heap, s->stop);
+      plain->step = specialised(t.heap, s->step);
       key = plain;
     }
     if (t.heap.is_constant(inner) && is_plain(inner->object.get()))
@@ -169,7 +169,7 @@ void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
   Value* inner = v->type == &PyDictProxy_Type ? v : payload_of(v);
   if (inner->kind == ValueKind::array) return write_array_item(t, as<ArrayValue>(inner), key, to);
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, to);
-  if (inner->kind == ValueKind::dict) return t.dict_set(as<DictValue>(inner), key, to);
+  if (inner->kind == ValueKind::dict) return t.dicts.set(as<DictValue>(inner), key, to);
   raise_unless_in_c(t.errors, v, takes_items(v),
                     std::string("'") + v->type->tp_name + "' object does not support item assignment");
 }
@@ -180,7 +180,7 @@ void raw_delete_item(Tracer& t, Value* v, Value* key) {
   if (inner->kind == ValueKind::array) graph_break(Reason::numpy_array, "a deletion from an array");
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, nullptr);
   if (inner->kind == ValueKind::dict) {
-    if (!t.dict_delete(as<DictValue>(inner), key)) raise_with(t.errors, PyExc_KeyError, {key});
+    if (!t.dicts.remove(as<DictValue>(inner), key)) raise_with(t.errors, PyExc_KeyError, {key});
     return;
   }
   raise_unless_in_c(t.errors, v, takes_items(v),
@@ -285,17 +285,17 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
   Value* inner = contents_of(t.heap, v);
   switch (inner->kind) {
     case ValueKind::array: return t.truth(call_numpy(t, operator_function("contains"), {{inner, item}, {}}));
-    case ValueKind::dict: return t.dict_get(as<DictValue>(inner), item) != nullptr;
+    case ValueKind::dict: return t.dicts.get(as<DictValue>(inner), item) != nullptr;
     case ValueKind::set: return find_in_set(t, as<SetValue>(inner), refuse_set_as_item(item)) >= 0;
     case ValueKind::view: {
       auto* view = as<ViewValue>(inner);
-      if (view->what == ViewValue::What::keys) return t.dict_get(view->dict, item) != nullptr;
+      if (view->what == ViewValue::What::keys) return t.dicts.get(view->dict, item) != nullptr;
       break;
     }
     case ValueKind::object: {
       if (!inner->object || !is_plain(inner->object.get())) break;
       if (item->kind == ValueKind::instance && PyRange_Check(inner->object.get())) break;  // its own __eq__ compares it
-      item = payload_of(specialised(t, item));
+      item = payload_of(specialised(t.heap, item));
       if (is_plain(t.shadows, item))
         return constant_of(t.shadows, run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) ==
                Py_True;
@@ -323,7 +323,7 @@ bool Tracer::contains_with_own_errors(Value* container, Value* item) {
   if (container->kind == ValueKind::tensor) return truth(call(lookup_special(container, "__contains__"), {item}));
   if (Value* method = python_special(*this, container, "__contains__")) return truth(call(method, {item}));
   if (PyObject* type = real_type(container)) {
-    const Found meta = look_up(*this, Py_TYPE(type), facts.type_source(container), interned("__contains__"));
+    const Found meta = look_up(shadows, Py_TYPE(type), facts.type_source(container), interned("__contains__"));
     if (meta.object) return truth(call(bind(*this, meta, container, Py_TYPE(type), nullptr), {item}));
   }
   if (container->kind == ValueKind::instance &&

@@ -70,12 +70,12 @@ bool changed_while_iterated(const IteratorValue* it) { return size_changed(it) |
 
 namespace {
 
-Value* next_in_view(Tracer& t, IteratorValue* it) {
+Value* next_in_view(Dicts& dicts, IteratorValue* it) {
   auto* view = as<ViewValue>(it->operands[0]);
-  t.load(view->dict);
+  dicts.load(view->dict);
   if (size_changed(it)) {
     it->stop = -1;
-    t.errors.raise_new(PyExc_RuntimeError, "dictionary changed size during iteration");
+    dicts.errors.raise_new(PyExc_RuntimeError, "dictionary changed size during iteration");
   }
   refuse_lost_keys(it);
   const int64_t at = it->step < 0 ? it->stop - 1 - it->position : it->position;
@@ -84,7 +84,7 @@ Value* next_in_view(Tracer& t, IteratorValue* it) {
   const DictEntry& e = view->dict->entries[at];
   if (view->what == ViewValue::What::keys) return e.key;
   if (view->what == ViewValue::What::values) return e.value;
-  return t.heap.tuple({e.key, e.value});
+  return dicts.heap.tuple({e.key, e.value});
 }
 
 Value* next_in_deque(Errors& errors, IteratorValue* it) {
@@ -100,23 +100,23 @@ Value* next_in_deque(Errors& errors, IteratorValue* it) {
   return items->items[position];
 }
 
-Value* next_in_sequence(Tracer& t, IteratorValue* it) {
+Value* next_in_sequence(Dicts& dicts, IteratorValue* it) {
   Value* sequence = payload_of(it->operands[0]);
-  const int64_t n = *raw_length(t, sequence);
+  const int64_t n = *raw_length(dicts, sequence);
   if (it->position >= n) return nullptr;
   const size_t i = static_cast<size_t>(it->position++);
-  return sequence->kind == ValueKind::list ? t.shadows.item(as<ListValue>(sequence), i)
-                                           : t.shadows.item(as<TupleValue>(sequence), i);
+  return sequence->kind == ValueKind::list ? dicts.shadows.item(as<ListValue>(sequence), i)
+                                           : dicts.shadows.item(as<TupleValue>(sequence), i);
 }
 
-Value* next_reversed(Tracer& t, IteratorValue* it) {
-  if (is_deque(it->operands[0])) return next_in_deque(t.errors, it);
+Value* next_reversed(Dicts& dicts, IteratorValue* it) {
+  if (is_deque(it->operands[0])) return next_in_deque(dicts.errors, it);
   Value* sequence = payload_of(it->operands[0]);
-  const int64_t n = *raw_length(t, sequence);
+  const int64_t n = *raw_length(dicts, sequence);
   if (it->position < 0 || it->position >= n) return nullptr;
   const size_t i = static_cast<size_t>(it->position--);
-  return sequence->kind == ValueKind::list ? t.shadows.item(as<ListValue>(sequence), i)
-                                           : t.shadows.item(as<TupleValue>(sequence), i);
+  return sequence->kind == ValueKind::list ? dicts.shadows.item(as<ListValue>(sequence), i)
+                                           : dicts.shadows.item(as<TupleValue>(sequence), i);
 }
 
 Value* next_range(Heap& heap, IteratorValue* it) {
@@ -259,41 +259,42 @@ Value* next_get_item(Tracer& t, IteratorValue* it) {
 }
 
 // If the trace writes to a container, its items are those of the shadow, which the real iterator does not know.
-void refuse_written_container(Tracer& t, IteratorValue* it) {
+void refuse_written_container(Shadows& shadows, IteratorValue* it) {
   PyObject* container = guards::container_of(it->object.get());
   if (!container) return;
-  const Value* v = t.heap.wrap(container, t.facts.sources().add(guards::SourceKind::iterator_container, it->source));
-  if (v->mutated || OpcodeHandlers::wrote_attributes_in(t, container))
+  const Value* v =
+      shadows.heap.wrap(container, shadows.facts.sources().add(guards::SourceKind::iterator_container, it->source));
+  if (v->mutated || OpcodeHandlers::wrote_attributes_in(shadows, container))
     graph_break(Reason::real_iterator, std::string(it->type->tp_name) + " over a container that was written");
 }
 
-Value* next_real(Tracer& t, IteratorValue* it) {
-  t.facts.type_of(it);
+Value* next_real(Shadows& shadows, IteratorValue* it) {
+  shadows.facts.type_of(it);
   PyObject* real = it->object.get();
   const int64_t left = guards::items_left(real), k = it->position;
   if (left < 0) graph_break(Reason::real_iterator, it->type->tp_name);
-  refuse_written_container(t, it);
-  t.will_mutate(it);
-  t.facts.note(left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr,
-               left > k ? k + 1 : left);
+  refuse_written_container(shadows, it);
+  will_mutate(shadows, it);
+  shadows.facts.note(left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr,
+                     left > k ? k + 1 : left);
   if (left <= k) return nullptr;
   auto item = [&](guards::SourceKind kind) {
     PyObject* object =
         guards::peek_item(real, k, kind == guards::SourceKind::iterator_key || it->type == &PyDictIterKey_Type);
     if (!object) graph_break(Reason::real_iterator, it->type->tp_name);
-    return t.heap.wrap(object, t.facts.sources().add(kind, it->source, static_cast<int32_t>(k)));
+    return shadows.heap.wrap(object, shadows.facts.sources().add(kind, it->source, static_cast<int32_t>(k)));
   };
   ++it->position;
   if (it->type == &PyDictIterKey_Type) return item(guards::SourceKind::iterator_key);
   Value* value = item(guards::SourceKind::iterator_item);
-  return it->type == &PyDictIterItem_Type ? t.heap.tuple({item(guards::SourceKind::iterator_key), value}) : value;
+  return it->type == &PyDictIterItem_Type ? shadows.heap.tuple({item(guards::SourceKind::iterator_key), value}) : value;
 }
 
 Value* next_enumerated(Tracer& t, IteratorValue* it) {
   Value* next = t.next_item(it->operands[0]);
   if (!next) return nullptr;
   if (!it->object) return t.heap.tuple({t.heap.integer(it->position++), next});
-  t.will_mutate(it);
+  will_mutate(t.shadows, it);
   Value* index = it->operands[1];
   it->operands[1] = t.binary_operator(0, index, t.heap.integer(1));
   ++it->step;
@@ -302,15 +303,15 @@ Value* next_enumerated(Tracer& t, IteratorValue* it) {
 
 Value* advance(Tracer& t, IteratorValue* it) {
   switch (it->over) {
-    case Over::real: return next_real(t, it);
-    case Over::sequence: return next_in_sequence(t, it);
-    case Over::reversed: return next_reversed(t, it);
+    case Over::real: return next_real(t.shadows, it);
+    case Over::sequence: return next_in_sequence(t.dicts, it);
+    case Over::reversed: return next_reversed(t.dicts, it);
     case Over::range: return next_range(t.heap, it);
     case Over::zip: return next_zip(t, it);
     case Over::enumerate: return next_enumerated(t, it);
     case Over::map: return next_map(t, it);
     case Over::filter: return next_filter(t, it);
-    case Over::dict_view: return next_in_view(t, it);
+    case Over::dict_view: return next_in_view(t.dicts, it);
     case Over::callable: {
       Value* next = t.call(it->operands[0], {});
       return values_equal(t, next, it->operands[1]) ? nullptr : next;
@@ -322,7 +323,7 @@ Value* advance(Tracer& t, IteratorValue* it) {
       if (size_changed(it)) t.errors.raise_new(PyExc_RuntimeError, "Set changed size during iteration");
       refuse_lost_keys(it);
       [[fallthrough]];
-    case Over::text: return next_in_sequence(t, it);
+    case Over::text: return next_in_sequence(t.dicts, it);
     case Over::deque: return next_in_deque(t.errors, it);
     case Over::zip_longest: return next_zip_longest(t, it);
     case Over::accumulate: return next_accumulated(t, it);
@@ -434,13 +435,13 @@ Value* raw_iterate(Tracer& t, Value* v) {
       if (is_deque(v)) return iterate_deque(t.heap, v);
       [[fallthrough]];
     case ValueKind::tuple:
-      raw_length(t, inner);
+      raw_length(t.dicts, inner);
       return make_iterator(t.heap, Over::sequence,
                            inner->kind == ValueKind::tuple ? tuple_iterator_type() : list_iterator_type(), {inner});
     case ValueKind::dict: inner = make_view(t.heap, as<DictValue>(inner), ViewValue::What::keys); [[fallthrough]];
     case ValueKind::view: {
       auto* view = as<ViewValue>(inner);
-      t.load(view->dict);
+      t.dicts.load(view->dict);
       using What = ViewValue::What;
       PyTypeObject* const type = view->what == What::keys     ? &PyDictIterKey_Type
                                  : view->what == What::values ? &PyDictIterValue_Type
@@ -463,7 +464,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
       }
       if (real_type(inner)) {
         PyTypeObject* meta = Py_TYPE(object);
-        const Found iter = look_up(t, meta, t.facts.type_source(inner), interned("__iter__"));
+        const Found iter = look_up(t.shadows, meta, t.facts.type_source(inner), interned("__iter__"));
         if (iter.object) return t.call(bind(t, iter, inner, meta, nullptr), {});
         break;
       }
@@ -516,7 +517,7 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
   if (iterator->kind == ValueKind::generator) {
     auto* generator = as<GeneratorValue>(iterator);
     if (generator->state == GeneratorValue::State::finished) return nullptr;
-    return resume_generator(generator, heap.none(), nullptr);
+    return machine.resume_generator(generator, heap.none(), nullptr);
   }
   Value* method = python_special(*this, iterator, "__next__");
   if (!method) {
@@ -568,7 +569,7 @@ std::vector<Value*> Tracer::unpack(Value* v) {
   facts.type_of(v);
   if (inner->kind == ValueKind::tuple) {
     auto* tuple = as<TupleValue>(inner);
-    raw_length(*this, inner);
+    raw_length(dicts, inner);
     for (size_t i = 0; i < tuple->items.size(); ++i) items.push_back(shadows.item(tuple, i));
     return items;
   }

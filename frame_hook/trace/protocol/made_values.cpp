@@ -1,15 +1,9 @@
 // frame_hook/trace/protocol/made_values.cpp — methods, instances and proxies that the protocol makes.
-#include <memory>
 #include <string>
 
 #include "frame_hook/trace/protocol/protocol.h"
 
 namespace framejit::frame_hook {
-
-ProtocolState& Tracer::protocol() {
-  if (!trace_.protocol) trace_.protocol = std::make_shared<ProtocolState>();
-  return *trace_.protocol;
-}
 
 PyTypeObject* method_wrapper_type() {
   static PyTypeObject* const type = Py_TYPE(PyObject_GetAttrString(Py_None, "__str__"));

@@ -60,20 +60,6 @@ bool shows_ordered_dict(Value* v) {
   return mapping && PyODict_Check(mapping);
 }
 
-Value* specialised(Tracer& t, Value* v) {
-  if (v->kind == ValueKind::identity) graph_break(Reason::escaped_traced, "id(), used as a number,");
-  return v->kind == ValueKind::sym_int ? t.heap.integer(t.as_index(v)) : v;
-}
-
-Value* without_symbols(Tracer& t, Value* v) {
-  v = specialised(t, payload_of(v));
-  if (v->kind != ValueKind::tuple || t.heap.is_constant(v)) return v;
-  std::vector<Value*> items = t.unpack(v);
-  for (Value*& item : items)
-    if (item->kind == ValueKind::sym_int || item->kind == ValueKind::tuple) item = without_symbols(t, item);
-  return t.heap.tuple(std::move(items));
-}
-
 void raise_unless_in_c(Errors& errors, Value* v, bool in_c, const std::string& message) {
   errors.heap.facts.type_of(v);
   if (in_c) graph_break(Reason::unsupported_operand, "C code of " + describe(v));

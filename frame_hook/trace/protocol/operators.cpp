@@ -91,8 +91,8 @@ bool adds_in_c(Facts& facts, Value* v) {
 Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
   const bool lists = list_of(a) != nullptr,
              tuples = t.facts.type_of(a) == &PyTuple_Type && t.facts.type_of(b) == &PyTuple_Type;
-  if (tuples && raw_length(t, b) == 0) return a;
-  if (tuples && raw_length(t, a) == 0) return b;
+  if (tuples && raw_length(t.dicts, b) == 0) return a;
+  if (tuples && raw_length(t.dicts, a) == 0) return b;
   if (in_place && lists) {
     list_extend(t, list_of(a), b);
     return a;
@@ -100,7 +100,7 @@ Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
   if (lists != (list_of(b) != nullptr) || !is_sequence(b)) return nullptr;
   std::vector<Value*> items = t.unpack(payload_of(a)), more = t.unpack(payload_of(b));
   items.insert(items.end(), more.begin(), more.end());
-  return like(t.heap, is_size(b) && adds_in_c(t.facts, b) ? b : a, std::move(items));
+  return sequence_like(t.heap, is_size(b) && adds_in_c(t.facts, b) ? b : a, std::move(items));
 }
 
 constexpr int64_t kLongest = 1 << 16;  // longer ones are too much work for a trace
@@ -113,20 +113,20 @@ Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
     graph_break(Reason::too_large, "a sequence with this many items");
   for (int64_t i = 0; i < n; ++i) items.insert(items.end(), once.begin(), once.end());
   if (in_place && list_of(sequence)) {
-    t.will_mutate(list_of(sequence));
+    will_mutate(t.shadows, list_of(sequence));
     list_of(sequence)->items = std::move(items);
     return sequence;
   }
-  return like(t.heap, sequence, std::move(items));
+  return sequence_like(t.heap, sequence, std::move(items));
 }
 
-PyRef set_operator_order(Tracer& t, int op, SetValue* left, SetValue* right, bool in_place) {
-  t.shadows.load(left);
+PyRef set_operator_order(Shadows& shadows, int op, SetValue* left, SetValue* right, bool in_place) {
+  shadows.load(left);
   const char* const fresh = op == kOr ? "__or__" : op == kAnd ? "__and__" : op == kXor ? "__xor__" : "__sub__";
   const char* const own = op == kOr ? "__ior__" : op == kAnd ? "__iand__" : op == kXor ? "__ixor__" : "__isub__";
-  if (in_place) t.will_mutate(left);
-  return call_order(t.errors, order_of(t.shadows, left), in_place ? own : fresh,
-                    {{{}, true, order_of(t.shadows, right)}});
+  if (in_place) will_mutate(shadows, left);
+  return call_order(shadows.errors, order_of(shadows, left), in_place ? own : fresh,
+                    {{{}, true, order_of(shadows, right)}});
 }
 
 // For views of keys, and for sets combined with them: a view's own operators make the set.
@@ -158,7 +158,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   if (right) {
     t.shadows.load(right);
     others = right->items;
-    order = left ? set_operator_order(t, op, left, right, in_place) : view_operator_order(t, op, a, b);
+    order = left ? set_operator_order(t.shadows, op, left, right, in_place) : view_operator_order(t, op, a, b);
   } else if (ViewValue* view = payload_as<ViewValue>(b, ValueKind::view)) {
     others = t.unpack(view);
     order = view_operator_order(t, op, a, b);
@@ -185,7 +185,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
     for (Value* item : others)
       if (find_in_set(t, me, item) < 0) result.push_back(item);
   if (in_place) {
-    t.will_mutate(left);
+    will_mutate(t.shadows, left);
     left->items = std::move(result);
     ++left->removals;
     left->order = std::move(order);
@@ -249,7 +249,7 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
 }
 
 // Turns each "%(name)s" into "%s"; adds the values that the mapping has for the names.
-std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::vector<Value*>& values) {
+std::string without_names(Dicts& dicts, std::string text, DictValue* mapping, std::vector<Value*>& values) {
   for (size_t i = text.find('%'); i != std::string::npos && i + 1 < text.size(); i = text.find('%', i)) {
     if (text[i + 1] == '%') {
       i += 2;
@@ -258,9 +258,9 @@ std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::
     const size_t end = text[i + 1] == '(' ? text.find_first_of("()", i + 2) : std::string::npos;
     if (end == std::string::npos || text[end] == '(')
       graph_break(Reason::text_formatting, "a format with fields that have no plain name");
-    Value* name = t.heap.string(text.substr(i + 2, end - i - 2).c_str());
-    Value* value = t.dict_get(mapping, name);
-    if (!value) raise_with(t.errors, PyExc_KeyError, {name});
+    Value* name = dicts.heap.string(text.substr(i + 2, end - i - 2).c_str());
+    Value* value = dicts.get(mapping, name);
+    if (!value) raise_with(dicts.errors, PyExc_KeyError, {name});
     values.push_back(value);
     text.erase(i + 1, end - i);
     ++i;
@@ -274,7 +274,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
   std::string text = plain_text(t.shadows, format, "format");
   if (values->kind == ValueKind::dict && text.find("%(") != std::string::npos) {
     parts.clear();
-    text = without_names(t, text, as<DictValue>(values), parts);
+    text = without_names(t.dicts, text, as<DictValue>(values), parts);
     format = t.heap.string(text.c_str());
   }
   size_t next = 0;
@@ -289,7 +289,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
       Value*& part = parts[next++];
       if (text[k] == 's') part = t.to_string(part);
       else if (text[k] == 'r') part = t.heap.string(repr_text(t, part).c_str()), text[k] = 's', holds_reprs = true;
-      else part = specialised(t, payload_of(part));
+      else part = specialised(t.heap, payload_of(part));
     }
     i = k;
   }
@@ -305,7 +305,7 @@ bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
 
 Value* type_special(Tracer& t, Value* v, const char* name) {
   if (PyObject* type = real_type(v)) {
-    const Found meta = look_up(t, Py_TYPE(type), t.facts.type_source(v), interned(name));
+    const Found meta = look_up(t.shadows, Py_TYPE(type), t.facts.type_source(v), interned(name));
     if (meta.object && PyFunction_Check(meta.object)) return bind(t, meta, v, Py_TYPE(type), nullptr);
     return nullptr;
   }
@@ -445,8 +445,8 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
   if (numbers.is_open_float(left) || numbers.is_open_float(right))
     if (Value* result = numbers.float_arithmetic(row.function, left, right)) return result;
   if (Value* result = numbers.computed(operator_function(row.function), {left, right})) return result;
-  left = specialised(*this, left);
-  right = specialised(*this, right);
+  left = specialised(heap, left);
+  right = specialised(heap, right);
   const bool concrete =
       (is_plain(shadows, left) || heap.is_constant(left)) && (is_plain(shadows, right) || heap.is_constant(right));
   for (Value* v : {left, right})
@@ -492,7 +492,7 @@ Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
   if (name == "__neg__" && numbers.is_open_float(inner))
     return numbers.float_arithmetic("mul", inner, heap.integer(-1));
   if (Value* result = numbers.computed(operator_function(function_name), {inner})) return result;
-  inner = specialised(*this, inner);
+  inner = specialised(heap, inner);
   if (is_plain(shadows, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
   const PyNumberMethods* numbers = builtin_base(facts.type_of(v))->tp_as_number;
   const bool in_c = numbers && (name == "__neg__"   ? numbers->nb_negative

@@ -46,13 +46,13 @@ Value* compare_sequences(Tracer& t, int op, Value* a, Value* b) {
 }
 
 bool equal_dicts(Tracer& t, DictValue* a, DictValue* b) {
-  t.load(a);
-  t.load(b);
+  t.dicts.load(a);
+  t.dicts.load(b);
   if (a->entries.size() != b->entries.size()) return false;
   Unresumable guard(t.stack);
   const std::vector<DictEntry> entries = a->entries;
   for (const DictEntry& e : entries) {
-    Value* other = t.dict_get(b, e.key);
+    Value* other = t.dicts.get(b, e.key);
     if (!other || !values_equal(t, e.value, other)) return false;
   }
   return true;
@@ -145,7 +145,8 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
     auto *x = as<MethodValue>(left), *y = as<MethodValue>(right);
     load_method(t.heap, x);
     load_method(t.heap, y);
-    return t.heap.boolean(answer(op, t.same_object(x->self, y->self) && t.same_object(x->function, y->function)));
+    return t.heap.boolean(
+        answer(op, same_object(t.shadows, x->self, y->self) && same_object(t.shadows, x->function, y->function)));
   }
   auto beside = [](Value* v, Value* other) {
     return v->kind == ValueKind::method && v->type != &PyMethod_Type && other->kind == ValueKind::object &&
@@ -155,9 +156,10 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
     graph_break(Reason::unsupported_operand, "the comparison of methods in C");
   if (left->kind == ValueKind::identity || right->kind == ValueKind::identity) {
     if (left->kind == right->kind && equality)
-      return t.heap.boolean(answer(op, t.same_object(as<IdentityValue>(left)->of, as<IdentityValue>(right)->of)));
+      return t.heap.boolean(
+          answer(op, same_object(t.shadows, as<IdentityValue>(left)->of, as<IdentityValue>(right)->of)));
     if (left->kind == right->kind || is_int(left) || is_int(right))
-      specialised(t, left->kind == ValueKind::identity ? left : right);
+      specialised(t.heap, left->kind == ValueKind::identity ? left : right);
   }
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left))) {
     auto x = t.as_size(left), y = t.as_size(right);
@@ -170,8 +172,8 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   };
   if (is_number(left) && is_number(right)) {
     if (Value* result = t.numbers.computed(operator_function(kFunctions[op]), {left, right})) return result;
-    left = specialised(t, left);
-    right = specialised(t, right);
+    left = specialised(t.heap, left);
+    right = specialised(t.heap, right);
   }
   const bool constants = left->kind != ValueKind::instance && right->kind != ValueKind::instance &&
                          t.heap.is_constant(left) && t.heap.is_constant(right);
@@ -260,7 +262,7 @@ Value* Tracer::compare_with_own_errors(int op, Value* a, Value* b) {
   for (Value* v : {a, b})
     if (!result && compares_in_c(heap, v))
       graph_break(Reason::unsupported_operand, std::string(kSymbols[op]) + " on " + describe(v));
-  if (op == Py_EQ || op == Py_NE) return heap.boolean(answer(op, same_object(a, b)));
+  if (op == Py_EQ || op == Py_NE) return heap.boolean(answer(op, same_object(shadows, a, b)));
   errors.raise_new(PyExc_TypeError, std::string("'") + kSymbols[op] + "' not supported between instances of '" +
                                         a->type->tp_name + "' and '" + b->type->tp_name + "'");
 }
@@ -268,7 +270,7 @@ Value* Tracer::compare_with_own_errors(int op, Value* a, Value* b) {
 bool values_equal(Tracer& t, Value* a, Value* b) {
   if (a == b) return true;
   if (a->object && b->object && a->object.get() == b->object.get() && a->kind != ValueKind::sym_int &&
-      b->kind != ValueKind::sym_int && t.same_object(a, b))
+      b->kind != ValueKind::sym_int && same_object(t.shadows, a, b))
     return true;
   const Nested nested("a comparison");
   Unresumable guard(t.stack);

@@ -13,48 +13,6 @@
 
 namespace framejit::frame_hook {
 
-// A torch guard object made in the trace. before: the modes that its exit restores, null while it is not entered;
-// inside: the modes that its entry set.
-struct ModeGuard {
-  Value* argument = nullptr;
-  std::shared_ptr<void> before, inside;
-};
-
-// Of a functools.lru_cache wrapper: calls in the trace whose results were not cached before.
-struct TracedCache {
-  PyRef keys;                                        // a dict: key -> index in results
-  std::vector<Value*> results;
-  size_t misses = 0, room_for = 0;                   // room_for: guarded
-};
-
-struct ClassData {  // a data attribute of a class that the trace has written
-  PyTypeObject* type;
-  PyRef name;
-  Value* value;
-};
-
-struct WrittenGradients {
-  std::vector<std::pair<TensorValue*, Value*>> values;  // what .grad is now: a tensor or None
-  std::unordered_map<const Value*, uint64_t> new_leaves;  // tensors that the trace made leaves; the step to stop before
-                                                          // if one would leave it
-};
-
-struct ProtocolState {
-  std::vector<ClassData> class_data;
-  std::vector<Value*> taken_locks;  // at any time in the trace
-  WrittenGradients gradients;
-  std::unordered_map<PyObject*, TracedCache> caches;      // by wrapper
-  std::unordered_map<Value*, PyRef> identities;           // objects that stand for values made in the trace, in keys
-  bool relies_on_no_listener = false;
-  std::unordered_map<Value*, ModeGuard> mode_guards;
-  std::vector<std::pair<Value*, Arguments>>
-      calls_at_exit;  // of real callables: their effect is known, and happens at the exit
-  std::unordered_map<Value*, Py_hash_t> item_hashes;        // result of __hash__ when the object was put into a set
-  std::unordered_map<PyObject*, ArrayValue*> arrays;        // NumPy's, made in the trace
-  std::unordered_map<PyObject*, std::vector<Value*>>
-      context_values;  // ContextVar -> values set in the trace, innermost last
-};
-
 const char* text_of(PyObject* str);            // UTF-8 of an exact str; "?" when it has none
 std::string describe(Value* v);                // "a list", "function f": for break details
 
@@ -97,9 +55,6 @@ inline bool is_none(Facts& facts, Value* v) {  // or not given; guards the answe
 inline bool is_not_implemented(Value* v) {
   return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented;
 }
-Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; other values stay
-Value* without_symbols(Tracer& t,
-                       Value* v);  // what a concrete call gets: no payload, and numbers in place of symbols in tuples
 // An open float as a 0-dim tensor for an op with the tensor `beside`; null: it is a constant there. `promotes`: the
 // number takes part in the promotion of dtypes.
 Value* float_input(Tracer& t, Value* number, Value* beside, bool promotes = true);
@@ -117,9 +72,9 @@ struct Found {                                               // an object found 
   guards::SourceId source = guards::kNoSource;
   Value* written = nullptr;                                  // what the trace wrote in its place
 };
-Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name);
+Found look_up(Shadows& shadows, PyTypeObject* type, guards::SourceId type_source, PyObject* name);
 PyObject* own_class_attribute(PyTypeObject* type, PyObject* name);  // in the dict of this class only; borrowed
-Found look_up(Tracer& t, Value* v, PyObject* name);          // along type(v); the type is guarded unchanged
+Found look_up(Shadows& shadows, Value* v, PyObject* name);  // along type(v); the type is guarded unchanged
 void guard_descriptor_class(Facts& facts, const Found& found);
 Value* found_value(Heap& heap, const Found& found);  // the object itself; identity of C descriptors is known
 Value* bind(Tracer& t, const Found& found, Value* self, PyTypeObject* type, Value* type_value);  // descriptor __get__
@@ -131,7 +86,7 @@ Value* class_attribute(Tracer& t, Value* type, PyObject* name);  // type.name: a
 Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
 Value* own_attribute(Heap& heap, Value* v, PyObject* name);  // from the instance dict only
 void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // to null: delete
-void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name);  // it is written or deleted: Tracer::drops
+void drop_own_attribute(Drops& drops, InstanceValue* v, PyObject* name);  // it is written or deleted
 std::vector<PyObject*> own_names(Facts& facts,
                                  InstanceValue* v);  // keys of the instance dict in order; those of a real one are
                                                      // guarded
@@ -139,12 +94,12 @@ bool has_own_dict(Facts& facts, Value* v);
 DictValue* instance_dict(Errors& errors, InstanceValue* v);  // the value of __dict__
 DictValue* module_dict(Heap& heap, Value* module);
 // The value that the trace wrote to a data attribute of `owner` itself; null: none.
-Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name);
-Value* written_mark(Tracer& t, Value* tensor, PyObject* name);  // of mark_static_address; null: none was set in the
-                                                                // trace
+Value* written_class_data(const SideTables& tables, PyTypeObject* owner, PyObject* name);
+// Of mark_static_address; null: none was set in the trace.
+Value* written_mark(const SideTables& tables, Value* tensor, PyObject* name);
 // .grad as the trace has written it; null: it has not.
-Value* written_gradient(const ProtocolState& state, const TensorValue* v);
-void write_gradient(ProtocolState& state, TensorValue* v, Value* to);
+Value* written_gradient(const SideTables& tables, const TensorValue* v);
+void write_gradient(SideTables& tables, TensorValue* v, Value* to);
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
 Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
 DictValue* function_dict(Errors& errors, FunctionValue* f);  // the value of __dict__
@@ -202,10 +157,11 @@ Value* type_subscript(Tracer& t, Value* v,
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);
 void raw_delete_item(Tracer& t, Value* v, Value* key);
 bool raw_contains(Tracer& t, Value* v, Value* item);
-std::optional<int64_t> raw_length(Tracer& t, Value* v);
+std::optional<int64_t> raw_length(Dicts& dicts, Value* v);
 Value* raw_iterate(Tracer& t, Value* v);
 std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b);   // ==, nothing: NotImplemented
-void list_append(Tracer& t, ListValue* list, Value* item);
+void will_mutate(Shadows& shadows, Value* v);  // registers the effect of a real object
+void list_append(Shadows& shadows, ListValue* list, Value* item);
 void list_extend(Tracer& t, ListValue* list, Value* iterable);
 void deque_extend(Tracer& t, Value* deque, Value* iterable);
 using PutItem = std::function<void(Value* key, Value* value)>;
@@ -227,7 +183,7 @@ int find_in_set(Tracer& t, SetValue* set, Value* item);         // position or -
 std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, bool of_other);
 bool values_equal(Tracer& t, Value* a, Value* b);               // identity, then ==
 Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on keys whose hash runs Python code
-Py_hash_t returned_hash(Tracer& t, Value* result);              // of a __hash__ in Python
+Py_hash_t returned_hash(Shadows& shadows, Value* result);  // of a __hash__ in Python
 bool keys_equal(Tracer& t, Value* a, Value* b);
 bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
 bool is_identity_key(Value* key);                               // hashed and compared by identity
@@ -237,8 +193,8 @@ bool changed_while_iterated(
 IteratorValue* make_iterator(Heap& heap, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
 Value* refuse_set_as_item(Value* item);  // looking for a set in a set means looking for a frozenset
 bool is_size(Value* v);                                            // a torch.Size
-Value* like(Heap& heap, Value* model,
-            std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
+Value* sequence_like(Heap& heap, Value* model,
+                     std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
 struct SliceBounds { int64_t start, stop, step, count; };
 std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length);  // nothing: key is not a slice
 std::string repr_text(Tracer& t, Value* v);

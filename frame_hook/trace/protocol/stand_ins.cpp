@@ -81,10 +81,6 @@ PyRef new_class(const char* name, PyTypeObject* base, PyObject* members) {
   return PyRef::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(O)O", name, base, members));
 }
 
-bool is_exception(PyTypeObject* type) {
-  return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
-}
-
 PyRef call_tp_new(PyTypeObject* base, PyObject* type, PyObject* arguments) {
   return PyRef::steal(base->tp_new(reinterpret_cast<PyTypeObject*>(type), arguments, nullptr));
 }
@@ -234,7 +230,7 @@ PyRef StandIns::make_object(Value* v) {
 PyRef StandIns::make_instance(InstanceValue* v) {
   PyTypeObject* base = builtin_base(v->type);
   Value* payload = v->payload;
-  const bool of_exception = is_exception(base);
+  const bool of_exception = is_exception_type(base);
   if (of_exception && (!payload || payload->kind != ValueKind::tuple)) return {};
   const PyRef nothing = PyRef::steal(PyTuple_New(0));
   if (!payload && base == v->type && is_known(base, KnownType::deque))

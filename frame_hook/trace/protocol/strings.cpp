@@ -35,7 +35,7 @@ std::string concrete_repr(Shadows& shadows, Value* v) {
 }
 
 std::string dict_repr(Tracer& t, DictValue* dict) {
-  t.load(dict);
+  t.dicts.load(dict);
   std::string text = "{";
   const std::vector<DictEntry> entries = dict->entries;
   for (const DictEntry& e : entries)
@@ -48,10 +48,7 @@ std::string dict_repr(Tracer& t, DictValue* dict) {
   graph_break(Reason::text_formatting, "the text of " + describe(v));
 }
 
-bool is_exception(Value* v) {
-  return v->kind == ValueKind::instance &&
-         PyType_IsSubtype(v->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
-}
+bool is_exception(Value* v) { return v->kind == ValueKind::instance && is_exception_type(v->type); }
 
 std::vector<Value*> exception_arguments(Tracer& t, Value* v) { return t.unpack(t.get_attribute(v, interned("args"))); }
 
@@ -138,7 +135,7 @@ std::string text_inside(Tracer& t, Value* v) {
     }
     case ValueKind::object:
       if (PyObject* type = real_type(v)) {
-        const Found repr = look_up(t, Py_TYPE(type), t.facts.type_source(v), interned("__repr__"));
+        const Found repr = look_up(t.shadows, Py_TYPE(type), t.facts.type_source(v), interned("__repr__"));
         if (repr.object && PyFunction_Check(repr.object))
           return text_of_result(t.shadows, t.call(bind(t, repr, v, Py_TYPE(type), nullptr), {}), "__repr__");
         return concrete_repr(t.shadows, v);
@@ -183,13 +180,13 @@ namespace {
 
 // What str() does for a type that has no __str__ in Python.
 enum class Text { of_repr, of_arguments, of_value, unknown };
-Text kind_of_text(Tracer& t, Value* v) {
-  const Found found = look_up(t, v, interned("__str__"));
+Text kind_of_text(Shadows& shadows, Value* v) {
+  const Found found = look_up(shadows, v, interned("__str__"));
   if (!found.object || Py_TYPE(found.object) != &PyWrapperDescr_Type) return Text::unknown;
   PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(found.object)->d_type;
   const std::string_view name = text_of(reinterpret_cast<PyDescrObject*>(found.object)->d_name);
   if (owner == &PyBaseObject_Type) return Text::of_repr;
-  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+  if (is_exception_type(owner))
     return owner->tp_str == reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_str ||
                    owner == reinterpret_cast<PyTypeObject*>(PyExc_KeyError)
                ? Text::of_arguments
@@ -215,7 +212,7 @@ Value* Tracer::to_string(Value* v) {
       no_text(v);
     return errors.constant_steal(PyObject_Str(constant_of(shadows, v)));
   }
-  const Text kind = v->kind == ValueKind::instance ? kind_of_text(*this, v) : Text::of_repr;
+  const Text kind = v->kind == ValueKind::instance ? kind_of_text(shadows, v) : Text::of_repr;
   if (kind == Text::unknown) no_text(v);
   if (kind == Text::of_value && payload_of(v)->kind != ValueKind::instance) return to_string(payload_of(v));
   if (kind == Text::of_arguments) {
@@ -245,7 +242,7 @@ Value* Tracer::format(Value* v, Value* spec) {
   if (no_spec) return to_string(v);
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "format");
   if (Value* text = numbers.computed(function, {payload_of(v), spec})) return text;
-  Value* plain = specialised(*this, payload_of(v));
+  Value* plain = specialised(heap, payload_of(v));
   if (is_plain(shadows, plain) && is_plain(shadows, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
   if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict ||
       v->kind == ValueKind::set || v->kind == ValueKind::instance)
@@ -280,7 +277,7 @@ Value* str_format(Tracer& t, const Arguments& args) {
   const std::string text = plain_text(t.shadows, plain.positional[0], "format string");
   const bool simple = text.find_first_of(":!.[") == std::string::npos;
   auto convert = [&](Value*& v) {
-    v = specialised(t, v);
+    v = specialised(t.heap, v);
     if (is_plain(t.shadows, v)) return;
     bool alone = simple;
     for (size_t at = text.find('{'); !alone && at != std::string::npos; at = text.find('{', at + 1)) {

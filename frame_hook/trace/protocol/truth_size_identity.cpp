@@ -106,7 +106,7 @@ bool Tracer::truth(Value* v) {
 
 std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
   if (v->kind == ValueKind::sym_int) return as<SymIntValue>(v)->expr;
-  if (v->kind == ValueKind::identity) specialised(*this, v);
+  if (v->kind == ValueKind::identity) specialised(heap, v);
   if (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload)
     return facts.type_of(v), as_size(as<InstanceValue>(v)->payload);
   if (v->kind == ValueKind::tensor || v->kind == ValueKind::array) {
@@ -139,56 +139,6 @@ int64_t Tracer::as_index(Value* v) {
   }
   if (auto constant = size->as_constant()) return *constant;
   return recording().shapes().specialise(*size, stack.here());
-}
-
-bool Tracer::same_object(Value* a, Value* b) {
-  if (a == b) return true;
-  if (a->kind == ValueKind::identity && b->kind == ValueKind::identity) specialised(*this, a);
-  if (a->object && b->object && a->object.get() == b->object.get()) {
-    if (a->kind == ValueKind::sym_int || b->kind == ValueKind::sym_int)
-      return constant_of(shadows, a) == constant_of(shadows, b);
-    if (a->identity_guarded && b->identity_guarded) return true;
-    if (a->source == kNoSource || b->source == kNoSource) return facts.guard_identity(a), facts.guard_identity(b), true;
-    guards::Guard guard;
-    guard.kind = GuardKind::same;
-    guard.source = a->source;
-    guard.other = b->source;
-    facts.add_guard(std::move(guard));
-    return true;
-  }
-  if (!a->object || !b->object) {  // one was made in the trace, or is an int of a symbol
-    if (a->kind == ValueKind::sym_int && b->kind == ValueKind::sym_int)
-      graph_break(Reason::memory_address, "the identity of a symbolic size");
-    if (b->kind == ValueKind::object && is_singleton(b->object.get())) facts.guard_identity(b);
-    if (a->kind == ValueKind::object && is_singleton(a->object.get())) facts.guard_identity(a);
-    if (a->object && a->source != kNoSource) facts.type_of(a);
-    if (b->object && b->source != kNoSource) facts.type_of(b);
-    return false;
-  }
-  // Two real objects: different types tell them apart; otherwise they are guarded to be distinct.
-  if (a->type != b->type && facts.type_of(a) != facts.type_of(b)) return false;
-  guards::SourceTable& sources = facts.sources();
-  auto source_of = [&](Value* v) {
-    return v->source != kNoSource ? v->source : sources.add(SourceKind::constant, kNoSource, 0, v->object.get());
-  };
-  if (a->identity_guarded && b->identity_guarded) return false;
-  guards::Guard guard;
-  guard.kind = GuardKind::distinct;
-  guard.source = a->source != kNoSource ? a->source : source_of(b);
-  guard.other = a->source != kNoSource ? source_of(b) : source_of(a);
-  facts.add_guard(std::move(guard));
-  return false;
-}
-
-// For a dict or set made in the trace, it does not matter which object a key is, only that two keys are two objects: 32
-// instances of a block share an entry. Beyond a few keys the guards, one per pair, would cost more than an entry for
-// each instance.
-void Tracer::guard_key(Value* v) {
-  constexpr size_t kMostKeys = 24;
-  if (v->identity_guarded || std::find(keys_.begin(), keys_.end(), v) != keys_.end()) return;
-  if (v->source == kNoSource || keys_.size() >= kMostKeys) return facts.guard_identity(v);
-  for (Value* other : keys_) same_object(v, other);
-  keys_.push_back(v);
 }
 
 Value* Tracer::identity_of(Value* v) {

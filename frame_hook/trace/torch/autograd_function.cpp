@@ -104,8 +104,8 @@ struct Effects {
   std::vector<const Value*> written;
   bool operator==(const Effects&) const = default;
 
-  static Effects so_far(const ProtocolState& state, uint64_t writes) {
-    Effects effects{writes, state.calls_at_exit.size(), 0, {}};
+  static Effects so_far(const SideTables& state) {
+    Effects effects{state.writes, state.calls_at_exit.size(), 0, {}};
     effects.contexts = state.taken_locks.size();
     for (const auto& [variable, values] : state.context_values) effects.contexts += values.size();
     for (const ClassData& data : state.class_data) effects.written.push_back(data.value);
@@ -201,9 +201,9 @@ class WithGradient {
       for (const auto& [name, v] : a_.context->attrs)
         if (v) passed.push_back(v);
       OutsideState outside(t_.heap, std::move(passed), t_.tensors.float_tensors);
-      const Effects before = Effects::so_far(t_.protocol(), t_.writes());
+      const Effects before = Effects::so_far(t_.shadows.tables());
       gradients = run_backward(function, given);
-      if (Effects::so_far(t_.protocol(), t_.writes()) != before || outside.is_written())
+      if (Effects::so_far(t_.shadows.tables()) != before || outside.is_written())
         refuse("whose backward() writes to objects or to its context");
       if (const std::string read = outside.what_is_read(t_.tensors.float_tensor_of); !read.empty())
         refuse("whose backward() reads " + read + ": keep the value on ctx in forward()");

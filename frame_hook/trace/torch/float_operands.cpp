@@ -55,7 +55,7 @@ bool is_sequence(Value* v) { return v->kind == ValueKind::list || v->kind == Val
 
 // The numbers of a list in which one is open, otherwise nothing.
 std::vector<Value*> open_numbers(Tracer& t, Value* v) {
-  if (!is_sequence(v) || t.contains_tensor(v)) return {};
+  if (!is_sequence(v) || contains_tensor(t.frontend(), v)) return {};
   std::vector<Value*> items = t.unpack(v);
   const bool any = std::any_of(items.begin(), items.end(), [&](Value* item) { return t.numbers.is_open_float(item); });
   return any ? items : std::vector<Value*>{};

@@ -49,7 +49,7 @@ class EngineCall {
       Value* gradient = t_.heap.wrap_result(found.gradient.release());
       Value* const old = t_.get_attribute(leaf, interned("grad"));
       if (is_none(t_.facts, old)) {
-        write_gradient(t_.protocol(), leaf, gradient);
+        write_gradient(t_.shadows.tables(), leaf, gradient);
         continue;
       }
       if (is_true(old, "requires_grad")) refuse_gradients("a gradient that is added to one with a history");
@@ -168,7 +168,7 @@ Value* tensor_requires_grad(Tracer& t, const Arguments& args) {
   if (t.truth(t.get_attribute(self, interned("requires_grad"))) == wants) return self;
   if (!wants || self->object || !t.recording().make_leaf(traced))
     refuse_gradients("requires_grad_() of a tensor that is used outside");
-  t.protocol().gradients.new_leaves.emplace(self, t.attempts.resumable_step());
+  t.shadows.tables().gradients.new_leaves.emplace(self, t.attempts.resumable_step());
   return self;
 }
 
@@ -244,10 +244,10 @@ Value* checkpoint(Tracer& t, const Arguments& args) {
   const std::vector<Value*> given = call.passed.positional;
   if (is_reentrant && (!call.passed.keywords.empty() || !is_as_reentrant(t, given, false))) return as_torch_does();
   const Unresumable whole(t.stack);
-  const uint64_t writes = t.writes();
+  const uint64_t writes = t.shadows.tables().writes;
   CheckpointScope scope(t.recording());
   Value* result = t.call(args.positional[0], call.passed);
-  if (!scope.end() || t.writes() != writes)
+  if (!scope.end() || t.shadows.tables().writes != writes)
     refuse_gradients("a checkpoint of a function that writes to what it is given");
   if (!is_reentrant) return result;
   const std::vector<Value*> outputs = result->kind == ValueKind::tuple ? t.unpack(result) : std::vector<Value*>{result};

@@ -59,8 +59,8 @@ Value* one_hot(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "one_hot", {"tensor", "num_classes"}, 1);
   Value* indices = a[0];
   std::vector<Value*> shape = t.unpack(t.get_attribute(indices, interned("shape")));
-  bool simple = a[1] && t.same_object(t.get_attribute(indices, interned("dtype")),
-                                      t.heap.constant_value(torch_member("torch", "int64")));
+  bool simple = a[1] && same_object(t.shadows, t.get_attribute(indices, interned("dtype")),
+                                    t.heap.constant_value(torch_member("torch", "int64")));
   for (Value* size : shape) simple = simple && !(size->kind == ValueKind::object && t.as_index(size) == 0);
   const auto classes = simple ? t.as_size(a[1]) : std::nullopt;
   if (!classes || !t.recording().shapes().decide(0, graph::Relation::kLt, *classes, t.stack.here()))

@@ -97,8 +97,8 @@ Value* group_tensors(Tracer& t, const Arguments& args) {
     std::vector<Value*> parts;
     for (std::vector<Value*>& list : group.lists) parts.push_back(t.heap.list(std::move(list)));
     Value* const indices = t.heap.list(std::move(group.indices));
-    t.dict_set(result, t.heap.tuple({group.device, group.dtype}),
-               t.heap.tuple({t.heap.list(std::move(parts)), indices}));
+    t.dicts.set(result, t.heap.tuple({group.device, group.dtype}),
+                t.heap.tuple({t.heap.list(std::move(parts)), indices}));
   }
   return result;
 }
@@ -175,18 +175,18 @@ namespace {
 
 // Guards that no profiler is told of ranges and ops; false: one is.
 bool relies_on_no_listener(Tracer& t) {
-  if (t.protocol().relies_on_no_listener) return true;
+  if (t.shadows.tables().relies_on_no_listener) return true;
   const auto facts = t.frontend().no_listener();
   if (!facts) return false;
   t.facts.guards().modes.push_back(facts);
-  return t.protocol().relies_on_no_listener = true;
+  return t.shadows.tables().relies_on_no_listener = true;
 }
 
 PyObject* method_of(Value* v, const char* name) { return _PyType_Lookup(v->type, interned(name)); }
 
 // The call of record_function.__enter__ for this object that the exit of the trace would make.
-auto pending_range(Tracer& t, Value* self) {
-  auto& calls = t.protocol().calls_at_exit;
+auto pending_range(Shadows& shadows, Value* self) {
+  auto& calls = shadows.tables().calls_at_exit;
   return std::find_if(calls.begin(), calls.end(), [&](const auto& call) {
     return call.second.positional.size() == 1 && call.second.positional[0] == self &&
            call.first->object.get() == method_of(self, "__enter__");
@@ -199,16 +199,17 @@ auto pending_range(Tracer& t, Value* self) {
 Value* enter_range(Tracer& t, const Arguments& args) {
   if (args.positional.size() != 1 || args.positional[0]->object || !relies_on_no_listener(t)) return nullptr;
   Value* const self = args.positional[0];
-  t.protocol().calls_at_exit.emplace_back(t.heap.constant_value(method_of(self, "__enter__")), Arguments{{self}, {}});
+  t.shadows.tables().calls_at_exit.emplace_back(t.heap.constant_value(method_of(self, "__enter__")),
+                                                Arguments{{self}, {}});
   return self;
 }
 
-Value* leave_range(Tracer& t, const Arguments& args) {
+Value* leave_range(Shadows& shadows, const Arguments& args) {
   if (args.positional.empty()) return nullptr;
-  const auto pending = pending_range(t, args.positional[0]);
-  if (pending == t.protocol().calls_at_exit.end()) return nullptr;
-  t.protocol().calls_at_exit.erase(pending);
-  return t.heap.none();
+  const auto pending = pending_range(shadows, args.positional[0]);
+  if (pending == shadows.tables().calls_at_exit.end()) return nullptr;
+  shadows.tables().calls_at_exit.erase(pending);
+  return shadows.heap.none();
 }
 
 }  // namespace framejit::frame_hook::rows

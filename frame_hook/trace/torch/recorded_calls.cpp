@@ -86,10 +86,10 @@ PyRef Tracer::materialise(Value* v) {
     case ValueKind::dict: {
       auto* d = as<DictValue>(v);
       facts.type_of(d);
-      load(d);
+      dicts.load(d);
       PyRef made = PyRef::steal(PyDict_New());
       for (size_t i = 0; i < d->entries.size(); ++i) {
-        PyRef key = materialise(d->entries[i].key), item = materialise(dict_get(d, d->entries[i].key));
+        PyRef key = materialise(d->entries[i].key), item = materialise(dicts.get(d, d->entries[i].key));
         if (PyDict_SetItem(made.get(), key.get(), item.get()) < 0) errors.raise_pending();
       }
       return made;
@@ -120,75 +120,11 @@ PyRef Tracer::materialise(Value* v) {
               std::string("an object of type ") + (v->type ? v->type->tp_name : "NULL") + " passed to a C function");
 }
 
-namespace {
-
-// Adds no guards: code that acts on the answer materialises the value, which guards its contents.
-bool holds_tensor(TensorFrontend& frontend, PyObject* object, int depth) {
-  std::string reason;
-  if (is_exact_scalar(Py_TYPE(object)) || depth > 4) return false;
-  if (PyTuple_Check(object) || PyList_CheckExact(object)) {
-    const Py_ssize_t n = PySequence_Fast_GET_SIZE(object);
-    for (Py_ssize_t i = 0; i < n; ++i)
-      if (holds_tensor(frontend, PySequence_Fast_GET_ITEM(object, i), depth + 1)) return true;
-    return false;
-  }
-  if (PyDict_CheckExact(object)) {
-    PyObject *key, *item;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(object, &position, &key, &item))
-      if (holds_tensor(frontend, item, depth + 1)) return true;
-    return false;
-  }
-  return frontend.classify(object, &reason) != TensorClass::kNot;
-}
-
-}  // namespace
-
-bool Tracer::contains_tensor(Value* v) {
-  if (!v) return false;
-  auto any = [&](const std::vector<Value*>& items) {
-    for (Value* item : items)
-      if (item && contains_tensor(item)) return true;
-    return false;
-  };
-  switch (v->kind) {
-    case ValueKind::tensor: return true;
-    case ValueKind::tuple:
-      return any(as<TupleValue>(v)->items) || (v->object && holds_tensor(frontend_, v->object.get(), 0));
-    case ValueKind::list:
-      return any(as<ListValue>(v)->items) ||
-             (v->object && !as<ListValue>(v)->loaded && holds_tensor(frontend_, v->object.get(), 0));
-    case ValueKind::set: return any(as<SetValue>(v)->items);
-    case ValueKind::slice: {
-      auto* s = as<SliceValue>(v);
-      return contains_tensor(s->start) || contains_tensor(s->stop) || contains_tensor(s->step);
-    }
-    case ValueKind::dict: {
-      for (const DictEntry& e : as<DictValue>(v)->entries)
-        if (e.value && contains_tensor(e.value)) return true;
-      return v->object && !as<DictValue>(v)->loaded && holds_tensor(frontend_, v->object.get(), 0);
-    }
-    case ValueKind::instance: return contains_tensor(as<InstanceValue>(v)->payload);
-    case ValueKind::null:
-    case ValueKind::object:
-    case ValueKind::sym_int:
-    case ValueKind::cell:
-    case ValueKind::function:
-    case ValueKind::method:
-    case ValueKind::iterator:
-    case ValueKind::generator:
-    case ValueKind::super:
-    case ValueKind::view:
-    case ValueKind::identity: case ValueKind::array: return false;
-  }
-  return false;
-}
-
 Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
   const CallArguments made = materialise_arguments(*this, args);
   Value* result = tensors.call(callable, made.args.data(), made.positional, made.names.get());
   if (!result) tensors.break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
-  if (recording().take_new_leaf()) protocol().gradients.new_leaves.emplace(result, attempts.resumable_step());
+  if (recording().take_new_leaf()) shadows.tables().gradients.new_leaves.emplace(result, attempts.resumable_step());
   return result;
 }
 

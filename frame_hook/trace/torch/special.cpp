@@ -257,9 +257,9 @@ PyObject* inference_mode_type() {
   return module ? PyDict_GetItemString(PyModule_GetDict(module), "_InferenceMode") : nullptr;
 }
 
-ModeGuard& mode_guard(Tracer& t, Value* v) {
-  auto it = t.protocol().mode_guards.find(v);
-  if (it == t.protocol().mode_guards.end())
+ModeGuard& mode_guard(Shadows& shadows, Value* v) {
+  auto it = shadows.tables().mode_guards.find(v);
+  if (it == shadows.tables().mode_guards.end())
     graph_break(Reason::outside_effect, "leaving inference mode that was entered outside of the trace");
   return it->second;
 }
@@ -286,13 +286,13 @@ Value* mark_graph_step(Heap& heap, const Arguments&) {
 
 // Ops that run plainly, between two segments, cache the casts of weights. Without this call they would find casts of
 // weights that have since changed.
-Value* clear_autocast_cache(Tracer& t, const Arguments&) {
+Value* clear_autocast_cache(Shadows& shadows, const Arguments&) {
   PyObject* callable = torch_function("clear_autocast_cache");
-  auto& calls = t.protocol().calls_at_exit;
+  auto& calls = shadows.tables().calls_at_exit;
   const bool is_known =
       std::any_of(calls.begin(), calls.end(), [&](const auto& call) { return call.first->object.get() == callable; });
-  if (!is_known) calls.emplace_back(t.heap.constant_value(callable), Arguments{});
-  return t.heap.none();
+  if (!is_known) calls.emplace_back(shadows.heap.constant_value(callable), Arguments{});
+  return shadows.heap.none();
 }
 
 namespace {
@@ -314,18 +314,19 @@ Value* enter_dispatch_mode(CallStack& stack, const Arguments&) { enters_mode(sta
 Value* enter_forward_ad(CallStack& stack, const Arguments&) { enters_mode(stack, "forward-mode AD"); }
 Value* enter_transform(CallStack& stack, const Arguments&) { enters_mode(stack, "a functorch transform"); }
 
-Value* inference_mode_new(Tracer& t, const Arguments& args) {
-  Value* mode = parse(t.errors, args, "_InferenceMode", {"mode"}, 1)[0];
-  if (t.facts.type_of(mode) != &PyBool_Type) graph_break(Reason::inference_mode, "inference mode of " + describe(mode));
-  constant_of(t.shadows, mode);
-  InstanceValue* v = make_instance(t.heap, reinterpret_cast<PyTypeObject*>(inference_mode_type()));
-  t.protocol().mode_guards[v].argument = mode;
+Value* inference_mode_new(Shadows& shadows, const Arguments& args) {
+  Value* mode = parse(shadows.errors, args, "_InferenceMode", {"mode"}, 1)[0];
+  if (shadows.facts.type_of(mode) != &PyBool_Type)
+    graph_break(Reason::inference_mode, "inference mode of " + describe(mode));
+  constant_of(shadows, mode);
+  InstanceValue* v = make_instance(shadows.heap, reinterpret_cast<PyTypeObject*>(inference_mode_type()));
+  shadows.tables().mode_guards[v].argument = mode;
   return v;
 }
 
 // A real guard shows which modes it sets, and is left at once; the trace keeps the modes.
 Value* inference_mode_enter(Tracer& t, const Arguments& args) {
-  ModeGuard& guard = mode_guard(t, args.positional.at(0));
+  ModeGuard& guard = mode_guard(t.shadows, args.positional.at(0));
   if (guard.before) graph_break(Reason::inference_mode, "inference mode that is entered twice");
   guard.before = t.frontend().save_modes();
   const PyRef real = PyRef::steal(PyObject_CallOneArg(inference_mode_type(), constant_of(t.shadows, guard.argument)));
@@ -338,7 +339,7 @@ Value* inference_mode_enter(Tracer& t, const Arguments& args) {
 }
 
 Value* inference_mode_exit(Tracer& t, const Arguments& args) {
-  ModeGuard& guard = mode_guard(t, args.positional.at(0));
+  ModeGuard& guard = mode_guard(t.shadows, args.positional.at(0));
   if (!guard.before) graph_break(Reason::inference_mode, "inference mode that is left twice");
   if (!t.frontend().same_modes(guard.inside, t.frontend().save_modes()))
     graph_break(Reason::inference_mode, "a mode that was changed inside inference mode and not restored");

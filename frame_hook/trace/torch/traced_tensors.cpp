@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/size_marks.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/names.h"
@@ -152,6 +153,72 @@ void TracedTensors::guard_fixed_floats() {
   for (PyObject* read : recording().take_fixed_floats())
     for (const auto& [number, tensor] : float_tensors)
       if (as<TensorValue>(tensor)->traced.get() == read) facts().guard_value(number);
+}
+
+namespace {
+
+// Adds no guards: code that acts on the answer materialises the value, which guards its contents.
+bool holds_tensor(TensorFrontend& frontend, PyObject* object, int depth) {
+  std::string reason;
+  if (is_exact_scalar(Py_TYPE(object)) || depth > 4) return false;
+  if (PyTuple_Check(object) || PyList_CheckExact(object)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(object);
+    for (Py_ssize_t i = 0; i < n; ++i)
+      if (holds_tensor(frontend, PySequence_Fast_GET_ITEM(object, i), depth + 1)) return true;
+    return false;
+  }
+  if (PyDict_CheckExact(object)) {
+    PyObject *key, *item;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(object, &position, &key, &item))
+      if (holds_tensor(frontend, item, depth + 1)) return true;
+    return false;
+  }
+  return frontend.classify(object, &reason) != TensorClass::kNot;
+}
+
+}  // namespace
+
+bool contains_tensor(TensorFrontend& frontend, Value* v) {
+  if (!v) return false;
+  auto any = [&](const std::vector<Value*>& items) {
+    for (Value* item : items)
+      if (item && contains_tensor(frontend, item)) return true;
+    return false;
+  };
+  switch (v->kind) {
+    case ValueKind::tensor: return true;
+    case ValueKind::tuple:
+      return any(as<TupleValue>(v)->items) || (v->object && holds_tensor(frontend, v->object.get(), 0));
+    case ValueKind::list:
+      return any(as<ListValue>(v)->items) ||
+             (v->object && !as<ListValue>(v)->loaded && holds_tensor(frontend, v->object.get(), 0));
+    case ValueKind::set: return any(as<SetValue>(v)->items);
+    case ValueKind::slice: {
+      auto* s = as<SliceValue>(v);
+      return contains_tensor(frontend, s->start) || contains_tensor(frontend, s->stop) ||
+             contains_tensor(frontend, s->step);
+    }
+    case ValueKind::dict: {
+      for (const DictEntry& e : as<DictValue>(v)->entries)
+        if (e.value && contains_tensor(frontend, e.value)) return true;
+      return v->object && !as<DictValue>(v)->loaded && holds_tensor(frontend, v->object.get(), 0);
+    }
+    case ValueKind::instance: return contains_tensor(frontend, as<InstanceValue>(v)->payload);
+    case ValueKind::null:
+    case ValueKind::object:
+    case ValueKind::sym_int:
+    case ValueKind::cell:
+    case ValueKind::function:
+    case ValueKind::method:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::super:
+    case ValueKind::view:
+    case ValueKind::identity:
+    case ValueKind::array: return false;
+  }
+  return false;
 }
 
 }  // namespace framejit::frame_hook

@@ -51,4 +51,6 @@ class TracedTensors {
   Value* number_of_input(size_t input);
 };
 
+bool contains_tensor(TensorFrontend& frontend, Value* v);  // itself, or an item; adds no guards
+
 }  // namespace framejit::frame_hook

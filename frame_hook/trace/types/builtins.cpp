@@ -147,7 +147,7 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
   PyTypeObject* type = t.facts.type_of(v);
   PyTypeObject* wanted = t.facts.known_type(cls);
   if (wanted && (type == wanted || Py_TYPE(wanted) == &PyType_Type)) return is_real_instance(t, v, wanted);
-  const Found check = look_up(t, cls, interned("__instancecheck__"));
+  const Found check = look_up(t.shadows, cls, interned("__instancecheck__"));
   if (!check.object)
     t.errors.raise_new(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
   if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return is_real_instance(t, v, wanted);
@@ -173,7 +173,7 @@ bool is_subclass(Tracer& t, Value* cls, Value* of) {
   PyTypeObject *type = t.facts.known_type(cls), *wanted = t.facts.known_type(of);
   if (!type) raise_unless_class(t, cls);
   if (wanted && Py_TYPE(wanted) == &PyType_Type) return PyType_IsSubtype(type, wanted);
-  const Found check = look_up(t, of, interned("__subclasscheck__"));
+  const Found check = look_up(t.shadows, of, interned("__subclasscheck__"));
   if (!check.object)
     t.errors.raise_new(PyExc_TypeError, "issubclass() arg 2 must be a class, a tuple of classes, or a union");
   if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return PyType_IsSubtype(type, wanted);
@@ -243,12 +243,12 @@ Value* builtin_hash(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "hash", 1, 1);
   Value* v = args.positional[0];
   if (Value* method = v->kind == ValueKind::tensor ? nullptr : python_special(t, v, "__hash__"))
-    return t.heap.integer(returned_hash(t, t.call(method, {})));
+    return t.heap.integer(returned_hash(t.shadows, t.call(method, {})));
   const bool is_nan = v->kind == ValueKind::instance && payload_of(v)->object &&
                       PyFloat_CheckExact(payload_of(v)->object.get()) &&
                       std::isnan(PyFloat_AS_DOUBLE(payload_of(v)->object.get()));
   if (is_nan) graph_break(Reason::unsupported_key, "hash() of " + describe(v));  // of the address
-  v = without_symbols(t, v);
+  v = without_symbols(t.shadows, v);
   if (!t.heap.is_constant(v) || is_identity_key(v)) graph_break(Reason::unsupported_key, "hash() of " + describe(v));
   const Py_hash_t h = PyObject_Hash(constant_of(t.shadows, v));
   if (h == -1 && PyErr_Occurred()) t.errors.raise_pending();
@@ -274,21 +274,23 @@ Value* builtin_object(Errors& errors, const Arguments& args) {
 }
 
 // super() without arguments reads the first local and the cell __class__ of the calling frame.
-Value* builtin_super(Tracer& t, const Arguments& args) {
+Value* builtin_super(Shadows& shadows, const Arguments& args) {
   Value *start = nullptr, *self = nullptr;
   if (!args.positional.empty()) {
-    only_positional(t.errors, args, "super", 1, 2);
+    only_positional(shadows.errors, args, "super", 1, 2);
     if (args.positional.size() == 1) graph_break(Reason::odd_scope, "an unbound super object");
     start = args.positional[0];
     self = args.positional[1];
   } else {
-    SymbolicFrame& frame = t.stack.innermost();
+    SymbolicFrame& frame = shadows.facts.stack.innermost();
     PyCodeObject* code = frame.code->code;
-    if (code->co_argcount == 0) t.errors.raise_new(PyExc_RuntimeError, "super(): no arguments");
-    t.facts.relies_on_binding(frame, 0);
-    auto contents = [&](Value* v) { return v && v->kind == ValueKind::cell ? t.cell_contents(as<CellValue>(v)) : v; };
+    if (code->co_argcount == 0) shadows.errors.raise_new(PyExc_RuntimeError, "super(): no arguments");
+    shadows.facts.relies_on_binding(frame, 0);
+    auto contents = [&](Value* v) {
+      return v && v->kind == ValueKind::cell ? cell_contents(shadows, as<CellValue>(v)) : v;
+    };
     self = contents(frame.locals[0]);
-    if (!self) t.errors.raise_new(PyExc_RuntimeError, "super(): arg[0] deleted");
+    if (!self) shadows.errors.raise_new(PyExc_RuntimeError, "super(): arg[0] deleted");
     bool has_class = false;
     for (int slot = 0; slot < frame.code->local_count; ++slot) {
       const bool is_free = frame.code->local_kind(slot) & kFreeSlot;
@@ -297,21 +299,21 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
       start = contents(frame.locals[slot]);
     }
     const char* const missing = has_class ? "super(): empty __class__ cell" : "super(): __class__ cell not found";
-    if (!start) t.errors.raise_new(PyExc_RuntimeError, missing);
+    if (!start) shadows.errors.raise_new(PyExc_RuntimeError, missing);
   }
-  PyTypeObject* cls = t.facts.known_type(start);
-  if (!cls) t.errors.raise_new(PyExc_TypeError, "super() argument 1 must be a type");
-  auto* v = t.heap.make<SuperValue>(ValueKind::super, &PySuper_Type);
+  PyTypeObject* cls = shadows.facts.known_type(start);
+  if (!cls) shadows.errors.raise_new(PyExc_TypeError, "super() argument 1 must be a type");
+  auto* v = shadows.heap.make<SuperValue>(ValueKind::super, &PySuper_Type);
   v->start_type = start;
   v->self = self;
-  PyTypeObject* self_class = real_type(self) ? t.facts.known_type(self) : nullptr;
+  PyTypeObject* self_class = real_type(self) ? shadows.facts.known_type(self) : nullptr;
   if (self_class && PyType_IsSubtype(self_class, cls)) {
     v->self_type = self;
   } else {
-    PyTypeObject* type = t.facts.type_of(self);
+    PyTypeObject* type = shadows.facts.type_of(self);
     if (!PyType_IsSubtype(type, cls))
-      t.errors.raise_new(PyExc_TypeError, "super(type, obj): obj must be an instance or subtype of type");
-    v->self_type = t.heap.constant_value(reinterpret_cast<PyObject*>(type));
+      shadows.errors.raise_new(PyExc_TypeError, "super(type, obj): obj must be an instance or subtype of type");
+    v->self_type = shadows.heap.constant_value(reinterpret_cast<PyObject*>(type));
   }
   return v;
 }
@@ -332,21 +334,21 @@ Value* builtin_str(Tracer& t, const Arguments& args) {
 Value* builtin_format(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "format", 1, 2);
   if (args.positional.size() == 2 && !PyType_IsSubtype(t.facts.type_of(args.positional[1]), &PyUnicode_Type)) {
-    const bool is_none = t.same_object(args.positional[1], t.heap.none());
+    const bool is_none = same_object(t.shadows, args.positional[1], t.heap.none());
     const std::string given = is_none ? "None" : args.positional[1]->type->tp_name;
     t.errors.raise_new(PyExc_TypeError, "format() argument 2 must be str, not " + given);
   }
   return t.format(args.positional[0], args.positional.size() == 2 ? args.positional[1] : nullptr);
 }
 
-Value* builtin_method(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "method", 2, 2);
+Value* builtin_method(Shadows& shadows, const Arguments& args) {
+  only_positional(shadows.errors, args, "method", 2, 2);
   Value *function = args.positional[0], *self = args.positional[1];
   const bool is_known = function->kind == ValueKind::function || function->kind == ValueKind::method ||
                         function->kind == ValueKind::instance;
-  if (!is_known || t.same_object(self, t.heap.none()))
+  if (!is_known || same_object(shadows, self, shadows.heap.none()))
     graph_break(Reason::unknown_callable, "class method of " + describe(function));
-  return make_method(t.heap, function, self);
+  return make_method(shadows.heap, function, self);
 }
 
 Value* builtin_mapping_proxy(Errors& errors, const Arguments& args) {
@@ -411,30 +413,33 @@ Value* abc_instancecheck(Tracer& t, const Arguments& args) {
 
 // ---- context variables: values set in the trace are kept aside, and set for real at the exit
 
-Value* context_get(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "get", 1, 2);
+Value* context_get(Shadows& shadows, const Arguments& args) {
+  only_positional(shadows.errors, args, "get", 1, 2);
   Value* variable = args.positional[0];
-  t.facts.guard_identity(variable);
+  shadows.facts.guard_identity(variable);
   PyObject* real = variable->object.get();
-  if (auto it = t.protocol().context_values.find(real); it != t.protocol().context_values.end() && !it->second.empty())
+  if (auto it = shadows.tables().context_values.find(real);
+      it != shadows.tables().context_values.end() && !it->second.empty())
     return it->second.back();
   PyObject* value = nullptr;
-  if (PyContextVar_Get(real, nullptr, &value) < 0) t.errors.raise_pending();
-  const guards::SourceId source = t.facts.sources().add(guards::SourceKind::context_value, t.facts.source_of(variable));
+  if (PyContextVar_Get(real, nullptr, &value) < 0) shadows.errors.raise_pending();
+  const guards::SourceId source =
+      shadows.facts.sources().add(guards::SourceKind::context_value, shadows.facts.source_of(variable));
   PyRef owned = PyRef::steal(value);
-  if (owned) return t.heap.wrap(owned.get(), source);
+  if (owned) return shadows.heap.wrap(owned.get(), source);
   graph_break(Reason::exception_raised, "LookupError of a context variable without a value");
 }
 
-Value* context_set(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "set", 2, 2);
+Value* context_set(Shadows& shadows, const Arguments& args) {
+  only_positional(shadows.errors, args, "set", 2, 2);
   Value* variable = args.positional[0];
-  t.facts.guard_identity(variable);
-  std::vector<Value*>& values = t.protocol().context_values[variable->object.get()];
+  shadows.facts.guard_identity(variable);
+  std::vector<Value*>& values = shadows.tables().context_values[variable->object.get()];
   values.push_back(args.positional[1]);
-  InstanceValue* token = make_instance(t.heap, &PyContextToken_Type);
+  InstanceValue* token = make_instance(shadows.heap, &PyContextToken_Type);
   token->attrs.emplace_back(PyRef::borrow(interned("var")), variable);
-  token->attrs.emplace_back(PyRef::borrow(interned("depth")), t.heap.integer(static_cast<int64_t>(values.size())));
+  token->attrs.emplace_back(PyRef::borrow(interned("depth")),
+                            shadows.heap.integer(static_cast<int64_t>(values.size())));
   return token;
 }
 
@@ -442,7 +447,7 @@ Value* context_reset(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "reset", 2, 2);
   Value *variable = args.positional[0], *token = args.positional[1];
   t.facts.guard_identity(variable);
-  std::vector<Value*>& values = t.protocol().context_values[variable->object.get()];
+  std::vector<Value*>& values = t.shadows.tables().context_values[variable->object.get()];
   bool known = false;
   Value* depth =
       token->kind == ValueKind::instance ? as<InstanceValue>(token)->find_attr(interned("depth"), &known) : nullptr;

@@ -15,8 +15,8 @@ namespace framejit::frame_hook {
 using guards::GuardKind;
 using guards::SourceKind;
 
-bool OpcodeHandlers::wrote_attributes_in(const Tracer& t, PyObject* dict) {
-  for (const Value* v : t.trace_.effects) {
+bool OpcodeHandlers::wrote_attributes_in(const Shadows& shadows, PyObject* dict) {
+  for (const Value* v : shadows.effects()) {
     PyObject** own = v->kind == ValueKind::instance && v->object ? _PyObject_GetDictPtr(v->object.get()) : nullptr;
     if (own && *own == dict) return true;
   }
@@ -37,19 +37,19 @@ static bool write_may_drop(Value* v) {
   return false;
 }
 
-void Tracer::will_mutate(Value* v) {
-  facts.type_of(v);
+void will_mutate(Shadows& shadows, Value* v) {
+  shadows.facts.type_of(v);
   if (v->kind == ValueKind::list && as<ListValue>(v)->being_sorted)
     graph_break(Reason::changed_container, "a write to a list that is being sorted");
   if (v->object && v->object.get() == PyEval_GetBuiltins())
     graph_break(Reason::outside_effect, "a write to module builtins");
   if (v->object && !v->mutated && write_may_drop(v))
     graph_break(Reason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
-  writes_ += v->object ? 1 : 0;
+  shadows.tables().writes += v->object ? 1 : 0;
   if (v->mutated) return;
   if (SetValue* set = v->kind == ValueKind::set && v->object ? as<SetValue>(v) : nullptr) adopt_order(shadows, set);
   v->mutated = true;
-  if (v->object) trace_.effects.push_back(v);
+  if (v->object) shadows.add_effect(v);
 }
 
 std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
@@ -87,7 +87,7 @@ bool is_size(Value* v) {
   return v->kind == ValueKind::instance && is_size_type(v->type);
 }
 
-Value* like(Heap& heap, Value* model, std::vector<Value*> items) {
+Value* sequence_like(Heap& heap, Value* model, std::vector<Value*> items) {
   if (list_of(model)) return heap.list(std::move(items));
   TupleValue* made = heap.tuple(std::move(items));
   // torch.Size makes torch.Size; other subclasses of tuple make plain tuples.
@@ -133,7 +133,7 @@ SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable) {
 void set_update(Tracer& t, SetValue* set, Value* other) {
   if (!is_taken_at_once(other)) return t.for_each(other, [&](Value* item) { set_add(t, set, item); });
   const SetOperand operand = set_operand(t, other);
-  t.will_mutate(set);
+  will_mutate(t.shadows, set);
   if (PyRef order = std::exchange(set->order, {})) {
     if (set->type == &PyFrozenSet_Type)  // set_from() makes an empty one
       order = operand.real ? real_set(set->type, operand.real.get()) : PyRef();
@@ -158,7 +158,7 @@ std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, boo
 int find_in_set(Tracer& t, SetValue* set, Value* item) {
   t.shadows.load(set);
   const Py_hash_t hash = key_hash(t, item);
-  auto& hashes = t.protocol().item_hashes;
+  auto& hashes = t.shadows.tables().item_hashes;
   if (is_hashed_by_python(item)) hashes.try_emplace(item, hash);
   // A __eq__ in Python is called only for equal hashes; a set keeps the hashes of its items.
   auto may_equal = [&](Value* known) {
@@ -173,16 +173,16 @@ int find_in_set(Tracer& t, SetValue* set, Value* item) {
 
 bool set_add(Tracer& t, SetValue* set, Value* item) {
   if (find_in_set(t, set, item) >= 0) return false;
-  t.will_mutate(set);
+  will_mutate(t.shadows, set);
   set->items.push_back(item);
   add_to_order(t.shadows, set, item);
   return true;
 }
 
-void list_append(Tracer& t, ListValue* list, Value* item) {
+void list_append(Shadows& shadows, ListValue* list, Value* item) {
   if (list->loaded && !list->mutated)
-    for (size_t i = 0; i < list->items.size(); ++i) t.shadows.item(list, i);
-  t.will_mutate(list);
+    for (size_t i = 0; i < list->items.size(); ++i) shadows.item(list, i);
+  will_mutate(shadows, list);
   list->items.push_back(item);
 }
 
@@ -191,38 +191,38 @@ void list_extend(Tracer& t, ListValue* list, Value* iterable) {
   t.facts.type_of(iterable);
   const bool is_itself = payload_of(iterable) == list;
   if (iterable->kind != ValueKind::list && iterable->kind != ValueKind::tuple && !is_itself)
-    return t.for_each(iterable, [&](Value* item) { list_append(t, list, item); }, true);
-  for (Value* item : t.unpack(is_itself ? list : iterable)) list_append(t, list, item);
+    return t.for_each(iterable, [&](Value* item) { list_append(t.shadows, list, item); }, true);
+  for (Value* item : t.unpack(is_itself ? list : iterable)) list_append(t.shadows, list, item);
 }
 
-std::optional<int64_t> raw_length(Tracer& t, Value* v) {
-  v = contents_of(t.heap, v);
+std::optional<int64_t> raw_length(Dicts& dicts, Value* v) {
+  v = contents_of(dicts.heap, v);
   switch (v->kind) {
-    case ValueKind::list: t.shadows.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
-    case ValueKind::tuple: guard_length(t.facts, as<TupleValue>(v)); return as<TupleValue>(v)->items.size();
+    case ValueKind::list: dicts.shadows.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
+    case ValueKind::tuple: guard_length(dicts.facts, as<TupleValue>(v)); return as<TupleValue>(v)->items.size();
     case ValueKind::dict: {
       auto* dict = as<DictValue>(v);
       if (!dict->owner && !dict->loaded && dict->object && !dict->mutated && dict->entries.empty()) {
         const Py_ssize_t n = PyDict_GET_SIZE(dict->object.get());
-        t.facts.type_of(v);
-        t.facts.note(GuardKind::length, dict->source, nullptr, n);
+        dicts.facts.type_of(v);
+        dicts.facts.note(GuardKind::length, dict->source, nullptr, n);
         return n;
       }
-      t.load_keys(dict);
+      dicts.load_keys(dict);
       return dict->entries.size();
     }
-    case ValueKind::view: return raw_length(t, as<ViewValue>(v)->dict);
+    case ValueKind::view: return raw_length(dicts, as<ViewValue>(v)->dict);
     case ValueKind::array: {
       const Py_ssize_t n = PyObject_Size(as<ArrayValue>(v)->array.get());
       return n < 0 ? (drop_error(), std::nullopt) : std::optional<int64_t>(n);
     }
-    case ValueKind::set: t.shadows.load(as<SetValue>(v)); return as<SetValue>(v)->items.size();
+    case ValueKind::set: dicts.shadows.load(as<SetValue>(v)); return as<SetValue>(v)->items.size();
     case ValueKind::object: {
-      if (!v->object || !t.heap.is_constant(v)) return std::nullopt;
+      if (!v->object || !dicts.heap.is_constant(v)) return std::nullopt;
       PyTypeObject* type = Py_TYPE(v->object.get());
       if (type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyRange_Type) return std::nullopt;
-      const Py_ssize_t n = PyObject_Size(constant_of(t.shadows, v));
-      if (n < 0) t.errors.raise_pending();
+      const Py_ssize_t n = PyObject_Size(constant_of(dicts.shadows, v));
+      if (n < 0) dicts.errors.raise_pending();
       return n;
     }
     default: return std::nullopt;
@@ -239,7 +239,7 @@ std::optional<int64_t> Tracer::length(Value* v) {
       return n;
     }
   }
-  return raw_length(*this, v);
+  return raw_length(dicts, v);
 }
 
 }  // namespace framejit::frame_hook

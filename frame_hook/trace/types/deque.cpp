@@ -21,12 +21,12 @@ Deque self_deque(Tracer& t, const Arguments& args, const char* method) {
                 std::string("deque.") + method + "() of one that was made outside of the trace");
   bool known = false;
   Value* limit = as<InstanceValue>(self)->find_attr(interned("maxlen"), &known);
-  return {list, t.same_object(limit, t.heap.none()) ? -1 : t.as_index(limit)};
+  return {list, same_object(t.shadows, limit, t.heap.none()) ? -1 : t.as_index(limit)};
 }
 
-void push(Tracer& t, const Deque& deque, Value* item, bool left) {
+void push(Shadows& shadows, const Deque& deque, Value* item, bool left) {
   std::vector<Value*>& items = deque.list->items;
-  t.will_mutate(deque.list);
+  will_mutate(shadows, deque.list);
   ++deque.list->changes;
   if (deque.limit == 0) return;
   if (deque.limit > 0 && static_cast<int64_t>(items.size()) == deque.limit)
@@ -39,7 +39,7 @@ Value* extend(Tracer& t, const Arguments& args, const char* method, bool left) {
   const Deque deque = self_deque(t, args, method);
   Value* iterable = args.positional[1];
   if (payload_of(iterable) == deque.list) iterable = t.heap.list(deque.list->items);
-  t.for_each(iterable, [&](Value* item) { push(t, deque, item, left); });
+  t.for_each(iterable, [&](Value* item) { push(t.shadows, deque, item, left); });
   return t.heap.none();
 }
 
@@ -62,7 +62,7 @@ Value* builtin_deque(Tracer& t, const Arguments& args) {
   PyRef type = PyRef::steal(PyObject_GetAttrString(module, "deque"));
   InstanceValue* v = make_instance(t.heap, reinterpret_cast<PyTypeObject*>(type.get()));
   Value* limit = a[1] ? a[1] : t.heap.none();
-  if (!t.same_object(limit, t.heap.none()) && t.as_index(limit) < 0)
+  if (!same_object(t.shadows, limit, t.heap.none()) && t.as_index(limit) < 0)
     t.errors.raise_new(PyExc_ValueError, "maxlen must be non-negative");
   v->payload = t.heap.list({});
   v->attrs.emplace_back(PyRef::borrow(interned("maxlen")), limit);
@@ -72,13 +72,13 @@ Value* builtin_deque(Tracer& t, const Arguments& args) {
 
 Value* deque_append(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "append", 2, 2);
-  push(t, self_deque(t, args, "append"), args.positional[1], false);
+  push(t.shadows, self_deque(t, args, "append"), args.positional[1], false);
   return t.heap.none();
 }
 
 Value* deque_appendleft(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "appendleft", 2, 2);
-  push(t, self_deque(t, args, "appendleft"), args.positional[1], true);
+  push(t.shadows, self_deque(t, args, "appendleft"), args.positional[1], true);
   return t.heap.none();
 }
 

@@ -29,67 +29,68 @@ Value* builtin_dict(Tracer& t, const Arguments& args) {
                        "dict expected at most 1 argument, got " + std::to_string(args.positional.size()));
   DictValue* made = t.heap.dict();
   if (!args.positional.empty()) dict_update(t, made, args.positional[0]);
-  for (const auto& [name, v] : args.keywords) t.dict_set(made, t.heap.constant_value(name), v);
+  for (const auto& [name, v] : args.keywords) t.dicts.set(made, t.heap.constant_value(name), v);
   return made;
 }
 
-Value* dict_get_row(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "get", 2, 3);
-  if (Value* found = t.dict_get(self_dict(t.errors, args, "get"), args.positional[1])) return found;
-  return args.positional.size() == 3 ? args.positional[2] : t.heap.none();
+Value* dict_get_row(Dicts& dicts, const Arguments& args) {
+  only_positional(dicts.errors, args, "get", 2, 3);
+  if (Value* found = dicts.get(self_dict(dicts.errors, args, "get"), args.positional[1])) return found;
+  return args.positional.size() == 3 ? args.positional[2] : dicts.heap.none();
 }
 
-Value* dict_pop(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t.errors, args, "pop", {"self", "key", "default"}, 2);
-  DictValue* dict = self_dict(t.errors, args, "pop");
+Value* dict_pop(Dicts& dicts, const Arguments& args) {
+  std::vector<Value*> a = parse(dicts.errors, args, "pop", {"self", "key", "default"}, 2);
+  DictValue* dict = self_dict(dicts.errors, args, "pop");
   const bool is_empty = dict->loaded && dict->entries.empty() && builtin_base(args.positional[0]->type) == &PyDict_Type;
-  Value* found = is_empty ? nullptr : t.dict_get(dict, a[1]);  // an empty dict does not ask for the key's hash
+  Value* found = is_empty ? nullptr : dicts.get(dict, a[1]);  // an empty dict does not ask for the key's hash
   if (!found) {
     if (a[2]) return a[2];
-    raise_with(t.errors, PyExc_KeyError, {a[1]});
+    raise_with(dicts.errors, PyExc_KeyError, {a[1]});
   }
-  t.dict_delete(dict, a[1]);
+  dicts.remove(dict, a[1]);
   return found;
 }
 
-Value* dict_popitem(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "popitem", 1, 1);
-  DictValue* dict = self_dict(t.errors, args, "popitem");
-  t.load(dict);
-  if (dict->entries.empty()) raise_with(t.errors, PyExc_KeyError, {t.heap.string("popitem(): dictionary is empty")});
+Value* dict_popitem(Dicts& dicts, const Arguments& args) {
+  only_positional(dicts.errors, args, "popitem", 1, 1);
+  DictValue* dict = self_dict(dicts.errors, args, "popitem");
+  dicts.load(dict);
+  if (dict->entries.empty())
+    raise_with(dicts.errors, PyExc_KeyError, {dicts.heap.string("popitem(): dictionary is empty")});
   const DictEntry last = dict->entries.back();
-  t.dict_delete(dict, last.key);
-  return t.heap.tuple({last.key, last.value});
+  dicts.remove(dict, last.key);
+  return dicts.heap.tuple({last.key, last.value});
 }
 
 Value* ordered_popitem(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "popitem", {"self", "last"}, 1);
-  if (!a[1] || t.truth(a[1])) return dict_popitem(t, Arguments{{a[0]}, {}});
+  if (!a[1] || t.truth(a[1])) return dict_popitem(t.dicts, Arguments{{a[0]}, {}});
   DictValue* dict = self_dict(t.errors, args, "popitem");
-  t.load(dict);
+  t.dicts.load(dict);
   if (dict->entries.empty()) raise_with(t.errors, PyExc_KeyError, {t.heap.string("dictionary is empty")});
   const DictEntry first = dict->entries.front();
-  t.dict_delete(dict, first.key);
+  t.dicts.remove(dict, first.key);
   return t.heap.tuple({first.key, first.value});
 }
 
 Value* ordered_move_to_end(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "move_to_end", {"self", "key", "last"}, 2);
   DictValue* dict = self_dict(t.errors, args, "move_to_end");
-  Value* value = t.dict_get(dict, a[1]);
+  Value* value = t.dicts.get(dict, a[1]);
   if (!value) raise_with(t.errors, PyExc_KeyError, {a[1]});
-  t.dict_delete(dict, a[1]);
-  t.dict_set(dict, a[1], value);
+  t.dicts.remove(dict, a[1]);
+  t.dicts.set(dict, a[1], value);
   if (a[2] && !t.truth(a[2])) std::rotate(dict->entries.begin(), dict->entries.end() - 1, dict->entries.end());
   return t.heap.none();
 }
 
-Value* dict_setdefault(Tracer& t, const Arguments& args) {
-  std::vector<Value*> a = parse(t.errors, args, "setdefault", {"self", "key", "default"}, 2);
-  DictValue* dict = self_dict(t.errors, args, "setdefault");
-  if (Value* found = t.dict_get(dict, a[1])) return found;
-  Value* value = a[2] ? a[2] : t.heap.none();
-  t.dict_set(dict, a[1], value);
+Value* dict_setdefault(Dicts& dicts, const Arguments& args) {
+  std::vector<Value*> a = parse(dicts.errors, args, "setdefault", {"self", "key", "default"}, 2);
+  DictValue* dict = self_dict(dicts.errors, args, "setdefault");
+  if (Value* found = dicts.get(dict, a[1])) return found;
+  Value* value = a[2] ? a[2] : dicts.heap.none();
+  dicts.set(dict, a[1], value);
   return value;
 }
 
@@ -103,7 +104,7 @@ Value* dict_update_row(Tracer& t, const Arguments& args) {
   if (args.positional.size() == 2) update_mapping(t, self, args.positional[1]);
   for (const auto& [name, v] : args.keywords) {
     if (asks) t.set_item(self, t.heap.constant_value(name), v);
-    else t.dict_set(dict, t.heap.constant_value(name), v);
+    else t.dicts.set(dict, t.heap.constant_value(name), v);
   }
   return t.heap.none();
 }
@@ -116,18 +117,18 @@ Value* dict_items(Errors& errors, const Arguments& args) {
   return view_of(errors, args, ViewValue::What::items, "items");
 }
 
-Value* dict_clear(Tracer& t, const Arguments& args) {
-  DictValue* dict = self_dict(t.errors, args, "clear");
-  t.load(dict);
+Value* dict_clear(Dicts& dicts, const Arguments& args) {
+  DictValue* dict = self_dict(dicts.errors, args, "clear");
+  dicts.load(dict);
   if (dict->owner) {
     const std::vector<DictEntry> entries = dict->entries;
-    for (const DictEntry& e : entries) t.dict_delete(dict, e.key);
-    return t.heap.none();
+    for (const DictEntry& e : entries) dicts.remove(dict, e.key);
+    return dicts.heap.none();
   }
-  t.will_mutate(dict);
+  will_mutate(dicts.shadows, dict);
   dict->entries.clear();
   ++dict->removals;
-  return t.heap.none();
+  return dicts.heap.none();
 }
 
 Value* dict_copy(Tracer& t, const Arguments& args) {

@@ -46,7 +46,7 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
   if (!method)
     graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
   Unresumable guard(t.stack);
-  return returned_hash(t, t.call(method, {}));
+  return returned_hash(t.shadows, t.call(method, {}));
 }
 
 // As CPython hashes a tuple: a __hash__ in Python may return the hash of a tuple.
@@ -75,11 +75,11 @@ bool is_exact_int(Value* v) {
 }  // namespace
 
 // The hash that hash() derives from the number that a __hash__ returned.
-Py_hash_t returned_hash(Tracer& t, Value* result) {
-  Value* number = without_symbols(t, result);
+Py_hash_t returned_hash(Shadows& shadows, Value* result) {
+  Value* number = without_symbols(shadows, result);
   if (number->kind != ValueKind::object || !PyLong_Check(number->object.get()))
-    t.errors.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
-  PyObject* real = constant_of(t.shadows, number);
+    shadows.errors.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
+  PyObject* real = constant_of(shadows, number);
   Py_ssize_t h = PyLong_AsSsize_t(real);
   if (h == -1 && PyErr_Occurred()) drop_error(), h = PyLong_Type.tp_hash(real);
   return h == -1 ? -2 : h;
@@ -132,7 +132,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     case ValueKind::tuple: {
       TupleHash h;
       auto* tuple = as<TupleValue>(key);
-      raw_length(t, key);
+      guard_length(t.facts, tuple);
       for (size_t i = 0; i < tuple->items.size(); ++i) h.add(key_hash(t, t.shadows.item(tuple, i)));
       return h.of(tuple->items.size());
     }
@@ -141,7 +141,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       return t.heap.is_constant(key) ? c_hash(t.errors, constant_of(t.shadows, key)) : 1;
     case ValueKind::instance:
       t.facts.type_of(key);
-      if (key->object && is_identity_key(key)) t.guard_key(key);
+      if (key->object && is_identity_key(key)) guard_key(t.shadows, key);
       return instance_hash(t, key);
     case ValueKind::slice:
       if (PySlice_Type.tp_hash == PyObject_HashNotImplemented) raise_unhashable(t.errors, key);  // before 3.12
@@ -157,7 +157,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     case ValueKind::generator:
     case ValueKind::cell:
     case ValueKind::super:
-      if (key->object) key->kind == ValueKind::tensor ? t.guard_key(key) : t.facts.guard_identity(key);
+      if (key->object) key->kind == ValueKind::tensor ? guard_key(t.shadows, key) : t.facts.guard_identity(key);
       return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
   }
   return 0;
@@ -166,7 +166,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
 bool keys_equal(Tracer& t, Value* a, Value* b) {
   if (a == b) return true;
   if (a->kind == ValueKind::identity || b->kind == ValueKind::identity) {
-    if (a->kind == b->kind) return t.same_object(as<IdentityValue>(a)->of, as<IdentityValue>(b)->of);
+    if (a->kind == b->kind) return same_object(t.shadows, as<IdentityValue>(a)->of, as<IdentityValue>(b)->of);
     if (is_exact_int(a) || is_exact_int(b)) graph_break(Reason::escaped_traced, "id(), looked up among ints,");
     return false;
   }
@@ -340,12 +340,12 @@ void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts) {
   }
 }
 
-void Tracer::load(DictValue* v) {
+void Dicts::load(DictValue* v) {
   load_keys(v);
-  guard_order(trace_.guards, v->order_from);
+  guard_order(facts.guards(), v->order_from);
 }
 
-void Tracer::load_keys(DictValue* v) {
+void Dicts::load_keys(DictValue* v) {
   if (v->owner) return load_owner(heap, v);
   if (v->loaded) return;
   const bool by_key = v->object && v->source != guards::kNoSource && is_found_by_key(v);
@@ -367,70 +367,70 @@ void Tracer::load_keys(DictValue* v) {
   v->keys_line = facts.user_line();
   if (by_key) v->order_from.push_back(v);
   guard_linked_order(facts, v, keys.get());
-  refuse_keys_that_compare(*this, v);
-  for (DictEntry& e : v->entries) entry_value(*this, v, e);
+  refuse_keys_that_compare(t_, v);
+  for (DictEntry& e : v->entries) entry_value(t_, v, e);
   for (DictEntry& e : written) {
-    if (e.value) dict_set(v, e.key, e.value);
-    else dict_delete(v, e.key);
+    if (e.value) set(v, e.key, e.value);
+    else remove(v, e.key);
   }
 }
 
-Value* Tracer::dict_get(DictValue* v, Value* key) {
+Value* Dicts::get(DictValue* v, Value* key) {
   key = settled_key(errors, v, key);
   if (v->owner) {
     if (PyObject* name = attribute_name(key))
       return constant_of(shadows, payload_of(key)), own_attribute(heap, v->owner, name);
-    key_hash(*this, key);
+    key_hash(t_, key);
     return nullptr;
   }
-  const Py_hash_t hash = key_hash(*this, key);
+  const Py_hash_t hash = key_hash(t_, key);
   if (v->loaded || !v->object) {
-    DictEntry* e = find_entry(*this, v, key, hash);
-    return e ? entry_value(*this, v, *e) : nullptr;
+    DictEntry* e = find_entry(t_, v, key, hash);
+    return e ? entry_value(t_, v, *e) : nullptr;
   }
   if (!v->entries.empty())
-    if (DictEntry* e = find_entry(*this, v, key, hash)) return e->value;
+    if (DictEntry* e = find_entry(t_, v, key, hash)) return e->value;
   return read_real(shadows, v, key, hash);
 }
 
-void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
+void Dicts::set(DictValue* v, Value* key, Value* to) {
   key = settled_key(errors, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name) graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
     constant_of(shadows, payload_of(key));
-    return set_own_attribute(*this, v->owner, name, to);
+    return set_own_attribute(t_, v->owner, name, to);
   }
-  const Py_hash_t hash = key_hash(*this, key);
+  const Py_hash_t hash = key_hash(t_, key);
   if (!v->is_globals) load_keys(v);
-  will_mutate(v);
-  if (DictEntry* e = find_entry(*this, v, key, hash)) return static_cast<void>(e->value = to);
+  will_mutate(shadows, v);
+  if (DictEntry* e = find_entry(t_, v, key, hash)) return static_cast<void>(e->value = to);
   // A key that was deleted and comes back is now last, but it may have been last before too. For a real dict, the order
   // decides what the exit has to write.
-  if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) guard_order(trace_.guards, v->order_from);
+  if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) guard_order(facts.guards(), v->order_from);
   v->entries.push_back({key, to, hash});
 }
 
-bool Tracer::dict_delete(DictValue* v, Value* key) {
+bool Dicts::remove(DictValue* v, Value* key) {
   key = settled_key(errors, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name || !own_attribute(heap, v->owner, name)) return false;
-    set_own_attribute(*this, v->owner, name, nullptr);
+    set_own_attribute(t_, v->owner, name, nullptr);
     return true;
   }
-  const Py_hash_t hash = key_hash(*this, key);
+  const Py_hash_t hash = key_hash(t_, key);
   if (v->is_globals && !v->loaded) {
-    if (!dict_get(v, key)) return false;
-    will_mutate(v);
-    if (DictEntry* e = find_entry(*this, v, key, hash)) e->value = nullptr;
+    if (!get(v, key)) return false;
+    will_mutate(shadows, v);
+    if (DictEntry* e = find_entry(t_, v, key, hash)) e->value = nullptr;
     else v->entries.push_back({key, nullptr, hash});
     return true;
   }
   load_keys(v);
-  DictEntry* e = find_entry(*this, v, key, hash);
+  DictEntry* e = find_entry(t_, v, key, hash);
   if (!e) return false;
-  will_mutate(v);
+  will_mutate(shadows, v);
   v->entries.erase(v->entries.begin() + (e - v->entries.data()));
   ++v->removals;
   return true;
@@ -484,7 +484,7 @@ void put_pair(Tracer& t, Value* pair, const PutItem& put) {
 
 bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* into) {
   if (DictValue* direct = merged_directly(t, mapping)) {
-    into ? t.load_keys(direct) : t.load(direct);
+    into ? t.dicts.load_keys(direct) : t.dicts.load(direct);
     if (into) take_order(into, direct);
     const std::vector<DictEntry> entries = direct->entries;  // __dict__ aliases
     for (const DictEntry& e : entries) {
@@ -504,7 +504,7 @@ bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* int
 // PyDict_Merge, or PyDict_MergeFromSeq2.
 void dict_update(Tracer& t, DictValue* dict, Value* other) {
   if (payload_of(other) == dict) return;
-  const auto put = [&](Value* key, Value* value) { t.dict_set(dict, key, value); };
+  const auto put = [&](Value* key, Value* value) { t.dicts.set(dict, key, value); };
   if (merge_mapping(t, other, put, dict)) return;
   size_t number = 0;
   t.for_each(other, [&](Value* pair) {

@@ -87,8 +87,9 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   if (Value* method =
           v->kind == ValueKind::tensor ? t.lookup_special(v, "__reversed__") : python_special(t, v, "__reversed__"))
     return t.call(method, {});
-  if (v->kind == ValueKind::instance && (look_up(t, v, interned("__reversed__")).object == Py_None ||
-                                         (payload_of(v) == v && !look_up(t, v, interned("__getitem__")).object)))
+  if (v->kind == ValueKind::instance &&
+      (look_up(t.shadows, v, interned("__reversed__")).object == Py_None ||
+       (payload_of(v) == v && !look_up(t.shadows, v, interned("__getitem__")).object)))
     raise_unless_in_c(t.errors, v, is_sequence_in_c(v),
                       std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t.heap, v);
@@ -96,7 +97,7 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
     const bool is_list = inner->kind == ValueKind::list && !is_deque(v);
     IteratorValue* it = make_iterator(t.heap, Over::reversed, is_list ? &PyListRevIter_Type : &PyReversed_Type,
                                       {is_deque(v) ? v : inner});
-    it->position = *raw_length(t, inner) - 1;
+    it->position = *raw_length(t.dicts, inner) - 1;
     if (is_deque(v)) it->removals = as<ListValue>(inner)->changes;
     return it;
   }

@@ -23,10 +23,10 @@ ListValue* self_list(Shadows& shadows, const Arguments& args, const char* method
 }
 
 // A list that is about to be written: the shadow has all its items.
-ListValue* written_list(Tracer& t, const Arguments& args, const char* method) {
-  ListValue* list = self_list(t.shadows, args, method);
-  for (size_t i = 0; i < list->items.size(); ++i) t.shadows.item(list, i);
-  t.will_mutate(list);
+ListValue* written_list(Shadows& shadows, const Arguments& args, const char* method) {
+  ListValue* list = self_list(shadows, args, method);
+  for (size_t i = 0; i < list->items.size(); ++i) shadows.item(list, i);
+  will_mutate(shadows, list);
   return list;
 }
 
@@ -77,10 +77,10 @@ Value* builtin_frozenset(Tracer& t, const Arguments& args) {
 
 // ---- list
 
-Value* list_append(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "list.append", 2, 2);
-  frame_hook::list_append(t, self_as<ListValue>(t.shadows, args, ValueKind::list, "append"), args.positional[1]);
-  return t.heap.none();
+Value* list_append(Shadows& shadows, const Arguments& args) {
+  only_positional(shadows.errors, args, "list.append", 2, 2);
+  frame_hook::list_append(shadows, self_as<ListValue>(shadows, args, ValueKind::list, "append"), args.positional[1]);
+  return shadows.heap.none();
 }
 
 Value* list_extend_row(Tracer& t, const Arguments& args) {
@@ -92,7 +92,7 @@ Value* list_extend_row(Tracer& t, const Arguments& args) {
 Value* list_insert(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "insert", 3, 3);
   int64_t i = t.as_index(args.positional[1]);
-  ListValue* list = written_list(t, args, "insert");
+  ListValue* list = written_list(t.shadows, args, "insert");
   const int64_t n = static_cast<int64_t>(list->items.size());
   if (i < 0) i = std::max<int64_t>(0, i + n);
   list->items.insert(list->items.begin() + std::min(i, n), args.positional[2]);
@@ -107,7 +107,7 @@ Value* list_pop(Tracer& t, const Arguments& args) {
   const int64_t n = static_cast<int64_t>(list->items.size());
   if (i < 0) i += n;
   if (i < 0 || i >= n) t.errors.raise_new(PyExc_IndexError, "pop index out of range");
-  written_list(t, args, "pop");
+  written_list(t.shadows, args, "pop");
   Value* item = list->items[i];
   list->items.erase(list->items.begin() + i);
   return item;
@@ -118,27 +118,27 @@ Value* list_remove(Tracer& t, const Arguments& args) {
   ListValue* list = self_list(t.shadows, args, "remove");
   for (size_t i = 0; i < list->items.size(); ++i) {
     if (!values_equal(t, t.shadows.item(list, i), args.positional[1])) continue;
-    written_list(t, args, "remove");
+    written_list(t.shadows, args, "remove");
     if (i < list->items.size()) list->items.erase(list->items.begin() + i);  // == may have shortened the list
     return t.heap.none();
   }
   t.errors.raise_new(PyExc_ValueError, "list.remove(x): x not in list");
 }
 
-Value* list_clear(Tracer& t, const Arguments& args) {
-  written_list(t, args, "clear")->items.clear();
-  return t.heap.none();
+Value* list_clear(Shadows& shadows, const Arguments& args) {
+  written_list(shadows, args, "clear")->items.clear();
+  return shadows.heap.none();
 }
 
-Value* list_reverse(Tracer& t, const Arguments& args) {
-  ListValue* list = written_list(t, args, "reverse");
+Value* list_reverse(Shadows& shadows, const Arguments& args) {
+  ListValue* list = written_list(shadows, args, "reverse");
   std::reverse(list->items.begin(), list->items.end());
-  return t.heap.none();
+  return shadows.heap.none();
 }
 
 Value* list_sort(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "sort", {"self", "$key", "$reverse"}, 1);
-  sort_list(t, written_list(t, args, "sort"), a[1], a[2]);
+  sort_list(t, written_list(t.shadows, args, "sort"), a[1], a[2]);
   return t.heap.none();
 }
 
@@ -158,7 +158,7 @@ Value* sequence_index(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "index", 2, 4);
   t.facts.type_of(args.positional[0]);
   Value* items = payload_of(args.positional[0]);
-  const auto length = [&] { return *raw_length(t, items); };
+  const auto length = [&] { return *raw_length(t.dicts, items); };
   const int64_t n = length();  // == may change a list, so ask for its length each time
   auto bound = [&](size_t i, int64_t otherwise) {
     if (args.positional.size() <= i) return otherwise;
@@ -179,7 +179,7 @@ Value* sequence_count(Tracer& t, const Arguments& args) {
   int64_t count = 0;
   Value* items = payload_of(args.positional[0]);
   Unresumable guard(t.stack);
-  for (int64_t i = 0; i < *raw_length(t, items); ++i)
+  for (int64_t i = 0; i < *raw_length(t.dicts, items); ++i)
     count += values_equal(t, sequence_item(t.shadows, items, i), args.positional[1]);
   return t.heap.integer(count);
 }
@@ -198,7 +198,7 @@ bool take_out(Tracer& t, SetValue* set, Value* item) {
   const int at = find_in_set(t, set, refuse_set_as_item(item));
   if (at < 0) return false;
   Value* known = set->items[at];
-  t.will_mutate(set);
+  will_mutate(t.shadows, set);
   set->items.erase(set->items.begin() + at);
   ++set->removals;
   if (set->order && PySet_Discard(set->order.get(), known->object.get()) < 0) t.errors.raise_pending();
@@ -224,7 +224,7 @@ std::vector<Value*> filtered(Tracer& t, SetValue* self, const std::vector<SetOpe
 
 Value* keep(Tracer& t, SetValue* set, const std::vector<SetOperand>& operands, bool common) {
   std::vector<Value*> kept = filtered(t, set, operands, common);
-  t.will_mutate(set);
+  will_mutate(t.shadows, set);
   set->items = std::move(kept);
   ++set->removals;
   if (!call_order(t.errors, set->order, common ? "intersection_update" : "difference_update", operands))
@@ -251,7 +251,7 @@ Value* set_remove(Tracer& t, const Arguments& args) {
 Value* set_pop(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t.shadows, args, "pop");
   if (set->items.empty()) t.errors.raise_new(PyExc_KeyError, "pop from an empty set");
-  t.will_mutate(set);
+  will_mutate(t.shadows, set);
   Value* item = set->items[0];
   if (set->order) {
     PyRef key = PyRef::steal(PySet_Pop(set->order.get()));
@@ -266,13 +266,13 @@ Value* set_pop(Tracer& t, const Arguments& args) {
   return item;
 }
 
-Value* set_clear(Tracer& t, const Arguments& args) {
-  SetValue* set = self_set(t.shadows, args, "clear");
-  t.will_mutate(set);
+Value* set_clear(Shadows& shadows, const Arguments& args) {
+  SetValue* set = self_set(shadows, args, "clear");
+  will_mutate(shadows, set);
   set->items.clear();
   ++set->removals;
-  if (set->order && PySet_Clear(set->order.get()) < 0) t.errors.raise_pending();
-  return t.heap.none();
+  if (set->order && PySet_Clear(set->order.get()) < 0) shadows.errors.raise_pending();
+  return shadows.heap.none();
 }
 
 Value* set_update(Tracer& t, const Arguments& args) {

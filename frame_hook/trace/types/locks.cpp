@@ -44,7 +44,7 @@ Value* lock_enter(Tracer& t, const Arguments& args) {
   const bool waits_for_itself = !is_reentrant(lock) && std::any_of(held_locks.begin(), held_locks.end(), is_it);
   if (waits_for_itself) refuse();
   held_locks.emplace_back(lock, t.attempts.resumable_step());
-  std::vector<Value*>& taken = t.protocol().taken_locks;
+  std::vector<Value*>& taken = t.shadows.tables().taken_locks;
   if (std::find(taken.begin(), taken.end(), lock) == taken.end()) taken.push_back(lock);
   return t.heap.boolean(true);
 }

@@ -21,21 +21,21 @@ namespace {
 std::string name_of(PyObject* callable) { return "a function with lru_cache, " + name_of_callable(callable) + ","; }
 
 // A value made in the trace is hashed by its identity; in keys a real object stands for it.
-PyObject* identity_in_keys(Tracer& t, Value* v) {
-  PyRef& known = t.protocol().identities[v];
+PyObject* identity_in_keys(Shadows& shadows, Value* v) {
+  PyRef& known = shadows.tables().identities[v];
   if (!known) known = PyRef::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
   return known.get();
 }
 
 // A torch.Size of known sizes, as a real one. Null: another kind of value.
-PyRef real_size(Tracer& t, Value* v) {
+PyRef real_size(Shadows& shadows, Value* v) {
   if (v->kind != ValueKind::instance || payload_of(v)->kind != ValueKind::tuple) return PyRef();
-  const PyTypeObject* type = t.facts.type_of(v);
+  const PyTypeObject* type = shadows.facts.type_of(v);
   const bool is_tuple_in_keys = !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_hash == PyTuple_Type.tp_hash &&
                                 type->tp_richcompare == PyTuple_Type.tp_richcompare;
-  Value* items = is_tuple_in_keys ? without_symbols(t, v) : nullptr;
-  if (!items || !t.heap.is_constant(items)) return PyRef();
-  return PyRef::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(v->type), constant_of(t.shadows, items)));
+  Value* items = is_tuple_in_keys ? without_symbols(shadows, v) : nullptr;
+  if (!items || !shadows.heap.is_constant(items)) return PyRef();
+  return PyRef::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(v->type), constant_of(shadows, items)));
 }
 
 struct Key {
@@ -43,22 +43,22 @@ struct Key {
   bool is_new = false;  // it contains a value made in the trace, so the cache cannot hold it
 };
 
-Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
+Key key_of(Shadows& shadows, PyObject* callable, const Arguments& args) {
   std::vector<PyObject*> objects;
   std::vector<PyRef> sizes;
   Key made;
   auto add = [&](Value* v) {
-    const bool by_identity = is_identity_key(v) && t.facts.type_of(v)->tp_hash ==
+    const bool by_identity = is_identity_key(v) && shadows.facts.type_of(v)->tp_hash ==
                                                        PyBaseObject_Type.tp_hash;  // self, if the method is cached
     if (by_identity && !v->object) {
       made.is_new = true;
-      return objects.push_back(identity_in_keys(t, v));
+      return objects.push_back(identity_in_keys(shadows, v));
     }
-    if (by_identity) t.facts.guard_identity(v);
-    else if (PyRef size = real_size(t, v)) return objects.push_back(sizes.emplace_back(std::move(size)).get());
-    else if (!t.heap.is_constant(v))
+    if (by_identity) shadows.facts.guard_identity(v);
+    else if (PyRef size = real_size(shadows, v)) return objects.push_back(sizes.emplace_back(std::move(size)).get());
+    else if (!shadows.heap.is_constant(v))
       graph_break(Reason::unknown_callable, name_of(callable) + " on an argument that is no constant");
-    objects.push_back(by_identity ? v->object.get() : constant_of(t.shadows, v));
+    objects.push_back(by_identity ? v->object.get() : constant_of(shadows, v));
   };
   for (Value* v : args.positional) add(v);
   PyRef names =
@@ -70,14 +70,15 @@ Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
   made.key = PyRef::steal(
       guards::lru_key(callable, objects.data(), static_cast<Py_ssize_t>(args.positional.size()), names.get()));
   if (!made.key || !guards::lru_cache_of(callable)) graph_break(Reason::unknown_callable, name_of(callable));
-  if (PyObject_Hash(made.key.get()) == -1) t.errors.raise_pending();
+  if (PyObject_Hash(made.key.get()) == -1) shadows.errors.raise_pending();
   return made;
 }
 
 struct Actions {
-  explicit Actions(Tracer& t) : writes(t.writes()), ops(t.recording().op_count()), modes(t.frontend().save_modes()) {
-    for (const auto& [variable, values] : t.protocol().context_values) contexts += values.size();
-    locks = t.protocol().taken_locks.size() + t.attempts.held_locks.size();
+  explicit Actions(Tracer& t)
+      : writes(t.shadows.tables().writes), ops(t.recording().op_count()), modes(t.frontend().save_modes()) {
+    for (const auto& [variable, values] : t.shadows.tables().context_values) contexts += values.size();
+    locks = t.shadows.tables().taken_locks.size() + t.attempts.held_locks.size();
   }
   uint64_t writes;
   size_t ops, contexts = 0, locks = 0;
@@ -148,10 +149,10 @@ void relies_on_all_entries(Facts& facts, PyObject* callable, TracedCache& traced
 }
 
 // The exit calls the wrapper, with this result of the function.
-Value* account(Tracer& t, Value* v, const Arguments& args, Value* result) {
+Value* account(Shadows& shadows, Value* v, const Arguments& args, Value* result) {
   Arguments all = args;
   all.positional.insert(all.positional.begin(), {v, result});
-  t.protocol().calls_at_exit.emplace_back(t.heap.constant_value(guards::lru_account()), std::move(all));
+  shadows.tables().calls_at_exit.emplace_back(shadows.heap.constant_value(guards::lru_account()), std::move(all));
   return result;
 }
 
@@ -161,7 +162,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
   if (!function || function->kind != ValueKind::function || function->object.get() != guards::lru_function_of(callable))
     graph_break(Reason::unknown_callable, name_of(callable));
   const Actions before(t);
-  const size_t calls = t.protocol().calls_at_exit.size();
+  const size_t calls = t.shadows.tables().calls_at_exit.size();
   Value* result = nullptr;
   try {
     result = t.call(function, args);
@@ -172,7 +173,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
     graph_break(Reason::unknown_callable,
                 name_of(callable) + ", called with these arguments for the first time,");
   if (key.is_new) return result;
-  const bool calls_others = t.protocol().calls_at_exit.size() != calls;  // a hit would not
+  const bool calls_others = t.shadows.tables().calls_at_exit.size() != calls;  // a hit would not
   if (t.heap.is_constant(result) && !calls_others) {
     PyRef agreed = PyRef::steal(PyTuple_Pack(2, key.key.get(), constant_of(t.shadows, result)));
     t.facts.note(GuardKind::cache_agrees, t.facts.source_of(v), agreed.get());
@@ -191,14 +192,14 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
   t.facts.guard_identity(v);
   Arguments args = given;
   // A member of an enumeration is not a plain number, although it holds one.
-  const auto plain = [&](Value* v) { return v->kind == ValueKind::instance ? v : without_symbols(t, v); };
+  const auto plain = [&](Value* v) { return v->kind == ValueKind::instance ? v : without_symbols(t.shadows, v); };
   for (Value*& a : args.positional) a = plain(a);
   for (auto& [name, a] : args.keywords) a = plain(a);
-  const Key key = key_of(t, callable, args);
-  const auto traced = [&]() -> TracedCache& { return t.protocol().caches[callable]; };
+  const Key key = key_of(t.shadows, callable, args);
+  const auto traced = [&]() -> TracedCache& { return t.shadows.tables().caches[callable]; };
   if (PyObject* index = traced().keys ? PyDict_GetItemWithError(traced().keys.get(), key.key.get()) : nullptr) {
     relies_on_all_entries(t.facts, callable, traced());
-    return account(t, v, args, traced().results[PyLong_AsSize_t(index)]);
+    return account(t.shadows, v, args, traced().results[PyLong_AsSize_t(index)]);
   }
   PyObject* entry = key.is_new ? nullptr : PyDict_GetItemWithError(guards::lru_cache_of(callable), key.key.get());
   if (!entry && PyErr_Occurred()) t.errors.raise_pending();
@@ -214,14 +215,15 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
       cache.results.push_back(result);
     }
     ++cache.misses;
-    return account(t, v, args, result);
+    return account(t.shadows, v, args, result);
   }
   relies_on_all_entries(t.facts, callable, traced());
   guards::SourceTable& sources = t.facts.sources();
   const guards::SourceId cache = sources.add(SourceKind::lru_cache, t.facts.source_of(v));
   t.facts.note(GuardKind::dict_has, cache, key.key.get());
   const guards::SourceId item = sources.add(SourceKind::dict_item, cache, 0, key.key.get());
-  return account(t, v, args, t.heap.wrap(guards::lru_result_of(entry), sources.add(SourceKind::lru_result, item)));
+  return account(t.shadows, v, args,
+                 t.heap.wrap(guards::lru_result_of(entry), sources.add(SourceKind::lru_result, item)));
 }
 
 }  // namespace framejit::frame_hook

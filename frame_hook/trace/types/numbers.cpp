@@ -15,17 +15,10 @@ PyObject* math_function(const char* name) {
   return found.get();  // its module keeps it alive
 }
 
-Arguments concrete(Tracer& t, const Arguments& args) {
-  Arguments plain = args;
-  for (Value*& v : plain.positional) v = without_symbols(t, v);
-  for (auto& [name, v] : plain.keywords) v = without_symbols(t, v);
-  return plain;
-}
-
 // A C function of numbers: computed in each call if they are open, otherwise on their values.
 Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
   Value* result = t.numbers.computed(function, args);
-  return result ? result : run_plain(t, function, concrete(t, args));
+  return result ? result : run_plain(t, function, without_symbols(t.shadows, args));
 }
 
 [[noreturn]] void reads_tensor(const char* function) {
@@ -162,7 +155,7 @@ Value* builtin_pow(Tracer& t, const Arguments& args) {
   for (Value* v : a)
     if (v->kind == ValueKind::instance)
       graph_break(Reason::unsupported_operand, "pow() with a modulus, of " + describe(v));
-  return run_plain(t, builtin("pow"), concrete(t, args));
+  return run_plain(t, builtin("pow"), without_symbols(t.shadows, args));
 }
 
 Value* builtin_min(Tracer& t, const Arguments& args) { return extreme(t, args, Py_LT, "min"); }
@@ -210,7 +203,7 @@ Value* operator_index(Tracer& t, const Arguments& args) {
   const bool is_an_int = PyType_IsSubtype(t.facts.type_of(v), &PyLong_Type);  // it is its own index
   if (is_an_int && v->kind == ValueKind::instance) return payload_of(v);
   if (Value* result = through_special(t, args, "__index__")) return exactly(t.facts, &PyLong_Type, result, "__index__");
-  return run_plain(t, operator_function("index"), concrete(t, args));
+  return run_plain(t, operator_function("index"), without_symbols(t.shadows, args));
 }
 
 Value* math_prod(Tracer& t, const Arguments& args) {

@@ -97,7 +97,7 @@ class Operands {
       }
       default: break;
     }
-    v = without_symbols(t_, v);
+    v = without_symbols(t_.shadows, v);
     if (t_.heap.is_constant(v)) return PyRef::borrow(constant_of(t_.shadows, v));
     if (!v->object || !is_dtype(v->object.get()))
       graph_break(Reason::unknown_callable, name_ + " on " + describe(v));
@@ -141,7 +141,8 @@ class ReadOnly {
 };
 
 ArrayValue* wrap_array(Tracer& t, PyObject* array, const std::string& made_by) {
-  if (const auto known = t.protocol().arrays.find(array); known != t.protocol().arrays.end()) return known->second;
+  if (const auto known = t.shadows.tables().arrays.find(array); known != t.shadows.tables().arrays.end())
+    return known->second;
   const PyRef dtype = attribute_of(array, "dtype"), kind = attribute_of(dtype.get(), "kind"),
               bytes = attribute_of(array, "nbytes"), base = attribute_of(array, "base");
   const bool numbers = kind && std::strchr("biuf", *text_of(kind.get())) && is_true(dtype.get(), "isnative");
@@ -154,7 +155,7 @@ ArrayValue* wrap_array(Tracer& t, PyObject* array, const std::string& made_by) {
   v->type_guarded = true;
   v->array = PyRef::borrow(array);
   v->root = base.get() == Py_None ? v : wrap_array(t, base.get(), made_by)->root;
-  return t.protocol().arrays[array] = v;
+  return t.shadows.tables().arrays[array] = v;
 }
 
 Value* wrap_answer(Tracer& t, PyObject* object, const std::string& made_by) {
@@ -255,7 +256,7 @@ Value* array_attribute(Tracer& t, ArrayValue* array, PyObject* name) {
 Value* array_item(Tracer& t, ArrayValue* array, Value* key) {
   const std::optional<int64_t> n = t.length(array);
   Value* plain = payload_of(key);
-  if (plain->kind == ValueKind::sym_int) plain = specialised(t, plain);
+  if (plain->kind == ValueKind::sym_int) plain = specialised(t.heap, plain);
   if (n && plain->kind == ValueKind::object && plain->object && PyLong_CheckExact(plain->object.get())) {
     const int64_t i = t.as_index(plain);
     if (i >= *n || i < -*n)

@@ -69,7 +69,7 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "__reduce_ex__", 2, 2);
   Value* self = args.positional[0];
   if (Value* method = python_special(t, self, "__reduce__")) return t.call(method, {});
-  const Found reduce = look_up(t, self, interned("__reduce__"));
+  const Found reduce = look_up(t.shadows, self, interned("__reduce__"));
   const bool is_default = reduce.object == _PyType_Lookup(&PyBaseObject_Type, interned("__reduce__"));
   if (!is_default || self->kind != ValueKind::instance || t.as_index(args.positional[1]) < 2 || set_of(self) ||
       (builtin_base(t.facts.type_of(self)) != &PyBaseObject_Type && payload_of(self) == self))
@@ -145,7 +145,7 @@ Value* generator_send(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "send", 2, 2);
   GeneratorValue* generator = self_generator(t, args, "send");
   if (generator->state == GeneratorValue::State::finished) raise_with(t.errors, PyExc_StopIteration, {});
-  Value* next = t.resume_generator(generator, args.positional[1], nullptr);
+  Value* next = t.machine.resume_generator(generator, args.positional[1], nullptr);
   if (next) return next;
   stop_iteration(t.errors, generator);
 }
@@ -165,7 +165,7 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
   if (exception->kind != ValueKind::instance || !PyType_IsSubtype(t.facts.type_of(exception), base))
     graph_break(Reason::exception_state, "throw() of " + describe(exception));
   if (generator->state == GeneratorValue::State::finished) t.errors.raise(exception);
-  Value* next = t.resume_generator(generator, nullptr, exception);
+  Value* next = t.machine.resume_generator(generator, nullptr, exception);
   if (next) return next;
   stop_iteration(t.errors, generator);
 }
@@ -179,7 +179,7 @@ Value* generator_close(Tracer& t, const Arguments& args) {
   }
   Value* yielded = nullptr;
   try {
-    yielded = t.resume_generator(generator, nullptr, call_exception(t.errors, PyExc_GeneratorExit, {}));
+    yielded = t.machine.resume_generator(generator, nullptr, call_exception(t.errors, PyExc_GeneratorExit, {}));
   } catch (const SymbolicRaise& raised) {
     if (!t.errors.exception_matches(raised.exception, PyExc_GeneratorExit) &&
         !t.errors.exception_matches(raised.exception, PyExc_StopIteration))

@@ -3,6 +3,7 @@
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/object_kinds.h"
 
 namespace framejit::frame_hook {
 
@@ -67,8 +68,7 @@ void init_object(Errors& errors, PyTypeObject* type, const Arguments& rest) {
 Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
   Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
-  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-    return init_exception(t, owner, self, rest), t.heap.none();
+  if (is_exception_type(owner)) return init_exception(t, owner, self, rest), t.heap.none();
   if (owner == &PyBaseObject_Type) return init_object(t.errors, t.facts.type_of(self), rest), t.heap.none();
   const auto is_of_class = [&](const auto& keyword) {  // a descriptor would hide the entry of the dict
     return _PyType_Lookup(t.facts.type_of(self), interned(text_of(keyword.first))) != nullptr;
@@ -89,18 +89,18 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   if (DictValue* dict = dict_of(self)) {
     only_positional(t.errors, Arguments{rest.positional, {}}, "dict", 0, 1);
     if (!rest.positional.empty()) update_mapping(t, self, rest.positional[0]);
-    for (const auto& [name, v] : rest.keywords) t.dict_set(dict, t.heap.constant_value(name), v);
+    for (const auto& [name, v] : rest.keywords) t.dicts.set(dict, t.heap.constant_value(name), v);
   } else if (ListValue* list = owner == &PyList_Type ? list_of(self) : nullptr) {
     only_positional(t.errors, rest, "list", 0, 1);
     t.shadows.load(list);
-    t.will_mutate(list);
+    will_mutate(t.shadows, list);
     list->items.clear();
     if (!rest.positional.empty()) list_extend(t, list, rest.positional[0]);
   } else if (SetValue* set = set_of(self); set && set->type == &PySet_Type) {
     if (!rest.keywords.empty()) only_positional(t.errors, rest, "set", 0, 1);
     only_positional(t.errors, rest, t.facts.type_of(self)->tp_name, 0, 1);
     t.shadows.load(set);
-    t.will_mutate(set);
+    will_mutate(t.shadows, set);
     ++set->removals;
     set->items.clear();
     set->order = make_set(t, &PySet_Type, {})->order;
@@ -151,10 +151,10 @@ Value* slot_delitem(Tracer& t, PyTypeObject*, const Arguments& args) {
   return t.heap.none();
 }
 
-Value* slot_len(Tracer& t, PyTypeObject*, const Arguments& args) {
-  takes(t.errors, args, "__len__", 0);
-  auto n = raw_length(t, args.positional[0]);
-  return n ? t.heap.integer(*n) : nullptr;
+Value* slot_len(Dicts& dicts, PyTypeObject*, const Arguments& args) {
+  takes(dicts.errors, args, "__len__", 0);
+  auto n = raw_length(dicts, args.positional[0]);
+  return n ? dicts.heap.integer(*n) : nullptr;
 }
 
 Value* slot_iter(Tracer& t, PyTypeObject*, const Arguments& args) {
@@ -218,7 +218,7 @@ Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op)
 Value* slot_eq(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   takes(t.errors, args, "__eq__", 1);
   Value *a = args.positional[0], *b = args.positional[1];
-  if (owner == &PyBaseObject_Type) return t.same_object(a, b) ? t.heap.boolean(true) : not_implemented(t.heap);
+  if (owner == &PyBaseObject_Type) return same_object(t.shadows, a, b) ? t.heap.boolean(true) : not_implemented(t.heap);
   return equality_slot(t, owner, a, b, Py_EQ);
 }
 
@@ -231,21 +231,21 @@ Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   return is_not_implemented(equal) ? equal : t.heap.boolean(!t.truth(equal));
 }
 
-Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  takes(t.errors, args, "__hash__", 0);
-  Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(t, args.positional[0]);
-  if (owner == &PyBaseObject_Type || !t.heap.is_constant(self))
+Value* slot_hash(Shadows& shadows, PyTypeObject* owner, const Arguments& args) {
+  takes(shadows.errors, args, "__hash__", 0);
+  Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(shadows, args.positional[0]);
+  if (owner == &PyBaseObject_Type || !shadows.heap.is_constant(self))
     graph_break(Reason::unsupported_key, "the hash of " + describe(self));
-  const Py_hash_t h = PyObject_Hash(constant_of(t.shadows, self));
-  if (h == -1 && PyErr_Occurred()) t.errors.raise_pending();
-  return t.heap.integer(h);
+  const Py_hash_t h = PyObject_Hash(constant_of(shadows, self));
+  if (h == -1 && PyErr_Occurred()) shadows.errors.raise_pending();
+  return shadows.heap.integer(h);
 }
 
 Value* slot_str(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   takes(t.errors, args, "__str__", 0);
   Value* self = args.positional[0];
   if (owner == &PyBaseObject_Type) return t.to_repr(self);
-  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return t.to_string(self);
+  if (is_exception_type(owner)) return t.to_string(self);
   return t.to_string(payload_of(self));
 }
 
@@ -254,8 +254,7 @@ Value* slot_repr(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
   if (owner == &PyBaseObject_Type)
     graph_break(Reason::memory_address, "the address in the repr of " + describe(self));
-  return t.to_repr(PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ? self
-                                                                                                 : payload_of(self));
+  return t.to_repr(is_exception_type(owner) ? self : payload_of(self));
 }
 
 Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
@@ -288,14 +287,14 @@ const std::unordered_map<std::string_view, Slot>& slots() {
                                                      {"__getitem__", slot_getitem},
                                                      {"__setitem__", slot_setitem},
                                                      {"__delitem__", slot_delitem},
-                                                     {"__len__", slot_len},
+                                                     {"__len__", on_part<slot_len>},
                                                      {"__iter__", slot_iter},
                                                      {"__next__", slot_next},
                                                      {"__reversed__", slot_reversed},
                                                      {"__contains__", slot_contains},
                                                      {"__eq__", slot_eq},
                                                      {"__ne__", slot_ne},
-                                                     {"__hash__", slot_hash},
+                                                     {"__hash__", on_part<slot_hash>},
                                                      {"__str__", slot_str},
                                                      {"__repr__", slot_repr},
                                                      {"__call__", slot_call},

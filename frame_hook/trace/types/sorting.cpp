@@ -89,7 +89,7 @@ struct Emptied {
 
 void sort_list(Tracer& t, ListValue* list, Value* key, Value* reverse) {
   const bool backwards = reverse && t.truth(reverse);
-  if (key && t.same_object(key, t.heap.none())) key = nullptr;
+  if (key && same_object(t.shadows, key, t.heap.none())) key = nullptr;
   Unresumable guard(t.stack);
   Emptied sorted(list);
   std::vector<Value*> keys;

@@ -40,10 +40,10 @@ PyRef real_expression(Tracer& t, Value* v) {
 }
 
 // A class whose subscript types.GenericAlias makes, or the code of module typing (Generic, Protocol).
-bool has_known_subscript(Tracer& t, Value* v) {
+bool has_known_subscript(Shadows& shadows, Value* v) {
   auto* type = reinterpret_cast<PyTypeObject*>(v->object.get());
   if (_PyType_Lookup(Py_TYPE(type), interned("__getitem__"))) return false;  // of its metaclass, as for enumerations
-  const Found getter = look_up(t, type, t.facts.source_of(v), interned("__class_getitem__"));
+  const Found getter = look_up(shadows, type, shadows.facts.source_of(v), interned("__class_getitem__"));
   PyObject* const generic = member_of("typing", "Generic");
   const bool is_generics = generic && PyType_Check(generic) &&  // in C since 3.12
                            _PyType_Lookup(reinterpret_cast<PyTypeObject*>(generic),
@@ -79,7 +79,7 @@ Value* type_subscript(Tracer& t, Value* v, Value* key) {
   const bool is_form = v->kind == ValueKind::instance && v->object && is_typing_form(v->object.get());
   if (!is_form && !real_type(v)) return nullptr;
   if (!is_type_expression(t, key)) return nullptr;
-  if (!is_form && !(t.facts.known_type(v) && has_known_subscript(t, v))) return nullptr;
+  if (!is_form && !(t.facts.known_type(v) && has_known_subscript(t.shadows, v))) return nullptr;
   const PyRef form = is_form ? real_expression(t, v) : v->object, operand = real_expression(t, key);
   PyRef made = PyRef::steal(PyObject_GetItem(form.get(), operand.get()));
   if (made) return t.heap.constant_value(made.get());

@@ -10,20 +10,23 @@ namespace framejit::frame_hook {
 
 using guards::SourceKind;
 
+namespace {
+
 // Whether the path by which the trace reached `v` still leads to it: no part of it was written.
-bool Tracer::still_leads_to(const Value* v) const {
-  for (guards::SourceId s = v->source; s != guards::kNoSource; s = trace_.guards.sources[s].base) {
-    const guards::Source& source = trace_.guards.sources[s];
+bool still_leads_to(Heap& heap, const Value* v) {
+  const guards::SourceTable& sources = heap.facts.sources();
+  for (guards::SourceId s = v->source; s != guards::kNoSource; s = sources[s].base) {
+    const guards::Source& source = sources[s];
     const Value* here = heap.find(s);
     if (source.kind == SourceKind::referent || source.kind == SourceKind::stack) return false;
     if (source.kind == SourceKind::local) {
-      const auto& locals = stack.frames().front()->locals;
+      const auto& locals = heap.facts.stack.frames().front()->locals;
       const auto slot = static_cast<size_t>(source.index);
       return slot < locals.size() && locals[slot] == here;
     }
     const Value* owner = source.base == guards::kNoSource ? nullptr : heap.find(source.base);
-    if (source.kind == SourceKind::dict_item && trace_.guards.sources[source.base].kind == SourceKind::instance_dict) {
-      const Value* instance = heap.find(trace_.guards.sources[source.base].base);
+    if (source.kind == SourceKind::dict_item && sources[source.base].kind == SourceKind::instance_dict) {
+      const Value* instance = heap.find(sources[source.base].base);
       bool written = false;
       if (instance && instance->kind == ValueKind::instance)
         static_cast<const InstanceValue*>(instance)->find_attr(source.key.get(), &written);
@@ -35,40 +38,45 @@ bool Tracer::still_leads_to(const Value* v) const {
   return true;
 }
 
-Value* Tracer::referent_of(Value* reference) {
+// The object of a real weak reference.
+Value* referent_of(Tracer& t, Value* reference) {
   PyObject* object = guards::weak_target(reference->object.get());
-  const guards::SourceId source = facts.sources().add(SourceKind::referent, reference->source);
-  if (!object) return heap.wrap(Py_None, source);
-  Value* known = heap.find(object);
-  const bool lives =
-      known && known->source != guards::kNoSource ? still_leads_to(known) : writes_ == 0 && !drops.dropped_real();
+  const guards::SourceId source = t.facts.sources().add(SourceKind::referent, reference->source);
+  if (!object) return t.heap.wrap(Py_None, source);
+  Value* known = t.heap.find(object);
+  const bool lives = known && known->source != guards::kNoSource
+                         ? still_leads_to(t.heap, known)
+                         : t.shadows.tables().writes == 0 && !t.drops.dropped_real();
   if (!lives)
     graph_break(Reason::made_in_trace,
                 "a weak reference to an object that the traced code may have dropped");
-  return heap.wrap(object, source);
+  return t.heap.wrap(object, source);
 }
+
+}  // namespace
 
 Value* call_weak_reference(Tracer& t, Value* v, const Arguments& args) {
   if (!args.positional.empty() || !args.keywords.empty())
     graph_break(Reason::unknown_callable, "a weak reference with arguments");
   t.facts.type_of(v);
-  return t.referent_of(v);
+  return referent_of(t, v);
 }
 
 namespace rows {
 
-Value* weak_reference(Tracer& t, const Arguments& args) {
+Value* weak_reference(Shadows& shadows, const Arguments& args) {
   if (!args.keywords.empty() || args.positional.empty() || args.positional.size() > 2)
     graph_break(Reason::unknown_callable, "weakref.ref");
   Value* referent = args.positional[0];
-  if (args.positional.size() == 2 && !t.same_object(args.positional[1], t.heap.none()))
+  if (args.positional.size() == 2 && !same_object(shadows, args.positional[1], shadows.heap.none()))
     graph_break(Reason::outside_effect, "a weak reference with a callback");
   if (!referent->object || (referent->kind != ValueKind::object && referent->source == guards::kNoSource))
     graph_break(Reason::made_in_trace, "a weak reference to an object that the trace made");
-  t.facts.type_of(referent);
+  shadows.facts.type_of(referent);
   const PyRef made = PyRef::steal(PyWeakref_NewRef(referent->object.get(), nullptr));
-  if (!made) t.errors.raise_pending();
-  return t.heap.wrap(made.get(), t.facts.sources().add(SourceKind::weak_reference, t.facts.source_of(referent)));
+  if (!made) shadows.errors.raise_pending();
+  return shadows.heap.wrap(made.get(),
+                           shadows.facts.sources().add(SourceKind::weak_reference, shadows.facts.source_of(referent)));
 }
 
 }  // namespace rows

@@ -11,6 +11,31 @@ int64_t specialise(Heap& heap, const graph::SymExpr& size) {
   return heap.recording().shapes().specialise(size, heap.facts.stack.here());
 }
 
+Value* specialised(Heap& heap, Value* v) {
+  if (v->kind == ValueKind::identity) graph_break(Reason::escaped_traced, "id(), used as a number,");
+  if (v->kind != ValueKind::sym_int) return v;
+  const graph::SymExpr& size = as<SymIntValue>(v)->expr;
+  const std::optional<int64_t> constant = size.as_constant();
+  return heap.integer(constant ? *constant : specialise(heap, size));
+}
+
+Value* without_symbols(Shadows& shadows, Value* v) {
+  v = specialised(shadows.heap, payload_of(v));
+  if (v->kind != ValueKind::tuple || shadows.heap.is_constant(v)) return v;
+  shadows.facts.type_of(v);
+  std::vector<Value*> items = items_of(shadows, v);
+  for (Value*& item : items)
+    if (item->kind == ValueKind::sym_int || item->kind == ValueKind::tuple) item = without_symbols(shadows, item);
+  return shadows.heap.tuple(std::move(items));
+}
+
+Arguments without_symbols(Shadows& shadows, const Arguments& args) {
+  Arguments plain = args;
+  for (Value*& v : plain.positional) v = without_symbols(shadows, v);
+  for (auto& [name, v] : plain.keywords) v = without_symbols(shadows, v);
+  return plain;
+}
+
 namespace {
 
 PyRef real_item(Shadows& shadows, Value* v) {

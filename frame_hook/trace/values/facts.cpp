@@ -162,4 +162,9 @@ void guard_parts(Facts& facts, IteratorValue* it) {
     facts.note(GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
 }
 
+void guard_keyword_order(Facts& facts, const Arguments& args) {
+  std::vector<DictValue*> order_from = args.keywords.order_from;
+  guard_order(facts.guards(), order_from);
+}
+
 }  // namespace framejit::frame_hook

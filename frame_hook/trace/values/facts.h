@@ -53,6 +53,7 @@ class Facts {
   void guard_operands(Value* v);
 };
 
+void guard_keyword_order(Facts& facts, const Arguments& args);  // for a callee that looks at it
 void guard_parts(Facts& facts, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has exactly these parts
 
 }  // namespace framejit::frame_hook

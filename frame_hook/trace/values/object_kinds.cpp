@@ -21,15 +21,17 @@ PyObject* loaded_module(const char* name) {  // borrowed; null if it was never i
   return modules ? PyDict_GetItemString(modules, name) : nullptr;
 }
 
+// Of a module, with the last slash; "" if it is not loaded, or has no file.
+std::string folder_of(const char* module_name) {
+  PyObject* module = loaded_module(module_name);
+  PyObject* file = module ? PyDict_GetItemString(PyModule_GetDict(module), "__file__") : nullptr;
+  const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+  return path ? std::string(path, std::string_view(path).rfind('/') + 1) : "";
+}
+
 // `folder` is that of the module, once known.
 bool is_file_of(const char* module_name, std::string& folder, PyObject* filename) {
-  if (folder.empty()) {
-    PyObject* module = loaded_module(module_name);
-    PyObject* file = module ? PyDict_GetItemString(PyModule_GetDict(module), "__file__") : nullptr;
-    const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
-    if (!path) return false;
-    folder = std::string(path).substr(0, std::string(path).rfind('/') + 1);
-  }
+  if (folder.empty() && (folder = folder_of(module_name)).empty()) return false;
   const char* text = PyUnicode_AsUTF8(filename);
   if (!text) drop_error();
   return text && std::strncmp(text, folder.c_str(), folder.size()) == 0;
@@ -255,6 +257,10 @@ bool calls_forward(PyCodeObject* code) {
   return module && (is_code_of("_wrapped_call_impl") || is_code_of("_call_impl"));
 }
 
+bool is_exception_type(PyTypeObject* type) {
+  return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+}
+
 bool is_torch_file(PyObject* filename) {
   static std::string* const folder = new std::string;
   return is_file_of("torch", *folder, filename);
@@ -263,10 +269,8 @@ bool is_torch_file(PyObject* filename) {
 bool is_library_file(PyObject* filename) {
   if (is_torch_file(filename)) return true;
   static const std::string* const standard = [] {
-    PyObject* os = loaded_module("os");
-    PyObject* file = os ? PyDict_GetItemString(PyModule_GetDict(os), "__file__") : nullptr;
-    const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
-    return new std::string(path ? std::string(path).substr(0, std::string(path).rfind('/') + 1) : "<frozen ");
+    const std::string folder = folder_of("os");
+    return new std::string(folder.empty() ? "<frozen " : folder);
   }();
   const char* text = PyUnicode_AsUTF8(filename);
   if (!text) return drop_error(), false;

@@ -23,6 +23,7 @@ bool has_identity_constant(PyObject* object);
 bool holds_only_scalars(PyObject* object);  // what an `equals` guard can compare
 bool is_enum_member(PyObject* object);
 bool is_enum_class(PyObject* object);
+bool is_exception_type(PyTypeObject* type);  // BaseException, or a subclass
 // An object that has no attributes worth shadowing, although its type keeps a dict: types, modules, C functions,
 // descriptors.
 bool is_plain_object(PyObject* object);

@@ -86,6 +86,18 @@ void Shadows::load(FunctionValue* v) {
                                    sources.add(SourceKind::tuple_item, closure, static_cast<int32_t>(i))));
 }
 
+Value* cell_contents(Shadows& shadows, CellValue* cell) {
+  if (cell->loaded) return cell->contents;
+  Facts& facts = shadows.facts;
+  PyObject* object = PyCell_GET(cell->object.get());
+  facts.type_of(cell);
+  const guards::SourceId source = facts.sources().add(SourceKind::cell_contents, cell->source);
+  if (object) cell->contents = shadows.heap.wrap(object, source);
+  cell->loaded = true;
+  facts.relies_on_binding(source, object != nullptr);
+  return cell->contents;
+}
+
 Value* payload_of(Value* v) {
   while (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload &&
          !PyType_HasFeature(v->type, Py_TPFLAGS_BASE_EXC_SUBCLASS))  // an exception's payload is its arguments, not its

@@ -6,7 +6,7 @@
 // (Heap::wrap).
 //
 // Laziness: a value with a source has no guard yet. Code that uses its type calls Facts::type_of, and code that uses
-// its value calls Tracer::constant: these add the guards. Real lists, dicts, tuples and instances are read item by item
+// its value calls constant_of: these add the guards. Real lists, dicts, tuples and instances are read item by item
 // through their sources. A write first loads the whole container (its length or keys are guarded); from then on it
 // works on the shadow.
 #pragma once

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "fake_recording.h"
-#include "frame_hook/trace/machine/tracer.h"
+#include "frame_hook/trace/machine/trace_frame.h"
 
 namespace framejit::frame_hook::fake {
 
@@ -145,8 +145,7 @@ inline Trial trial(const std::string& source, const std::string& args = "", cons
   frame.globals = function->func_globals;
   frame.builtins = function->func_builtins;
   frame.locals = locals.data();
-  Tracer tracer(frontend(), options);
-  result.trace = tracer.trace_frame(frame, decoded, 0);
+  result.trace = trace_frame(frontend(), options, frame, decoded, 0);
   EXPECT_FALSE(PyErr_Occurred());
   describe(result, code);
   return result;

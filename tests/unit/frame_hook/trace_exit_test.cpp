@@ -47,6 +47,16 @@ TEST(TraceExit, HalfRunGeneratorMovesTheStopToItsMaking) {
   EXPECT_EQ(t.exit_lines, (Lines{"f:5"}));
 }
 
+// A weak reference breaks if something was written before: by this attempt, not by the one before it.
+TEST(TraceExit, EachAttemptCountsItsOwnWrites) {
+  const Trial t = trial(
+      "import weakref\nclass A:\n  n = 1\nkept = A()\ndef f(x, d, r):\n  n = r().n\n  d['k'] = n\n  "
+      "torch.nonzero(x)\n  return x + n",
+      "torch.tensor('x', 2, 3), {}, weakref.ref(kept)");
+  EXPECT_EQ(t.reason, "data_dependent_size");
+  EXPECT_EQ(t.exit_lines, (Lines{"f:8"}));
+}
+
 TEST(TraceExit, BreakInsideAGeneratorStopsAtItsConsumer) {
   const Trial t = trial("def g(x):\n  torch.nonzero(x)\n  yield x\ndef f(x):\n  y = x + 1\n  return list(g(y))", kX);
   EXPECT_EQ(t.exit_lines, (Lines{"f:6"}));

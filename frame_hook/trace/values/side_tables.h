@@ -1,0 +1,56 @@
+// frame_hook/trace/values/side_tables.h — what a trace has done and made that no value holds.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "frame_hook/trace/values/arguments.h"
+
+namespace framejit::frame_hook {
+
+// A torch guard object made in the trace. before: the modes that its exit restores, null while it is not entered;
+// inside: the modes that its entry set.
+struct ModeGuard {
+  Value* argument = nullptr;
+  std::shared_ptr<void> before, inside;
+};
+
+// Of a functools.lru_cache wrapper: calls in the trace whose results were not cached before.
+struct TracedCache {
+  PyRef keys;                                        // a dict: key -> index in results
+  std::vector<Value*> results;
+  size_t misses = 0, room_for = 0;                   // room_for: guarded
+};
+
+struct ClassData {  // a data attribute of a class that the trace has written
+  PyTypeObject* type;
+  PyRef name;
+  Value* value;
+};
+
+struct WrittenGradients {
+  std::vector<std::pair<TensorValue*, Value*>> values;  // what .grad is now: a tensor or None
+  std::unordered_map<const Value*, uint64_t> new_leaves;  // tensors that the trace made leaves; the step to stop before
+                                                          // if one would leave it
+};
+
+struct SideTables {
+  uint64_t writes = 0;  // to real objects, so far
+  std::vector<Value*> distinct_keys;  // that guard_key() has told apart
+  std::vector<ClassData> class_data;
+  std::vector<Value*> taken_locks;  // at any time in the trace
+  WrittenGradients gradients;
+  std::unordered_map<PyObject*, TracedCache> caches;  // by wrapper
+  std::unordered_map<Value*, PyRef> identities;  // objects that stand for values made in the trace, in keys
+  bool relies_on_no_listener = false;
+  std::unordered_map<Value*, ModeGuard> mode_guards;
+  std::vector<std::pair<Value*, Arguments>>
+      calls_at_exit;  // of real callables: their effect is known, and happens at the exit
+  std::unordered_map<Value*, Py_hash_t> item_hashes;  // result of __hash__ when the object was put into a set
+  std::unordered_map<PyObject*, ArrayValue*> arrays;  // NumPy's, made in the trace
+  std::unordered_map<PyObject*, std::vector<Value*>>
+      context_values;  // ContextVar -> values set in the trace, innermost last
+};
+
+}  // namespace framejit::frame_hook
