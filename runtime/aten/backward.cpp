@@ -295,6 +295,7 @@ class SavedForBackward {
     std::vector<at::Tensor> inputs, lost;
     try {
       Result<ForwardAgain> whole = plans_->forward_again();
+      if (!whole.ok()) whole = plans_->forward_again({}, {}, given);  // perhaps other roots make it impossible
       if (!whole.ok()) throw std::runtime_error("framejit: " + asker + " is not possible: " + whole.error().message);
       forward = whole.take();
       const std::vector<bool> there = inputs_there(given);
