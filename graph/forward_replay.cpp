@@ -18,13 +18,24 @@ bool gives_to_root(const TrainingGraphs& graphs, uint32_t root) {
   return std::find(graphs.gradients.begin(), graphs.gradients.end(), own) != graphs.gradients.end();
 }
 
+// Per root: a backward from the given ones begins with it, or gives it a gradient. given: empty if all may be given.
+std::vector<bool> roots_behind(const TrainingGraphs& graphs, const std::vector<bool>& given) {
+  std::vector<bool> behind = given.empty() ? std::vector<bool>(graphs.roots.size(), true) : given;
+  for (size_t r = 0; r < given.size(); ++r)
+    for (size_t g = 0; given[r] && g < graphs.gradients.size(); ++g)
+      if (graphs.gradients[g].of == GradientOf::kRoot && graphs.reaches[r][g]) behind[graphs.gradients[g].index] = true;
+  return behind;
+}
+
 // The part of a joint graph that was recorded before its backward. Outputs: a clone of each root, which reads what the
 // ops after the root read. (The root itself, if it is a view, would be made once more from what its base has become.)
-// Then a clone of each of `others`.
-Graph forward_of(const TrainingGraphs& graphs, const std::vector<ValueId>& others) {
+// A zero replaces a root that the backward does not meet. Then a clone of each of `others`.
+Graph forward_of(const TrainingGraphs& graphs, const std::vector<bool>& given, const std::vector<ValueId>& others) {
   Graph made = *graphs.recorded;
+  const std::vector<bool> behind = roots_behind(graphs, given);
   std::vector<ValueId> cloned;
-  for (uint32_t root : graphs.roots) cloned.push_back(made.outputs[root]);
+  for (size_t r = 0; r < graphs.roots.size(); ++r)
+    cloned.push_back(behind[r] ? made.outputs[graphs.roots[r]] : kNoValue);
   cloned.insert(cloned.end(), others.begin(), others.end());
   made.inputs.resize(made.inputs.size() - graphs.roots.size());
   made.input_names.resize(made.inputs.size());
@@ -36,6 +47,11 @@ Graph forward_of(const TrainingGraphs& graphs, const std::vector<ValueId>& other
   }
   made.outputs.clear();
   for (ValueId v : cloned) {
+    if (v == kNoValue) {
+      v = ValueId{static_cast<uint32_t>(made.values.size())};
+      made.values.push_back({TensorMeta{}, static_cast<int32_t>(made.nodes.size()), storage++});
+      made.nodes.push_back({find_op("full"), {SymSizes{}, 0.0, DType::kFloat32, Arg{}, Device{}, Arg{}}, {v}, {}, 0});
+    }
     const ValueId clone{static_cast<uint32_t>(made.values.size())};
     TensorMeta meta = made.meta(v);
     meta.strides = contiguous_strides(meta.sizes);
@@ -297,7 +313,7 @@ Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs, const WhatIsL
   if (graphs.has_functions)
     return Error{Reason::no_backward, "the backward of a torch.autograd.Function is traced without its own derivative"};
   FJ_TRY(const std::vector<ValueId> lost, lost_values(graphs, left));
-  const Graph forward = forward_of(graphs, lost);
+  const Graph forward = forward_of(graphs, left.given, lost);
   if (std::any_of(forward.nodes.begin(), forward.nodes.end(), draws_from_own_generator))
     return Error{Reason::no_backward, "the forward draws from a torch.Generator, whose state is not kept"};
   Cutter cutter(forward, graphs.without_history);

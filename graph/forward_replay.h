@@ -17,7 +17,8 @@ namespace framejit::graph {
 struct ForwardReplay {
   std::optional<Graph> constants;  // from the forward's inputs; nothing: all values have the history of their ops
   // Takes the forward's inputs, then the constants. Gives each root, then, for each root with a gradient of its own
-  // (in order), the alias of it that the ops after it read, then the memory of each lost value.
+  // (in order), the alias of it that the ops after it read, then the memory of each lost value. Where WhatIsLeft says
+  // which gradients are given, a root that these do not reach is a zero without a history.
   Graph roots;
   std::vector<bool> reads;  // per input of the forward: whether one of the two needs it
   // What the lost values hold, where inputs are missing: the replay runs over anything in place of these inputs, and

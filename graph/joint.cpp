@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "graph/node_values.h"
 
@@ -135,6 +136,32 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
     for (size_t r = 0; depends_on_any && r < roots; ++r) layout.reaches[r][g] = layout.reaches[r][g] || on[r];
   }
   describe_keepers(recorded, kept, layout);
+}
+
+std::vector<bool> roots_that_read(const TrainingGraphs& graphs, ValueId v) {
+  const Graph& recorded = *graphs.recorded;
+  const size_t roots = graphs.roots.size(), first_tangent = recorded.inputs.size() - roots;
+  std::vector<Set> depends(recorded.values.size(), Set(roots));  // on which tangents
+  for (size_t r = 0; r < roots; ++r) depends[index_of(recorded.inputs[first_tangent + r])][r] = true;
+  std::set<ValueId> made_of{v};  // by formulas, without a tangent
+  Set found(roots);
+  for (size_t n = graphs.forward_nodes; n < recorded.nodes.size(); ++n) {
+    Set on(roots);
+    bool reads = false;
+    for_each_value(recorded.nodes[n], [&](ValueId u) {
+      if (u == kNoValue) return;
+      reads = reads || made_of.contains(u);
+      add(on, depends[index_of(u)]);
+    });
+    if (reads) add(found, on);
+    const bool is_for_any = std::find(on.begin(), on.end(), true) != on.end();
+    for (ValueId made : recorded.nodes[n].results) {
+      if (made == kNoValue) continue;
+      depends[index_of(made)] = on;
+      if (reads && !is_for_any) made_of.insert(made);
+    }
+  }
+  return found;
 }
 
 }  // namespace framejit::graph

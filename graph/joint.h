@@ -76,4 +76,8 @@ struct TrainingGraphs {
 // roots a gradient depends. What `reaches` and `conflicts` say beforehand stays.
 void describe_joint(const Graph& recorded, JointLayout& layout);
 
+// Per root: whether a formula that runs for it reads this very value of the recorded forward. Formulas that read
+// another value in the same memory do not count.
+std::vector<bool> roots_that_read(const TrainingGraphs& graphs, ValueId v);
+
 }  // namespace framejit::graph

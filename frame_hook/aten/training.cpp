@@ -74,6 +74,15 @@ class LazyBackward final : public runtime::BackwardPlans {
     return plan;
   }
 
+  bool is_read_itself(const runtime::SavedValue& saved, const std::vector<bool>& given) const override {
+    const graph::Graph& recorded = *graphs_->recorded;
+    const auto& values = saved.of == runtime::SavedValue::kInput ? recorded.inputs : recorded.outputs;
+    const std::vector<bool> readers = graph::roots_that_read(*graphs_, values[saved.index]);
+    for (size_t r = 0; r < given.size(); ++r)
+      if (given[r] && readers[r]) return true;
+    return false;
+  }
+
   Result<runtime::ForwardAgain> forward_again() override {
     const std::lock_guard lock(mutex_);
     return forward_again({});

@@ -24,7 +24,9 @@ inline GradFacts grad_facts(const c10::TensorImpl& impl) {
   const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
   if (!meta) return {};
   const bool has_fn = meta->grad_fn_ != nullptr;
-  return {meta->requires_grad_ || has_fn, !has_fn, meta->fw_grad_ && !meta->fw_grad_->empty()};
+  // A view that was made without grad mode needs a gradient as long as its base does.
+  const bool asks = meta->requires_grad_ || has_fn || (meta->is_view_ && meta->requires_grad());
+  return {asks, !has_fn, meta->fw_grad_ && !meta->fw_grad_->empty()};
 }
 
 // One size or stride: a constant, a symbol that is bound here, or an expression of symbols bound before.

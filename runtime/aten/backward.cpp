@@ -17,6 +17,7 @@
 #include "runtime/aten/forward_inputs.h"
 #include "runtime/aten/inner_backward.h"
 #include "runtime/aten/own_tensor.h"
+#include "runtime/aten/passing_nodes.h"
 #include "runtime/aten/plan_program.h"
 #include "runtime/aten/torch_version.h"
 #include "runtime/aten/totals.h"
@@ -27,25 +28,6 @@ namespace {
 
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-
-// Passes gradients on: the first to its target, the others to the next such node. So they arrive one after the other,
-// in eager's order.
-class Deliver final : public torch::autograd::Node {
- public:
-  std::string name() const override { return "CompiledBackward"; }
-  variable_list apply(variable_list&& gradients) override { return std::move(gradients); }
-};
-
-// The history of one output among several.
-class OneOutput final : public torch::autograd::Node {
- public:
-  void set_name(std::string name) { name_ = std::move(name); }
-  std::string name() const override { return name_; }
-  variable_list apply(variable_list&& gradients) override { return std::move(gradients); }
-
- private:
-  std::string name_;
-};
 
 // What the nodes of one call share.
 class SavedForBackward {
@@ -72,6 +54,7 @@ class SavedForBackward {
 
   const BackwardLayout& layout() const { return plans_->layout(); }
   void add_root(const at::Tensor& output) { roots_.push_back(Showing::dense(output)); }
+  bool has_hooks() const { return has_hooks_; }
   // Call it once the outputs have their history. Saving them as outputs avoids a cycle of references.
   void keep_outputs(const at::Tensor* outputs) {
     for (uint32_t i : layout().kept_outputs) {
@@ -83,6 +66,15 @@ class SavedForBackward {
   int64_t root_of(uint32_t output) const {
     const auto at = std::find(layout().roots.begin(), layout().roots.end(), output);
     return at == layout().roots.end() ? -1 : at - layout().roots.begin();
+  }
+
+  // Eager's error, if formulas of these roots hold an output that was detached in place.
+  void refuse_detached(uint32_t output, const SavedVariable& saved, const std::vector<bool>& given) const {
+    try {
+      (void)saved.unpack();
+    } catch (const c10::Error&) {  // others see to its version
+      if (plans_->is_read_itself({SavedValue::kOutput, output}, given)) throw;
+    }
   }
 
   // given: per root; wanted: per gradient. node: whose turn it is.
@@ -165,8 +157,17 @@ class SavedForBackward {
   using Kept = c10::SmallVector<at::Tensor, 16>;
   Kept unpacked_inputs(const std::vector<bool>& given) const {
     Kept inputs;
-    for (size_t k = 0; k < inputs_.size(); ++k) inputs.push_back(is_held(k, given) ? inputs_[k].now() : at::Tensor());
+    for (size_t k = 0; k < inputs_.size(); ++k)
+      inputs.push_back(is_held(k, given) ? input_now(k, given) : at::Tensor());
     return inputs;
+  }
+  at::Tensor input_now(size_t kept, const std::vector<bool>& given) const {
+    try {
+      return inputs_[kept].now();
+    } catch (const c10::Error&) {
+      if (plans_->is_read_itself({SavedValue::kInput, layout().kept_inputs[kept]}, given)) throw;
+    }
+    return inputs_[kept].even_detached();
   }
   Kept unpacked_outputs(const std::vector<bool>& given, torch::autograd::Node& node) const {
     Kept outputs;
@@ -283,6 +284,7 @@ class SavedForBackward {
   // By PyTorch's formulas: those of the plans have no derivative, and take plain tensors that lie as planned.
   variable_list run_again(const variable_list& gradients, const std::vector<bool>& given,
                           const std::vector<bool>& wanted, torch::autograd::Node& node) {
+    (void)unpacked_inputs(given);
     const Kept outputs = unpacked_outputs(given, node);  // checks their versions
     const std::vector<at::Tensor> others = other_data(given);
     const bool has_others = std::any_of(others.begin(), others.end(), [](const at::Tensor& t) { return t.defined(); });
@@ -293,6 +295,7 @@ class SavedForBackward {
     std::vector<at::Tensor> inputs, lost;
     try {
       Result<ForwardAgain> whole = plans_->forward_again();
+      if (!whole.ok()) whole = plans_->forward_again({}, {}, given);  // perhaps other roots make it impossible
       if (!whole.ok()) throw std::runtime_error("framejit: " + asker + " is not possible: " + whole.error().message);
       forward = whole.take();
       const std::vector<bool> there = inputs_there(given);
@@ -346,6 +349,9 @@ class CompiledBackward final : public torch::autograd::Node {
         gradients_.push_back(g);
   }
   const std::vector<uint32_t>& gradients() const { return gradients_; }  // of the layout, per edge
+  const std::vector<uint32_t>& roots() const { return roots_; }
+  // What the roots are computed from is held as eager's formulas hold it: detach_() of it is an error.
+  void hold(uint32_t output, const at::Tensor& tensor) { held_.emplace_back(output, SavedVariable(tensor, false)); }
 
   void will_release_variables() override { is_last_ = true; }
   // After the last run, or when nothing leads to the node any more.
@@ -353,6 +359,7 @@ class CompiledBackward final : public torch::autograd::Node {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!is_last_)
       for (uint32_t r : roots_) mark(last_given_, r);
+    held_.clear();
     shared_->release(std::exchange(last_given_, {}), std::exchange(is_last_, false));
   }
 
@@ -368,6 +375,7 @@ class CompiledBackward final : public torch::autograd::Node {
     for (size_t i = 0; i < gradients_.size(); ++i) wanted[gradients_[i]] = task_should_compute_output(i);
     const auto is_true = [](bool b) { return b; };
     variable_list made(layout.gradients.size());
+    for (const auto& [output, saved] : held_) shared_->refuse_detached(output, saved, given);
     if (std::any_of(given.begin(), given.end(), is_true))
       made = shared_->run(gradients, given, wanted, is_last_, *this);
     last_given_ = given;
@@ -395,23 +403,10 @@ class CompiledBackward final : public torch::autograd::Node {
 
   std::shared_ptr<SavedForBackward> shared_;
   std::vector<uint32_t> roots_, gradients_;
+  std::vector<std::pair<uint32_t, SavedVariable>> held_;  // outputs of the forward
   std::vector<bool> last_given_;  // per root of the call
   bool is_last_ = false;
 };
-
-// An edge to each gradient's target. Each one but the first leads through the nodes of the gradients before it.
-std::vector<torch::autograd::Edge> chained(std::vector<torch::autograd::Edge> edges,
-                                           const std::vector<at::Tensor>& targets) {
-  std::vector<torch::autograd::Edge> rest;  // of the nodes made so far, which are the later ones
-  for (size_t k = edges.size(); k-- > 0;) {
-    auto node = make_autograd_node<Deliver>();
-    node->add_next_edge(edges[k]);
-    for (torch::autograd::Edge& edge : rest) node->add_next_edge(std::move(edge));
-    rest.clear();
-    for (size_t i = k; i < edges.size(); ++i) rest.emplace_back(node, node->add_input_metadata(targets[i]));
-  }
-  return rest;
-}
 
 }  // namespace
 
@@ -452,6 +447,7 @@ class Recording {
     for (size_t k = 0; k < layout_.kept_outputs.size(); ++k)
       set_version(outputs_[layout_.kept_outputs[k]], layout_.kept_versions[k]);
     shared_->keep_outputs(outputs_);
+    for (size_t k = 0; !shared_->has_hooks() && k < layout_.kept_outputs.size(); ++k) hold_in_later_nodes(k);
   }
 
  private:
@@ -507,6 +503,7 @@ class Recording {
       if (same_node(r, root)) roots.push_back(r), is_made[r] = true;
     auto node = make_autograd_node<CompiledBackward>();
     node->set(shared_, roots);
+    nodes_.push_back(node.get());
     std::vector<torch::autograd::Edge> next;
     std::vector<at::Tensor> targets;
     for (uint32_t g : node->gradients()) {
@@ -521,6 +518,18 @@ class Recording {
       edges_[r] = roots.size() == 1 ? torch::autograd::Edge(node, slot) : through_own_node(r, {node, slot});
     }
     return roots.size();
+  }
+
+  void hold_in_later_nodes(size_t kept) {
+    const uint32_t output = layout_.kept_outputs[kept];
+    const int64_t root = shared_->root_of(output);
+    for (CompiledBackward* node : nodes_) {
+      const std::vector<uint32_t>& roots = node->roots();
+      const bool is_own = std::find(roots.begin(), roots.end(), root) != roots.end();
+      if (root >= 0 && !is_own &&
+          std::any_of(roots.begin(), roots.end(), [&](uint32_t r) { return layout_.output_keepers[kept][r]; }))
+        node->hold(output, outputs_[output]);
+    }
   }
 
   // A node for one output, so that the output's hooks run only if a gradient arrives for it.
@@ -541,6 +550,7 @@ class Recording {
   const at::Tensor* const* inputs_;
   at::Tensor* outputs_;
   std::shared_ptr<SavedForBackward> shared_;
+  std::vector<CompiledBackward*> nodes_;
   std::vector<torch::autograd::Edge> edges_;  // per root
   std::vector<torch::autograd::Edge> old_edges_;  // per gradient of an input
   bool is_watched_ = false;

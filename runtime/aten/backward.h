@@ -54,6 +54,8 @@ class BackwardPlans {
   // Any thread, with or without the GIL. given: per root; wanted: per gradient. Throws where none can be made.
   virtual std::shared_ptr<const PlanRunner> plan_for(const std::vector<bool>& given,
                                                      const std::vector<bool>& wanted) = 0;
+  // Whether formulas of these roots read this very input or output, and not another tensor in its memory.
+  virtual bool is_read_itself(const SavedValue& saved, const std::vector<bool>& given) const = 0;
   virtual Result<ForwardAgain> forward_again() = 0;
   // Where inputs are missing that it reads; those in `there` can be had. given: per root.
   virtual Result<ForwardAgain> forward_again(const std::vector<bool>& missing, const std::vector<bool>& there,

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "runtime/aten/torch_version.h"
+
 namespace framejit::runtime {
 
 Showing::Showing(const at::Tensor& tensor)
@@ -80,13 +82,28 @@ static at::Tensor zeros(const Showing& shown) {
   return made.zero_();
 }
 
+namespace {
+
+// In place of the node that has made a tensor: SavedVariable looks for that node in the tensor, where detach_() has
+// dropped it.
+struct NoNode final : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+};
+
+}  // namespace
+
+at::Tensor KeptInput::even_detached() const {
+  static const auto node = make_autograd_node<NoNode>();
+  return saved_.unpack(node);
+}
+
 KeptInput::KeptInput(const at::Tensor& input, bool has_hooks) : saved_(input, false), history_(input), shown_(input) {
   if (!has_hooks && input.has_storage()) memory_ = input.storage();
 }
 
 bool KeptInput::is_there() const {
   try {
-    now();
+    even_detached();
     return true;
   } catch (const std::exception&) { return false; }
 }
@@ -101,13 +118,14 @@ bool KeptInput::has_other_data(const at::Tensor& now) const {
 
 at::Tensor KeptInput::other_data() const {
   if (!memory_) return {};
-  at::Tensor found = now();
+  at::Tensor found = even_detached();
   return has_other_data(found) ? found : at::Tensor();
 }
 
 at::Tensor KeptInput::before() const {
-  at::Tensor found = now();
-  return has_other_data(found) ? history_.given_to(shown_.over(memory_)) : found;
+  at::Tensor found = even_detached();
+  const bool is_another = memory_ && (has_other_data(found) || history_.was_lost_by(found));
+  return is_another ? history_.given_to(shown_.over(memory_)) : found;
 }
 
 OtherInput::OtherInput(const at::Tensor& input)
@@ -131,7 +149,8 @@ at::Tensor OtherInput::found() const {
   if (const auto tensor = tensor_.lock()) {
     at::Tensor input(tensor);
     if (!has_memory_) return input;
-    if (memory && input.has_storage() && input.storage().unsafeGetStorageImpl() == memory.get() && shown_.is_of(input))
+    if (memory && input.has_storage() && input.storage().unsafeGetStorageImpl() == memory.get() &&
+        shown_.is_of(input) && !history_.was_lost_by(input))
       return input;
   }
   return memory ? history_.given_to(shown_.over(c10::Storage(std::move(memory)))) : at::Tensor();

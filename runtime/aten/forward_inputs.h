@@ -39,6 +39,7 @@ class InputHistory {
  public:
   explicit InputHistory(const at::Tensor& input);
   at::Tensor given_to(at::Tensor tensor) const;
+  bool was_lost_by(const at::Tensor& input) const { return edge_.is_valid() && input.is_leaf(); }  // by detach_()
 
  private:
   torch::autograd::Edge edge_;  // of an input that is not a leaf
@@ -51,8 +52,9 @@ class KeptInput {
  public:
   // has_hooks: hooks of the program see what is saved, and may give back something else.
   KeptInput(const at::Tensor& input, bool has_hooks);
-  at::Tensor now() const { return saved_.unpack(); }  // checks the version
-  bool is_there() const;  // and now() does not throw
+  at::Tensor now() const { return saved_.unpack(); }  // checks the version, and that nobody has called detach_()
+  at::Tensor even_detached() const;  // checks the version
+  bool is_there() const;  // and even_detached() does not throw
   bool has_other_data(const at::Tensor& now) const;
   at::Tensor other_data() const;  // undefined: the input has what it had
   at::Tensor before() const;      // what the forward saw, with the history of the input

@@ -301,6 +301,19 @@ def test_the_old_value_of_an_input_that_the_forward_writes(fn):
     assert framejit.stats()["fallback_reasons"] == {"run_failed": 1}
 
 
+def test_an_old_value_that_only_another_output_needs():
+    """The forward that runs again makes the outputs that go backward, and no others."""
+    def step(run, args, k):
+        x, = args
+        seen = torch.ones(4, 4)
+        y, z = run(x, seen)
+        slope, = torch.autograd.grad(y.sum(), x, create_graph=True)
+        slope.pow(2).sum().backward()
+        return slope, z, seen
+    check_step(lambda: Program(lambda x, seen: (F.gelu(x), seen.mul_(x.cos()) * 2), values(), step=step), graphs=1,
+               backward=None)
+
+
 def test_numbers_of_a_generator_are_not_drawn_again():
     generator = torch.Generator().manual_seed(1)
     run, x = framejit.compile(lambda x: (x.pow(3) * torch.rand(4, 4, generator=generator)).sum()), values()

@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch import nn
 
+import framejit
 from steps import Program, check_step, cotangent, leaf
 
 ZEROS = {
@@ -300,3 +301,15 @@ def test_a_view_of_a_view_without_grad_mode(view, inside):
         x = leaf(3, 4)
         return Program(f, make_inputs=lambda k: (x * 2,), watch=[x], step=step)
     check_step(make, graphs=1, backward=None)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_view_without_grad_mode_asks_as_its_base_does(first):
+    """It keeps no flag of its own. Guards ask its base."""
+    run = framejit.compile(lambda v: v * 2)
+    for asks in (first, not first):
+        base = torch.ones(2, 3, requires_grad=asks)
+        with torch.no_grad():
+            view = base[0]
+        assert run(view).requires_grad == asks
+    assert framejit.stats()["graphs"] == 2
