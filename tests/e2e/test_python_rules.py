@@ -181,6 +181,20 @@ def attributes_of_a_made_function(x):
     return outer(x), sorted(names), outer.mark, outer.other, outer.__wrapped__ is inner, raised(delattr, outer, "none")
 
 
+def type_params_of_a_made_function(x):
+    """CPython 3.12 and later have them; before, they are an attribute as any other."""
+    def inner(y):
+        return y + 1
+    def outer(y):
+        return inner(y)
+    before = getattr(inner, "__type_params__", "none")
+    given = ("T",)
+    inner.__type_params__ = given
+    functools.update_wrapper(outer, inner)
+    copied = getattr(outer, "__type_params__", "none")
+    return outer(x), before, inner.__type_params__ is given, copied, "__type_params__" in inner.__dict__, inner, outer
+
+
 def function_that_leaves(x):
     def inner(y):
         return y + 1

@@ -287,6 +287,7 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
       f->attrs.emplace_back(PyRef::borrow(name), d);
       return d;
     }
+    if (PY_VERSION_HEX >= 0x030C0000 && text == "__type_params__") return t.heap.tuple({});
   }
   if (text == "__dict__") return function_dict(t.errors, f);
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set)

@@ -118,9 +118,10 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
              takes_anything = text == "__doc__" || text == "__module__";
   const bool is_text = to && to->kind == ValueKind::object && to->object && PyUnicode_Check(to->object.get());
   const bool is_dict = to && text == "__annotations__" && to->kind == ValueKind::dict;
-  if (!to || !(takes_anything || is_dict || (is_name && is_text)))
+  const bool is_tuple = to && text == "__type_params__" && tuple_of(to);
+  if (!to || !(takes_anything || is_dict || is_tuple || (is_name && is_text)))
     graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
-  if (is_name) t.facts.type_of(to);
+  if (is_name || is_tuple) t.facts.type_of(to);
   will_mutate(t.shadows, f);
   if (!f->object && text == "__name__" && to) f->name = to;
   if (!f->object && text == "__qualname__" && to) f->qualname = to;
