@@ -17,7 +17,7 @@ LIMITS = [
     ("OpenNumbers", "frame_hook/trace/values/open_numbers.h", 13, None),
     ("TracedTensors", "frame_hook/trace/torch/traced_tensors.h", 24, None),
     ("Attempts", "frame_hook/trace/machine/attempts.h", 49, None),
-    ("Tracer", "frame_hook/trace/machine/tracer.h", 97, 489),
+    ("Tracer", "frame_hook/trace/machine/tracer.h", 97, 491),
 ]
 # Classes that have more members than any other may have, and the members of others that stay far below.
 LIMITS += [

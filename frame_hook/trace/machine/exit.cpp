@@ -100,6 +100,9 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
     for (Value* v : frame.handled)
       if (const auto* raised = attempts.find_raise(v)) before(raised->step, "an exception that is being handled");
   }
+  PyObject* const record = trace_.protocol && !trace_.protocol->warnings.empty() ? record_of_warnings() : nullptr;
+  if (record && heap.find(record))
+    before(trace_.protocol->warnings.front().step, "a warning that goes to a list of the program");
   for (const auto& [lock, step] : attempts.held_locks) before(step, "a lock that is taken here and kept");
   for (const auto& [generator, step] : generator_made_at_)
     if (runs_code_when_dropped(*this, generator)) before_generator(generator);
