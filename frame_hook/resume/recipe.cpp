@@ -122,6 +122,17 @@ bool absent_now(bool done, PyObject* error) {
   return true;
 }
 
+// As warnings.warn() does for the frame whose globals these are.
+bool give_warning(PyObject* category, PyObject* message, PyObject* globals, PyObject* file, int64_t line) {
+  PyObject* module = PyDict_GetItemWithError(globals, interned("__name__"));
+  const PyRef unnamed = PyRef::steal(PyUnicode_FromString("<string>"));
+  if (!module || (module != Py_None && !PyUnicode_Check(module))) module = unnamed.get();
+  const PyRef fresh = PyRef::steal(PyDict_New());
+  PyObject* registry = fresh ? PyDict_SetDefault(globals, interned("__warningregistry__"), fresh.get()) : nullptr;
+  return module && registry &&
+         PyErr_WarnExplicitObject(category, message, file, static_cast<int>(line), module, registry) == 0;
+}
+
 bool consume(PyObject* iterator, int64_t count) {
   for (; count > 0; --count)
     if (!PyRef::steal(PyIter_Next(iterator))) break;
@@ -178,6 +189,7 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
       PyRef arguments = PyRef::steal(tuple_of(s.operands, slots));
       return arguments && give(PyObject_Call(s.object.get(), arguments.get(), nullptr));
     }
+    case RecipeOp::warn: return give_warning(at(0), at(1), at(2), s.object.get(), s.number);
     case RecipeOp::call_slot: return give(call_slot(s, slots));
     case RecipeOp::advance: return give(advance(at(0), s.number));
     case RecipeOp::consume: return consume(at(0), s.number) && give(Py_NewRef(at(0)));

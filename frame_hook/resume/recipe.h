@@ -2,9 +2,9 @@
 //
 // In: the values of a FrameTrace (returned value, frames at a break, mutated objects). Out: a flat program over slots:
 // fetch a guarded source, take a graph output, build a container, an instance, a function, an iterator; then the
-// effects, in order of first write; then what the exit needs. Each Value has one slot, so identity inside containers is
-// kept. Containers and instances are made empty and filled later, so cycles are legal. Running a recipe executes no
-// user code except where plain Python would (a class's tp_alloc, hashing of user keys).
+// warnings, then the effects, in order of first write; then what the exit needs. Each Value has one slot, so identity
+// inside containers is kept. Containers and instances are made empty and filled later, so cycles are legal. Running a
+// recipe executes no user code except where plain Python would (a class's tp_alloc, hashing of user keys).
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,7 @@ enum class RecipeOp : uint8_t {
   set_attribute,// operands: instance, value (unbound: deleted, if it existed); object: name; generic, no user
                 // __setattr__
   call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators
+  warn,         // operands: class, text, globals of the frame that it names; object: its file; number: its line
   call_slot,    // operands: callable, arguments...; object: names of the keyword ones, last, or null
   advance,      // operands: iterator; number: __setstate__ position
   consume,      // operands: iterator; number: items to drop
@@ -129,6 +130,7 @@ class RecipeBuilder {
   SlotId call_with(SlotId callable, std::vector<SlotId> positional,
                    const std::vector<std::pair<PyObject*, SlotId>>& keywords);
   SlotId call(const char* builtin, std::vector<SlotId> operands);
+  void give_warnings();
   void effect_of(Value* value);
   void dict_effect(SlotId target, DictValue* value, PyObject* real);
   void attribute_effects(SlotId target, InstanceValue* value);

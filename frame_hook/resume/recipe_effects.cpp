@@ -120,7 +120,16 @@ void RecipeBuilder::effect_of(Value* value) {
   }
 }
 
+// First: an effect may change how warnings are shown, but none came before them (rows::warn).
+void RecipeBuilder::give_warnings() {
+  for (const GivenWarning& given : trace_.side_tables.warnings) {
+    const SlotId category = slot(given.category), message = slot(given.message), globals = slot(given.globals);
+    step(RecipeOp::warn, {category, message, globals}, given.line, given.file.get());
+  }
+}
+
 void RecipeBuilder::add_effects() {
+  give_warnings();
   for (size_t i = 0; i < trace_.effects.size(); ++i)
     if (trace_.effects[i]->object) effect_of(trace_.effects[i]);
   if (!trace_.side_tables.context_values.empty()) {

@@ -22,12 +22,11 @@ import pytest
 import torch
 
 import framejit
+from bounds import assert_close, exactly_as, part
 from devices import DEVICE, moved
 from wide import in_float64, is_float
 
 BACKENDS = ("eager", "framejit")
-RUNS = 16  # how many disturbed runs say what roundings do to an element, at most
-TIMES = 8 if DEVICE == "cpu" else 16  # how many times as far an element may be; a GPU adds in an order of its own
 
 
 def raised(call, *args):
@@ -133,125 +132,6 @@ def deep_copy(value):
     return walk(value)
 
 
-def ulp(dtype):
-    return torch.finfo(dtype).eps
-
-
-def norms(t):
-    """The two norms of the contract's bound."""
-    return (float(t.abs().max()), float(t.norm())) if t.numel() else (0.0, 0.0)
-
-
-def least(dtype):
-    """Two steps of the smallest numbers."""
-    return 2 * torch.finfo(dtype).smallest_normal * ulp(dtype)
-
-
-def reference_of(ref64, finite, otherwise, *noise):
-    """The elements of the reference where eager's are finite, or None. What is not finite there is as `otherwise`."""
-    made = ref64(*noise) if callable(ref64) else ref64
-    if not isinstance(made, torch.Tensor) or made.shape != finite.shape:
-        return None
-    made = made.detach()[finite].double()
-    return torch.where(made.isfinite(), made, otherwise)
-
-
-def disturbed_runs(ref64, finite, exact):
-    """How far each element of a disturbed run is from the exact one, run by run."""
-    for n in range(RUNS if callable(ref64) else 0):
-        disturbed = reference_of(ref64, finite, exact + math.inf, n)
-        if disturbed is None:
-            return
-        yield (disturbed - exact).abs()
-
-
-def assert_norms(got, eager, exact, slack, runs, where):
-    """Asserts the bound in both norms. runs: disturbed runs, of which a norm may be TIMES one."""
-    for k, (o, n, m) in enumerate(zip(norms(got - exact), norms(eager - exact), norms(exact))):
-        allowed = bound = 2 * n + slack * m + 1e-30
-        for moved in runs():
-            if o <= allowed:
-                break
-            allowed = max(allowed, bound + TIMES * norms(moved)[k])
-        assert o <= allowed, f"{where}: off by {o:.3g}, allowed {allowed:.3g}"
-
-
-def assert_elements(off, allowed, runs, where):
-    """Asserts that each element is off by what is allowed, or by TIMES what a disturbed run is."""
-    far, reach = off > allowed, 0
-    while bool(far.any()) and (moved := next(runs, None)) is not None:
-        reach = moved.maximum(reach) if isinstance(reach, torch.Tensor) else moved
-        far = off > allowed + TIMES * reach
-    if bool(far.any()):
-        allowed = allowed + TIMES * reach
-        k = int(torch.where(far, off, 0).argmax())
-        raise AssertionError(f"{where}: {int(far.sum())} of {far.numel()} elements differ, the worst is off by "
-                             f"{float(off[k]):.3g}, allowed {float(allowed[k]):.3g}")
-
-
-def assert_zeros(got, eager, reference, where):
-    """Asserts that zeros have eager's sign, where the exact result is that zero too."""
-    other = got.signbit() != eager.signbit()
-    if bool(other.any()) and bool((other := other & (got == 0) & (eager == 0)).any()):
-        if (r := reference()) is not None:
-            other &= (r == 0) & (r.signbit() == eager.signbit())
-        assert not bool(other.any()), f"{where}: the signs of {int(other.sum())} zeros differ"
-
-
-def has_bits_of(got, eager):
-    """Whether two tensors of floats are equal bit by bit."""
-    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[eager.element_size()]
-    return not (got.is_neg() or eager.is_neg()) and torch.equal(got.view(integers), eager.view(integers))
-
-
-def assert_close(got, eager, ref64, where, luck=False):
-    """The contract's bound: |out - ref64| <= 2 |eager - ref64| + 2 ulp |ref64|, in max norm, in L2, and for each
-    element; and the signs of zeros.
-
-    Results within 2 ulp |eager| of eager's keep it whatever the reference is. `ref64` is a tensor, None, or a function
-    that makes either; with a number, it is asked for what a disturbed run makes (wide.py).
-    Without a reference, float32 may be off by 8 ulp |eager| (sums of a few dozen); float64 has no wider reference: 32
-    ulp.
-    Eager may have an element right by luck, where terms cancel for example. So an element may also be TIMES as far off
-    as the farthest of RUNS disturbed runs is. A zero has eager's sign where eager's is exact.
-    With `luck`, so may a norm, since eager may have all of a few elements right; and an element may be off by an ulp of
-    the largest one, since terms may cancel inside of an op.
-    """
-    if not eager.dtype.is_floating_point:
-        assert torch.equal(got, eager), f"{where}: values differ"
-        return
-    if has_bits_of(got, eager):
-        return
-    finite = torch.isfinite(eager)
-    if bool(finite.all()) and bool(torch.isfinite(got).all()):
-        g, e = got.flatten().double(), eager.flatten().double()
-    else:
-        same_special = (torch.isnan(got) == torch.isnan(eager)) & (torch.isposinf(got) == torch.isposinf(eager)) & (
-            torch.isneginf(got) == torch.isneginf(eager))
-        assert bool(same_special.all()), f"{where}: positions of NaN or infinities differ"
-        g, e = got[finite].double(), eager[finite].double()
-    slack = ulp(eager.dtype) * (32 if eager.dtype == torch.float64 else 2)
-    reference = functools.cache(lambda: reference_of(ref64, finite, e))
-    assert_zeros(g, e, reference, where)
-    if not bool(((g - e).abs() > slack * e.abs() + least(eager.dtype)).any()):
-        return
-    r = reference()
-    if r is None:
-        r, slack = e, slack * (4 if eager.dtype == torch.float32 else 1)
-    runs = functools.partial(disturbed_runs, ref64, finite, r)
-    assert_norms(g, e, r, slack, runs if luck else tuple, where)
-    allowed = 2 * (e - r).abs() + slack * r.abs() + least(eager.dtype)
-    assert_elements((g - r).abs(), allowed + (ulp(eager.dtype) * r.abs().max() if luck else 0), runs(), where)
-
-
-def part(ref64, pick):
-    """A part of a reference, which is a structure, None, or a function that makes one of them."""
-    def picked(*noise):
-        whole = ref64(*noise) if callable(ref64) else ref64
-        return None if whole is None else pick(whole)
-    return None if ref64 is None else picked
-
-
 def same(got, eager, ref64=None, where="result", strides=True, luck=False):
     assert type(got) is type(eager), f"{where}: class {type(got)} instead of {type(eager)}"
     if isinstance(eager, BaseException):
@@ -292,11 +172,6 @@ def same(got, eager, ref64=None, where="result", strides=True, luck=False):
         same(vars(got), vars(eager), part(ref64, vars), f"vars({where})", strides, luck)
     else:
         assert got == eager, f"{where}: {got!r} instead of {eager!r}"
-
-
-def exactly_as(run):
-    """The reference of what run() returns, each time the same: what it returns in float64, and in disturbed runs."""
-    return functools.cache(lambda noise=None: in_float64(run, noise=noise)[0])
 
 
 def same_as(fn, got, *args, **kwargs):

@@ -100,13 +100,13 @@ class Application {
 // What the trace will do to the program when it ends.
 struct Effects {
   uint64_t writes;
-  size_t calls, contexts = 0;  // contexts: locks, and values of context variables
+  size_t calls, contexts = 0;  // contexts: locks, warnings, and values of context variables
   std::vector<const Value*> written;
   bool operator==(const Effects&) const = default;
 
   static Effects so_far(const SideTables& state) {
     Effects effects{state.writes, state.calls_at_exit.size(), 0, {}};
-    effects.contexts = state.taken_locks.size();
+    effects.contexts = state.taken_locks.size() + state.warnings.size();
     for (const auto& [variable, values] : state.context_values) effects.contexts += values.size();
     for (const ClassData& data : state.class_data) effects.written.push_back(data.value);
     for (const auto& [tensor, gradient] : state.gradients.values) effects.written.push_back(gradient);

@@ -459,7 +459,6 @@ Value* context_reset(Tracer& t, const Arguments& args) {
 // ---- effects outside of the program
 
 Value* outside_print(NoPart&, const Arguments&) { graph_break(Reason::outside_effect, "print()"); }
-Value* outside_warn(NoPart&, const Arguments&) { graph_break(Reason::outside_effect, "warnings.warn()"); }
 Value* outside_time(NoPart&, const Arguments&) { graph_break(Reason::outside_effect, "reading the clock"); }
 
 Value* outside_class(NoPart&, const Arguments&) { graph_break(Reason::made_in_trace, "a class statement"); }

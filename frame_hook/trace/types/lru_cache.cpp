@@ -79,16 +79,17 @@ struct Actions {
       : writes(t.shadows.tables().writes), ops(t.recording().op_count()), modes(t.frontend().save_modes()) {
     for (const auto& [variable, values] : t.shadows.tables().context_values) contexts += values.size();
     locks = t.shadows.tables().taken_locks.size() + t.attempts.held_locks.size();
+    warnings = t.shadows.tables().warnings.size();
   }
   uint64_t writes;
-  size_t ops, contexts = 0, locks = 0;
+  size_t ops, contexts = 0, locks = 0, warnings = 0;
   std::shared_ptr<void> modes;
 };
 
 bool acted(Tracer& t, const Actions& before) {
   const Actions now(t);
   return now.writes != before.writes || now.ops != before.ops || now.contexts != before.contexts ||
-         now.locks != before.locks ||
+         now.locks != before.locks || now.warnings != before.warnings ||
          !t.frontend().same_modes(now.modes, before.modes);
 }
 

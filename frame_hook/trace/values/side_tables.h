@@ -29,6 +29,15 @@ struct ClassData {  // a data attribute of a class that the trace has written
   Value* value;
 };
 
+struct GivenWarning {  // by warnings.warn(); the exit gives it
+  Value *category, *message;
+  Value* globals;  // of the frame that it names
+  PyRef file;  // of that frame
+  int line;
+  uint64_t step;  // to stop before, if it cannot wait until the exit
+};
+PyObject* record_of_warnings();  // the list that catch_warnings(record=True) fills now; null: none
+
 struct WrittenGradients {
   std::vector<std::pair<TensorValue*, Value*>> values;  // what .grad is now: a tensor or None
   std::unordered_map<const Value*, uint64_t> new_leaves;  // tensors that the trace made leaves; the step to stop before
@@ -47,6 +56,7 @@ struct SideTables {
   std::unordered_map<Value*, ModeGuard> mode_guards;
   std::vector<std::pair<Value*, Arguments>>
       calls_at_exit;  // of real callables: their effect is known, and happens at the exit
+  std::vector<GivenWarning> warnings;
   std::unordered_map<Value*, Py_hash_t> item_hashes;  // result of __hash__ when the object was put into a set
   std::unordered_map<PyObject*, ArrayValue*> arrays;  // NumPy's, made in the trace
   std::unordered_map<PyObject*, std::vector<Value*>>

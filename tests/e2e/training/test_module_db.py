@@ -11,8 +11,7 @@ from torch.testing._internal.common_optimizers import optim_db  # noqa: E402
 
 SAMPLES = 2  # of each module, in each mode
 # Breaks that have nothing to do with gradients, by their reasons: docs/captured.md.
-BREAKS = {"KLDivLoss": "outside_effect",  # it warns
-          "GaussianNLLLoss": "data_dependent_jump", "CTCLoss": "data_dependent_size data_dependent_value",
+BREAKS = {"GaussianNLLLoss": "data_dependent_jump", "CTCLoss": "data_dependent_size data_dependent_value",
           "BatchNorm1d": "data_dependent_value", "BatchNorm2d": "data_dependent_value",  # without momentum
           "BatchNorm3d": "data_dependent_value"}
 
