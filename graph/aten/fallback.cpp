@@ -121,6 +121,20 @@ bool draws_along_memory(const OpInfo& info, std::span<const IValue> args) {
   }
 }
 
+bool depends_on_data(const OpCall& call) {
+  switch (call.info.data_dependence) {
+    case DataDependence::kNone: return false;
+    case DataDependence::kAlways: return true;
+    case DataDependence::kWithoutSize: return call.args.size() < 2 || !call.args[1].isInt();
+    case DataDependence::kOfMasks: break;
+  }
+  bool masks = false;
+  each_tensor(call.args[1], [&](const at::Tensor& index) {
+    masks = masks || index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+  });
+  return masks;
+}
+
 }  // namespace
 
 void register_recorder() {
@@ -299,20 +313,6 @@ void Recorder::find_device(OpCall& call) {
   call.device = device.toDevice();
   if (call.device.is_cuda() && !call.device.has_index())
     call.device = c10::impl::VirtualGuardImpl(call.device.type()).getDevice();  // the current one
-}
-
-bool Recorder::depends_on_data(const OpCall& call) const {
-  switch (call.info.data_dependence) {
-    case DataDependence::kNone: return false;
-    case DataDependence::kAlways: return true;
-    case DataDependence::kWithoutSize: return call.args.size() < 2 || !call.args[1].isInt();
-    case DataDependence::kOfMasks: break;
-  }
-  bool masks = false;
-  each_tensor(call.args[1], [&](const at::Tensor& index) {
-    masks = masks || index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
-  });
-  return masks;
 }
 
 // An op whose answer depends on data runs for real if the data is known.

@@ -117,7 +117,6 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   bool fill_in_memory_order(const OpInfo& info, torch::jit::Stack* stack);
   void find_device(OpCall& call);
   void move_indices(const OpInfo& info, torch::jit::Stack* stack);
-  bool depends_on_data(const OpCall& call) const;
   bool answer_from_known_contents(OpCall& call);
   at::Tensor lifted(const at::Tensor& real);
   bool answer_lift(OpCall& call);
