@@ -91,7 +91,9 @@ class WarnsQuietly final : public guards::ModeFacts {
   const bool recorded_;
 };
 
-[[noreturn]] void refuse(const char* why) { graph_break(Reason::outside_effect, std::string("warnings.warn()") + why); }
+[[noreturn]] void refuse_to_warn(const char* why) {
+  graph_break(Reason::outside_effect, std::string("warnings.warn()") + why);
+}
 
 bool is_written(Heap& heap, PyObject* object) {
   const Value* known = object ? heap.find(object) : nullptr;
@@ -101,11 +103,12 @@ bool is_written(Heap& heap, PyObject* object) {
 // The class of the warning. The exit makes one, so its constructor must be that of exceptions in C.
 Value* category_of(Tracer& t, Value* given) {
   if (is_none(t.facts, given)) return t.heap.constant_value(PyExc_UserWarning);
-  if (!given->object || !PyType_Check(given->object.get())) refuse("");
+  if (!given->object || !PyType_Check(given->object.get())) refuse_to_warn("");
   t.facts.guard_identity(given);
   auto* type = reinterpret_cast<PyTypeObject*>(given->object.get());
   auto* plain = reinterpret_cast<PyTypeObject*>(PyExc_Warning);
-  if (!PyType_IsSubtype(type, plain) || type->tp_init != plain->tp_init || type->tp_new != plain->tp_new) refuse("");
+  if (!PyType_IsSubtype(type, plain) || type->tp_init != plain->tp_init || type->tp_new != plain->tp_new)
+    refuse_to_warn("");
   return given;
 }
 
@@ -129,31 +132,31 @@ namespace rows {
 Value* warn(Tracer& t, const Arguments& args) {
   static constexpr std::array kNames = {"message", "category", "stacklevel", "source"};
   std::array<Value*, kNames.size()> given{};
-  if (args.positional.size() > kNames.size()) refuse("");
+  if (args.positional.size() > kNames.size()) refuse_to_warn("");
   std::copy(args.positional.begin(), args.positional.end(), given.begin());
   for (auto& [name, v] : args.keywords) {
     const auto* at = std::find(kNames.begin(), kNames.end(), std::string_view(text_of(name)));
-    if (at == kNames.end() || given[static_cast<size_t>(at - kNames.begin())]) refuse("");
+    if (at == kNames.end() || given[static_cast<size_t>(at - kNames.begin())]) refuse_to_warn("");
     given[static_cast<size_t>(at - kNames.begin())] = v;
   }
   auto [message, category, level, source] = given;
   if (!message || message->kind != ValueKind::object || !message->object ||
       !PyUnicode_CheckExact(message->object.get()) || !is_none(t.facts, source))
-    refuse("");
+    refuse_to_warn("");
   constant_of(t.shadows, message);
   category = category_of(t, category);
   const SymbolicFrame* frame = frame_of(t.stack, level ? t.as_index(level) : 1);
-  if (!frame) refuse(" for a caller outside");
+  if (!frame) refuse_to_warn(" for a caller outside");
 
   PyObject* const module = warnings_module();
-  if (!module) refuse("");
+  if (!module) refuse_to_warn("");
   const Members members(module);
   PyObject* const record = record_of(module, members);
   auto* type = reinterpret_cast<PyTypeObject*>(category->object.get());
-  if (!record) refuse(" shown by code of the program");
-  if (may_raise(members, type)) refuse(" that a filter raises");
+  if (!record) refuse_to_warn(" shown by code of the program");
+  if (may_raise(members, type)) refuse_to_warn(" that a filter raises");
   if (is_written(t.heap, module) || is_written(t.heap, PyModule_GetDict(module)) || is_written(t.heap, members.filters))
-    refuse(" after a change of the filters");
+    refuse_to_warn(" after a change of the filters");
   t.facts.guards().modes.push_back(std::make_shared<WarnsQuietly>(type, record != Py_None));
   PyCodeObject* const code = frame->code->code;
   t.shadows.tables().warnings.push_back({category, message, frame->globals, PyRef::borrow(code->co_filename),
