@@ -218,6 +218,7 @@ def test_an_inference_tensor_outside_of_inference_mode():
         assert torch.equal(*caches)
 
 
+@pytest.mark.cpu_only("it sets one element to several values")
 def test_threads_of_positions():
     """If a position occurs twice, the last one wins, as in eager."""
     check(copied, cache(), torch.tensor([4, 9, 4, 4]), torch.cat([row(k) for k in (1, 2, 3, 4)], 2), breaks=0)

@@ -45,6 +45,7 @@ def test_without_a_batch_in_half_precision_and_in_float64(kind):
     check(lambda x: half(x), torch.randn(6, 3, 5, dtype=torch.bfloat16), breaks=0, compiles=1)
 
 
+@pytest.mark.cpu_only("its loop has tensors of the CPU")
 def test_inside_of_a_model_with_lengths_that_change():
     class Tagger(nn.Module):
         def __init__(self):

@@ -1,7 +1,7 @@
 """On a machine with a GPU: functions on CUDA tensors run through generated kernels and equal eager.
 
     make test-gpu                       builds and runs this file
-    python tests/gpu/test_gpu.py        as a program: the same tests, those of test_graphs.py and of test_products.py
+    python tests/gpu/test_gpu.py        as a program: the same tests, those of test_graphs.py and of test_row_products.py
                                         without pytest, then host_times.py and kernel_times.py; "tests": without these
 
 Elsewhere every test is skipped.
@@ -22,7 +22,7 @@ import kernel_times
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "e2e"))  # as a program: conftest.py is not read
 
 import test_graphs
-import test_products
+import test_row_products
 from bounds import assert_close, exactly_as, part
 
 try:
@@ -330,7 +330,7 @@ def main():
     print(f"{datetime.date.today()}, make test-gpu, {torch.cuda.get_device_name()}, driver {driver}, "
           f"CUDA {torch.version.cuda}, torch {torch.__version__}, Python {sys.version.split()[0]}")
     failed = 0
-    for name, test in [*globals().items(), *vars(test_graphs).items(), *vars(test_products).items()]:
+    for name, test in [*globals().items(), *vars(test_graphs).items(), *vars(test_row_products).items()]:
         if not name.startswith("test_") or not callable(test):
             continue
         torch.manual_seed(0)  # the bound is a multiple of eager's error, so it depends on the numbers
