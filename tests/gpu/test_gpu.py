@@ -1,7 +1,7 @@
 """On a machine with a GPU: functions on CUDA tensors run through generated kernels and equal eager.
 
     make test-gpu                       builds and runs this file
-    python tests/gpu/test_gpu.py        as a program: the same tests, those of test_graphs.py and of test_row_products.py
+    python tests/gpu/test_gpu.py        as a program: the same tests, those of test_graphs.py and test_row_products.py
                                         without pytest, then host_times.py and kernel_times.py; "tests": without these
 
 Elsewhere every test is skipped.
