@@ -84,8 +84,7 @@ Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
   if (text == "__func__" && m->type == &PyMethod_Type) return m->function;
   if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(m->type));
   if (text == "__call__") return m;
-  if (text == "__get__" || text == "__reduce__")
-    graph_break(Reason::unknown_attribute, "method." + std::string(text));
+  if (text == "__get__" || text == "__reduce__") graph_break(Reason::unknown_attribute, "method." + std::string(text));
   // A method has the attributes of its own class itself (repr, hash, how to copy it); all others are its function's.
   if (m->type == &PyMethod_Type && text != "__doc__" && _PyType_Lookup(&PyMethod_Type, name))
     return generic_attribute(t, m, name);
@@ -119,8 +118,7 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(v)));
   if (text == "__dict__") graph_break(Reason::unknown_attribute, "Tensor.__dict__");
-  if (text == "_cdata" || text == "_version")
-    graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
+  if (text == "_cdata" || text == "_version") graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   if (text == "grad") {
     if (Value* written = written_gradient(t.shadows.tables(), v)) return written;
     if (t.shadows.tables().gradients.new_leaves.contains(v)) return t.heap.none();
@@ -287,7 +285,8 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
       f->attrs.emplace_back(PyRef::borrow(name), d);
       return d;
     }
-    if (PY_VERSION_HEX >= 0x030C0000 && text == "__type_params__") return t.heap.tuple({});
+    if (PY_VERSION_HEX >= 0x030C0000 && text == "__type_params__")  // there is one empty tuple
+      return t.heap.constant_value(PyRef::steal(PyTuple_New(0)).get());
   }
   if (text == "__dict__") return function_dict(t.errors, f);
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set)
@@ -423,9 +422,7 @@ Value* Tracer::existing_attribute(Value* v, PyObject* name) {
       drop_error(),
           errors.raise_new(PyExc_AttributeError, std::string("module has no attribute '") + text_of(name) + "'");
     message = std::string("module '") + own_name;
-  }
-  else
-    message = std::string("'") + (v->type ? v->type->tp_name : "?");
+  } else message = std::string("'") + (v->type ? v->type->tp_name : "?");
   const bool is_named = real_type(v) || (v->object && PyModule_Check(v->object.get()));  // a type or a module
   errors.raise_new(PyExc_AttributeError,
                    message + (is_named ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");
