@@ -186,9 +186,8 @@ class ExprNode final : public c10::SymNodeImpl {
   }
   SymNode relation(const SymNode& other, Relation kind, bool swapped) const {
     const ExprNode& right = of(other);
-    if (kind_ == Kind::kFloat || right.kind_ == Kind::kFloat)
-      return truth(swapped ? holds(right.number(), kind, number()) : holds(number(), kind, right.number()));
-    if (kind_ == Kind::kBool || right.kind_ == Kind::kBool)
+    const auto is_either = [&](Kind k) { return kind_ == k || right.kind_ == k; };
+    if (is_either(Kind::kFloat) || is_either(Kind::kBool))
       return truth(swapped ? holds(right.number(), kind, number()) : holds(number(), kind, right.number()));
     const SymExpr &a = swapped ? right.expr_ : expr_, &b = swapped ? expr_ : right.expr_;
     if (const auto answer = env().known(a, kind, b)) return truth(*answer);

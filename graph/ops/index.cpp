@@ -289,9 +289,7 @@ bool edge_pad(const RuleArgs& args, ShapeEnv& env, Results& results) {
       if (reflects && !env.decide(pad[side], Relation::kLt, size, "reflection stays inside")) return false;
     size = size + pad[2 * k] + pad[2 * k + 1];
   }
-  const bool keeps_format = count > 1 && self->device.type == DeviceType::kCpu;
-  results.push_back(keeps_format ? in_suggested_format(*self, std::move(sizes), env)
-                                 : dense_like(*self, std::move(sizes)));
+  results.push_back(count > 1 ? with_edges(*self, std::move(sizes), env) : dense_like(*self, std::move(sizes)));
   return true;
 }
 

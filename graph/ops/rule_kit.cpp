@@ -84,6 +84,11 @@ TensorMeta in_suggested_format(const TensorMeta& like, SymSizes sizes, ShapeEnv&
   return meta;
 }
 
+TensorMeta with_edges(const TensorMeta& like, SymSizes sizes, ShapeEnv& env) {
+  return like.device.type == DeviceType::kCpu ? in_suggested_format(like, std::move(sizes), env)
+                                              : dense_like(like, std::move(sizes));
+}
+
 bool is_dense(const TensorMeta& meta, const ShapeEnv& env) {
   std::vector<size_t> order;
   for (size_t i = 0; i < meta.ndim(); ++i) {

@@ -36,6 +36,8 @@ SymSizes channels_last_strides(
 bool is_channels_last(const TensorMeta& meta);  // structurally: strides are those of channels_last, 4 dimensions
 bool suggests_channels_last(const TensorMeta& meta, ShapeEnv& env);  // Tensor::suggest_memory_format, 4 or 5 dimensions
 TensorMeta in_suggested_format(const TensorMeta& like, SymSizes sizes, ShapeEnv& env);
+// What a kernel makes that pads with elements of `like`, or adds them up again: a GPU's is row-major.
+TensorMeta with_edges(const TensorMeta& like, SymSizes sizes, ShapeEnv& env);
 bool is_dense(const TensorMeta& meta, const ShapeEnv& env);          // non-overlapping and dense
 SymSizes dense_strides(const SymSizes& sizes, const SymSizes& strides, ShapeEnv& env);  // at::infer_dense_strides
 TensorMeta preserved(const TensorMeta& like, ShapeEnv& env);         // empty_like(like)

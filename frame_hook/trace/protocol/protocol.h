@@ -13,6 +13,7 @@
 
 namespace framejit::frame_hook {
 
+PyObject* record_of_warnings();                // the list that catch_warnings(record=True) fills now; null: none
 const char* text_of(PyObject* str);            // UTF-8 of an exact str; "?" when it has none
 std::string describe(Value* v);                // "a list", "function f": for break details
 

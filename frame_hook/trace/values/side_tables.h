@@ -36,7 +36,6 @@ struct GivenWarning {  // by warnings.warn(); the exit gives it
   int line;
   uint64_t step;  // to stop before, if it cannot wait until the exit
 };
-PyObject* record_of_warnings();  // the list that catch_warnings(record=True) fills now; null: none
 
 struct WrittenGradients {
   std::vector<std::pair<TensorValue*, Value*>> values;  // what .grad is now: a tensor or None
