@@ -34,7 +34,7 @@ DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
 PYTHON_PARTS := $(OWN_PARTS) $(DEALT_PARTS)
 
 .DEFAULT_GOAL := help
-.PHONY: setup core build build-tests demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
+.PHONY: setup early early-build core build build-tests demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,11 +48,23 @@ $(STAMP): requirements.txt $(TOOLS)/setup $(TOOLS)/find_python $(RUN)
 	@$(TOOLS)/setup "$(PYTHON)" "$(PY)" "$(VENV)"
 	@mkdir -p $(BUILD) && touch $@
 
+CONFIGURE = $(TOOLS)/quietly "configure" cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(CURDIR)/$(RUN) -DFRAMEJIT_JOIN=$(JOIN)
+PARTS = $(foreach part,LLVM TORCH TESTS,-DFRAMEJIT_WITH_$(part)=$(1))
 $(BUILD)/build.ninja: $(STAMP)
-	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(CURDIR)/$(RUN) -DFRAMEJIT_JOIN=$(JOIN)
+	@$(CONFIGURE) $(call PARTS,ON)
+
+# What a new checkout compiles while LLVM and torch are being installed.
+early:
+	@$(TOOLS)/setup --first "$(PYTHON)" "$(PY)" "$(VENV)"
+	@+$(MAKE) -j 2 setup early-build
+early-build:
+	@$(CONFIGURE) $(call PARTS,OFF)
+	@$(TOOLS)/quietly "build what needs neither LLVM nor torch" nice ninja -C $(BUILD) -j $(JOBS) framejit_core framejit_hook
 
 # The library that is the same for every Python: the builds for the others take it from here.
-core: $(BUILD)/build.ninja
+core:
+	@+[ -e $(STAMP) ] || $(MAKE) early
+	@+$(MAKE) $(BUILD)/build.ninja
 	@$(TOOLS)/quietly "build the core" nice ninja -C $(BUILD) -j $(JOBS) framejit_core
 
 build: core  ## compile the package; afterwards 'import framejit' works in the virtual environment
@@ -76,7 +88,7 @@ SIDE_BY_SIDE = $(MAKE) -j $(JOBS) --output-sync=target
 begin = { echo "$@ ..." >&9; } 2>/dev/null || true
 
 LEFT_OUT := framejit: left out: slow tests, most cases of the others, other CPythons; make test ALL=1 runs them
-test: lint build-tests  ## lint, C++ unit and golden tests, pytest; in CI and with ALL=1 all of them, and parts on the other CPythons; otherwise no slow test, and two cases of each other one
+test: core lint build-tests  ## lint, C++ unit and golden tests, pytest; in CI and with ALL=1 all of them, and parts on the other CPythons; otherwise no slow test, and two cases of each other one
 	@+$(SIDE_BY_SIDE) $(if $(QUICK),,$(OTHER_PYTHONS)) test-cpp $(PYTHON_PARTS) 9>&2
 	@$(if $(QUICK),echo "$(LEFT_OUT)" >&2)
 

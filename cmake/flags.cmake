@@ -1,8 +1,11 @@
-# Compiler settings of every target: C++20, -O2, sections that the linker can drop; ccache and mold if they are found.
+# Compiler settings of every target: C++20, optimisation, sections that the linker can drop; ccache and mold if they are
+# found.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+# -O1 compiles in a quarter less time than -O2. What runs at each call of a compiled function gets -O2.
+set(CMAKE_CXX_FLAGS_RELEASE "-O1 -DNDEBUG")
+set(FRAMEJIT_HOT_FOLDERS "^(runtime|guards|frame_hook/hook)(/|$)")
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -12,7 +15,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 find_program(FRAMEJIT_CCACHE ccache)
 if(FRAMEJIT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Precompiled headers are cached only so: macros of the command line and __TIME__ do not change what they contain.
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros "${FRAMEJIT_CCACHE}")
+  # CCACHE_DEPEND: the compiler tells which files a file includes; otherwise each is preprocessed first.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 "${FRAMEJIT_CCACHE}")
 endif()
 find_program(FRAMEJIT_MOLD mold)
 if(FRAMEJIT_MOLD)
@@ -21,6 +25,21 @@ endif()
 
 # The kernel cache distinguishes builds by it (runtime/base/build_id.h).
 add_link_options(-Wl,--build-id=sha1)
+
+# framejit_optimise(FOLDER files...): the files as those of this folder. A precompiled header is for one optimisation.
+function(framejit_optimise folder)
+  framejit_optimisation("${folder}" optimisation)
+  if(optimisation)
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${optimisation}" SKIP_PRECOMPILE_HEADERS ON)
+  endif()
+endfunction()
+function(framejit_optimisation folder out)
+  cmake_path(RELATIVE_PATH folder BASE_DIRECTORY "${CMAKE_SOURCE_DIR}")
+  set(${out} "" PARENT_SCOPE)
+  if(folder MATCHES "${FRAMEJIT_HOT_FOLDERS}")
+    set(${out} -O2 PARENT_SCOPE)
+  endif()
+endfunction()
 
 # Settings shared by libraries, the extension and the tests.
 function(framejit_settings target)

@@ -8,14 +8,13 @@ is Python; only the typed functions reach the C++ ones.  Some in-place functions
 exported, hence nm.
 """
 import glob
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 
-import torch
-
-TORCH = os.path.dirname(torch.__file__)
+TORCH = os.path.dirname(importlib.util.find_spec("torch").origin)  # to import it would take seconds
 OPS = os.path.join(TORCH, "include", "ATen", "ops")
 DECLARATION = re.compile(r"TORCH_API (.+?) (\w+)\((.*)\);")
 OPERATOR = re.compile(
@@ -94,9 +93,9 @@ def types_of(arguments):
 
 def exported_functions():
     library = os.path.join(TORCH, "lib", "libtorch_cpu.so")
-    symbols = subprocess.run(["nm", "-DC", "--defined-only", library], capture_output=True, text=True,
+    symbols = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True,
                              check=True).stdout
-    return set(re.findall(r" T at::meta::(\w+)\(", symbols))
+    return {rest[:int(length)] for length, rest in re.findall(r" T _ZN2at4meta(\d+)(\w+)", symbols)}
 
 
 def read(path):

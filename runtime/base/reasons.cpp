@@ -5,7 +5,7 @@
 namespace framejit {
 namespace {
 
-constexpr ReasonRow kRows[] = {
+constexpr ReasonRow kReasons[] = {
 #define REASON(kind, name, what, hint) {ReasonKind::kind, #name, what, hint},
 #include "runtime/base/reasons.def"
 #undef REASON
@@ -13,7 +13,7 @@ constexpr ReasonRow kRows[] = {
 
 }  // namespace
 
-const ReasonRow& row_of(Reason reason) { return kRows[static_cast<size_t>(reason)]; }
+const ReasonRow& row_of(Reason reason) { return kReasons[static_cast<size_t>(reason)]; }
 
 std::string sentence(Reason reason, std::string_view detail) {
   std::string text = row_of(reason).what;
@@ -22,8 +22,8 @@ std::string sentence(Reason reason, std::string_view detail) {
 }
 
 std::optional<Reason> find_reason(std::string_view name) {
-  for (size_t i = 0; i < std::size(kRows); ++i)
-    if (name == kRows[i].name) return static_cast<Reason>(i);
+  for (size_t i = 0; i < std::size(kReasons); ++i)
+    if (name == kReasons[i].name) return static_cast<Reason>(i);
   return std::nullopt;
 }
 
