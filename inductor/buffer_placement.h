@@ -37,4 +37,8 @@ SymExpr bytes_of(const LoopBuffer& buffer);
 // one if library calls may find it there.
 std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule, const TargetInfo& target);
 
+// Per buffer: whether it is a large output that a library call writes into memory of the plan. The library would take
+// new memory in each call.
+std::vector<bool> written_outputs(const graph::Graph& graph, const Schedule& schedule, const TargetInfo& target);
+
 }  // namespace framejit::inductor

@@ -1,5 +1,8 @@
-// runtime/arena.cpp — best fit over a short sorted list of idle blocks.
+// runtime/arena.cpp — best fit over a sorted list of idle blocks.
 #include "runtime/arena.h"
+
+#include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,10 +31,28 @@ ArenaPool::Block make_block(int64_t bytes) {
   return {data, size};
 }
 
+// A step of training of a middle-sized model holds a gigabyte.
+int64_t most_idle_on_this_machine() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return std::max(int64_t{1} << 30, pages > 0 ? pages / 16 * page : 0);
+}
+
+// Blocks that are much larger stay for those who need them.
+constexpr int64_t kAnyoneMayHave = int64_t{1} << 16;
+bool fits(int64_t block, int64_t wanted) { return block <= std::max(2 * wanted, kAnyoneMayHave); }
+
 }  // namespace
 
+ArenaPool::ArenaPool() : ArenaPool(most_idle_on_this_machine()) {}
+ArenaPool::ArenaPool(int64_t most_idle_bytes) : most_idle_bytes_(most_idle_bytes) {
+  idle_.reserve(kMostIdle + 1);  // give() must not throw
+}
+
 ArenaPool& ArenaPool::cpu() {
-  static ArenaPool* const pool = new ArenaPool;  // outlives every thread that may still run a plan
+  static ArenaPool* const pool = [] {
+    pthread_atfork([] { cpu().mutex_.lock(); }, [] { cpu().mutex_.unlock(); }, [] { cpu().mutex_.unlock(); });
+    return new ArenaPool;  // outlives every thread that may still run a plan
+  }();
   return *pool;
 }
 
@@ -39,10 +60,10 @@ ArenaPool::Block ArenaPool::take(int64_t bytes) {
   if (bytes <= 0) return {};
   {
     const std::lock_guard lock(mutex_);
-    auto fit = std::lower_bound(idle_.begin(), idle_.end(), bytes,
-                                [](const Block& block, int64_t wanted) { return block.bytes < wanted; });
-    if (fit != idle_.end()) {
-      const Block block = *fit;
+    const auto fit = std::lower_bound(idle_.begin(), idle_.end(), bytes,
+                                      [](const Idle& idle, int64_t wanted) { return idle.block.bytes < wanted; });
+    if (fit != idle_.end() && fits(fit->block.bytes, bytes)) {
+      const Block block = fit->block;
       idle_.erase(fit);
       idle_bytes_ -= block.bytes;
       return block;
@@ -58,27 +79,24 @@ ArenaPool::Block ArenaPool::take(int64_t bytes) {
 
 void ArenaPool::give(Block block) noexcept {
   if (!block.data) return;
-  if (block.bytes > kMostIdleBytes) return std::free(block.data);
-  Block surplus[kMostIdle];
-  size_t count = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    auto place = std::lower_bound(idle_.begin(), idle_.end(), block.bytes,
-                                  [](const Block& known, int64_t wanted) { return known.bytes < wanted; });
-    idle_.insert(place, block);
-    idle_bytes_ += block.bytes;
-    while (idle_.size() > kMostIdle || idle_bytes_ > kMostIdleBytes) {
-      surplus[count++] = idle_.front();
-      idle_bytes_ -= idle_.front().bytes;
-      idle_.erase(idle_.begin());
-    }
+  if (block.bytes > most_idle_bytes_) return std::free(block.data);
+  const std::lock_guard lock(mutex_);
+  const auto place = std::lower_bound(idle_.begin(), idle_.end(), block.bytes,
+                                      [](const Idle& idle, int64_t given) { return idle.block.bytes < given; });
+  idle_.insert(place, {block, given_++});
+  idle_bytes_ += block.bytes;
+  while (idle_.size() > kMostIdle || idle_bytes_ > most_idle_bytes_) {
+    const auto oldest =
+        std::min_element(idle_.begin(), idle_.end(), [](const Idle& a, const Idle& b) { return a.since < b.since; });
+    idle_bytes_ -= oldest->block.bytes;
+    std::free(oldest->block.data);
+    idle_.erase(oldest);
   }
-  for (size_t i = 0; i < count; ++i) std::free(surplus[i].data);
 }
 
 void ArenaPool::trim() noexcept {
   const std::lock_guard lock(mutex_);
-  for (const Block& block : idle_) std::free(block.data);
+  for (const Idle& idle : idle_) std::free(idle.block.data);
   idle_.clear();
   idle_bytes_ = 0;
 }

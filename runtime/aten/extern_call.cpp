@@ -25,6 +25,14 @@ namespace {
 
 using c10::TypeKind;
 
+std::string own_form(const std::string& op) {
+#define OWN_OP(name, own) \
+  if (op == name) return own;
+#include "runtime/aten/own_ops.def"
+#undef OWN_OP
+  return op;
+}
+
 c10::OperatorHandle find_operator(const std::string& text) {
   const size_t space = text.find("::");
   const std::string full = space == std::string::npos ? "aten::" + text : text;
@@ -115,7 +123,7 @@ struct ConstantValue {  // a value that needs neither a tensor nor a run-time si
 }  // namespace
 
 ExternCall::ExternCall(const ExternStep& step, const std::vector<c10::IValue>& opaque)
-    : op_(find_operator(step.op)),
+    : op_(find_operator(own_form(step.op))),
       is_users_(is_users(step.op)),
       result_lists_(step.result_lists),
       results_(step.results) {

@@ -23,8 +23,8 @@
 #include "runtime/aten/parallel.h"
 #include "runtime/aten/plan_program.h"
 #include "runtime/aten/random_state.h"
+#include "runtime/aten/result_memory.h"
 #include "runtime/gpu_driver.h"
-#include "runtime/huge_pages.h"
 
 namespace framejit::runtime {
 namespace {
@@ -153,9 +153,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     const PlanProgram::Shape& shape = program_->shapes[buffer];
     const auto [sizes, strides] = shape_of(buffer);
     if (shape.device.is_cpu()) {
-      tensors_[buffer] = at::Tensor(at::detail::empty_strided_cpu(sizes, strides, shape.dtype));
-      prefer_huge_pages(const_cast<void*>(tensors_[buffer].const_data_ptr()),
-                        static_cast<int64_t>(tensors_[buffer].storage().nbytes()));
+      tensors_[buffer] = new_result(sizes, strides, shape.dtype);
     } else {
       // As empty_strided, without the dispatcher.
       const c10::DeviceGuard guard(shape.device);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <map>
+#include <set>
 
 #include "runtime/arena.h"
 #include "tests/unit/hand_kernels.h"
@@ -385,18 +386,32 @@ TEST(Arena, WhatLiesIdleIsGivenBackBeforeItFails) {
   EXPECT_GT(pool.idle_bytes(), 0);
 }
 
-TEST(Arena, KeepsAFewLargestBlocks) {
+TEST(Arena, MuchLargerBlocksStayForOthers) {
   ArenaPool pool;
-  std::vector<ArenaPool::Block> blocks;
-  for (int i = 1; i <= 20; ++i) blocks.push_back(pool.take(i * 100000));
-  for (const auto& block : blocks) pool.give(block);
-  EXPECT_LT(pool.idle_bytes(), 8 * 2600000);
-  EXPECT_GE(pool.idle_bytes(), 2000000 + 1900000);
+  const ArenaPool::Block large = pool.take(1 << 20);
+  pool.give(large);
+  const ArenaPool::Block small = pool.take(1 << 18);
+  EXPECT_NE(small.data, large.data);
+  EXPECT_EQ(pool.take(1 << 19).data, large.data);
+  pool.give(large);
+  pool.give(small);
 }
 
-TEST(Arena, KeepsNoMoreThanAGigabyte) {
-  ArenaPool pool;
+TEST(Arena, WhatHasBeenIdleLongestGoesFirst) {
+  ArenaPool pool(300000);
+  std::vector<ArenaPool::Block> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(pool.take(98304));
+  for (const auto& block : blocks) pool.give(block);
+  EXPECT_EQ(pool.idle_bytes(), 3 * 98304);
+  std::set<void*> kept;
+  for (int i = 0; i < 3; ++i) kept.insert(pool.take(98304).data);
+  EXPECT_EQ(kept, (std::set<void*>{blocks[1].data, blocks[2].data, blocks[3].data}));
+  for (size_t i = 1; i < 4; ++i) pool.give(blocks[i]);
+}
+
+TEST(Arena, KeepsNoMoreThanItMay) {
   const int64_t most = int64_t{1} << 30;
+  ArenaPool pool(most);
   pool.give(pool.take(most + 1));
   EXPECT_EQ(pool.idle_bytes(), 0);
   const ArenaPool::Block small = pool.take(1000), half = pool.take(most / 2), other = pool.take(most / 2);

@@ -1,0 +1,14 @@
+// runtime/aten/result_memory.h — memory of tensors that plans make: saved values, gradients, outputs.
+//
+// The system takes longer to hand out a new page than a kernel to fill it. So large results lie in blocks of the pool
+// of runtime/arena.h, which get them back when the last tensor over them dies, wherever that is.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace framejit::runtime {
+
+// Not initialised, on the CPU. If there is no memory, the error is torch's own.
+at::Tensor new_result(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype);
+
+}  // namespace framejit::runtime

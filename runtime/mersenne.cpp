@@ -1,0 +1,213 @@
+// runtime/mersenne.cpp — loops over vectors of GCC, compiled for each width of registers.
+#include "runtime/mersenne.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace framejit::runtime {
+namespace {
+
+#define FJ_INLINE inline __attribute__((always_inline))
+
+constexpr int64_t kWords = MersenneState::kWords, kAhead = 397, kNear = kWords - kAhead;
+
+// m < limit for a number m of 53 bits.
+struct TrialLimit {
+  uint32_t high, low;
+};
+
+// A probability p: m / 2^53 < p. p * 2^53 is exact; p is at most one.
+TrialLimit limit_of(double probability) {
+  const auto limit = static_cast<uint64_t>(std::ceil(std::ldexp(probability, 53)));
+  return {static_cast<uint32_t>(limit >> 32), static_cast<uint32_t>(limit)};
+}
+
+// A register of W words; every other word of two registers.
+template <int W>
+struct Register;
+#define FJ_REGISTER(width, even, odd)                                                          \
+  template <>                                                                                  \
+  struct Register<width> {                                                                     \
+    typedef uint32_t Words __attribute__((vector_size(4 * width)));                            \
+    static FJ_INLINE void split(const Words& a, const Words& b, Words& first, Words& second) { \
+      first = __builtin_shufflevector(a, b, even);                                             \
+      second = __builtin_shufflevector(a, b, odd);                                             \
+    }                                                                                          \
+  };
+#define FJ_LIST(...) __VA_ARGS__
+FJ_REGISTER(4, FJ_LIST(0, 2, 4, 6), FJ_LIST(1, 3, 5, 7))
+FJ_REGISTER(8, FJ_LIST(0, 2, 4, 6, 8, 10, 12, 14), FJ_LIST(1, 3, 5, 7, 9, 11, 13, 15))
+FJ_REGISTER(16, FJ_LIST(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
+            FJ_LIST(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))
+#undef FJ_LIST
+#undef FJ_REGISTER
+
+template <int W>
+struct Lanes {
+  using V = typename Register<W>::Words;
+
+  static FJ_INLINE void load(V& to, const uint32_t* from) { std::memcpy(&to, from, sizeof(V)); }
+
+  // words[i] = far[i] ^ twist(words[i], words[i + 1]). `far` is more than a register away.
+  static FJ_INLINE void twist(uint32_t* words, const uint32_t* far, int64_t count) {
+    int64_t i = 0;
+    for (; i + W <= count; i += W) {
+      V one, next, other;
+      load(one, words + i);
+      load(next, words + i + 1);
+      load(other, far + i);
+      const V mixed = (one & 0x80000000U) | (next & 0x7fffffffU);
+      const V result = other ^ (mixed >> 1) ^ (-(next & 1U) & 0x9908b0dfU);
+      std::memcpy(words + i, &result, sizeof(V));
+    }
+    for (; i < count; ++i) words[i] = far[i] ^ twisted(words[i], words[i + 1]);
+  }
+  static FJ_INLINE uint32_t twisted(uint32_t one, uint32_t next) {
+    const uint32_t mixed = (one & 0x80000000U) | (next & 0x7fffffffU);
+    return (mixed >> 1) ^ (-(next & 1U) & 0x9908b0dfU);
+  }
+
+  static FJ_INLINE void advance(uint32_t* words, int64_t times) {
+    for (; times > 0; --times) {
+      twist(words, words + kAhead, kNear);
+      twist(words + kNear, words, kAhead - 1);
+      words[kWords - 1] = words[kAhead - 1] ^ twisted(words[kWords - 1], words[0]);
+    }
+  }
+
+  template <class Word>
+  static FJ_INLINE void temper(Word& y) {
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9d2c5680U;
+    y ^= (y << 15) & 0xefc60000U;
+    y ^= y >> 18;
+  }
+
+  // hits[i]: all bits, or none.
+  static FJ_INLINE void compare(const uint32_t* words, int64_t pairs, TrialLimit limit, uint32_t* hits) {
+    int64_t i = 0;
+    for (; i + W <= pairs; i += W) {
+      V first, second;
+      load(first, words + 2 * i);
+      load(second, words + 2 * i + W);
+      temper(first);
+      temper(second);
+      V high, low;
+      Register<W>::split(first, second, high, low);
+      high &= 0x1fffffU;
+      const V hit = (V)(high < limit.high) | ((V)(high == limit.high) & (V)(low < limit.low));
+      std::memcpy(hits + i, &hit, sizeof(V));
+    }
+    for (; i < pairs; ++i) {
+      uint32_t high = words[2 * i], low = words[2 * i + 1];
+      temper(high);
+      temper(low);
+      high &= 0x1fffffU;
+      hits[i] = -static_cast<uint32_t>(high < limit.high || (high == limit.high && low < limit.low));
+    }
+  }
+};
+
+struct MersenneLoops {
+  void (*advance)(uint32_t* words, int64_t times);
+  void (*compare)(const uint32_t* words, int64_t pairs, TrialLimit limit, uint32_t* hits);
+};
+
+#define FJ_LOOPS(name, width, attribute)                                                                  \
+  attribute void advance_##name(uint32_t* words, int64_t times) { Lanes<width>::advance(words, times); }  \
+  attribute void compare_##name(const uint32_t* words, int64_t pairs, TrialLimit limit, uint32_t* hits) { \
+    Lanes<width>::compare(words, pairs, limit, hits);                                                     \
+  }
+FJ_LOOPS(any, 4, )
+#ifdef __x86_64__
+FJ_LOOPS(avx2, 8, __attribute__((target("avx2"))))
+FJ_LOOPS(avx512, 16, __attribute__((target("avx512f"))))
+#endif
+#undef FJ_LOOPS
+
+const MersenneLoops& mersenne_loops() {
+  static const MersenneLoops found = [] {
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f")) return MersenneLoops{advance_avx512, compare_avx512};
+    if (__builtin_cpu_supports("avx2")) return MersenneLoops{advance_avx2, compare_avx2};
+#endif
+    return MersenneLoops{advance_any, compare_any};
+  }();
+  return found;
+}
+
+template <class T>
+void store_trials(const uint32_t* hits, int64_t count, uint64_t one, T* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(hits[i] != 0 ? one : 0);
+}
+
+void store_trials(const uint32_t* hits, int64_t count, const Trials& trials, int64_t at) {
+  char* const to = static_cast<char*>(trials.results) + at * static_cast<int64_t>(trials.size);
+  switch (trials.size) {
+    case 1: return store_trials(hits, count, trials.one, reinterpret_cast<uint8_t*>(to));
+    case 2: return store_trials(hits, count, trials.one, reinterpret_cast<uint16_t*>(to));
+    case 8: return store_trials(hits, count, trials.one, reinterpret_cast<uint64_t*>(to));
+    default: return store_trials(hits, count, trials.one, reinterpret_cast<uint32_t*>(to));
+  }
+}
+
+// A part draws as many words as this many states have.
+constexpr int64_t kStatesOfPart = 64, kTrialsOfPart = kStatesOfPart * kWords / 2;
+
+struct TrialParts {
+  const Trials* trials;
+  TrialLimit limit;
+  std::vector<MersenneState> starts;  // the state in which each part begins
+};
+
+// Trials whose first word is the next of `state`.
+void draw_part(MersenneState state, const TrialParts& part, int64_t begin, int64_t end) {
+  const MersenneLoops& loop = mersenne_loops();
+  alignas(64)
+      uint32_t words[kWords + 1];  // begins with a word that the state before has left, if that was half a trial
+  alignas(64) uint32_t hits[kWords / 2];
+  int64_t left = 0;
+  while (begin < end) {
+    if (state.next == kWords) loop.advance(state.words.data(), 1), state.next = 0;
+    std::memcpy(words + left, state.words.data() + state.next, static_cast<size_t>(kWords - state.next) * 4);
+    const int64_t count = left + kWords - state.next, trials = std::min(count / 2, end - begin);
+    state.next = kWords;
+    loop.compare(words, trials, part.limit, hits);
+    store_trials(hits, trials, *part.trials, begin);
+    begin += trials;
+    left = count % 2;
+    words[0] = words[count - 1];
+  }
+}
+
+void draw_parts(void* data, int64_t begin, int64_t end) {
+  const TrialParts& part = *static_cast<const TrialParts*>(data);
+  for (int64_t p = begin; p < end; ++p)
+    draw_part(part.starts[static_cast<size_t>(p)], part, p * kTrialsOfPart,
+              std::min((p + 1) * kTrialsOfPart, part.trials->count));
+}
+
+}  // namespace
+
+void MersenneState::advance() { mersenne_loops().advance(words.data(), 1); }
+
+void run_trials(MersenneState& state, const Trials& trials, ShareParts share) {
+  if (trials.count <= 0) return;
+  TrialParts part{&trials, limit_of(trials.probability), {}};
+  const int64_t parts = (trials.count + kTrialsOfPart - 1) / kTrialsOfPart;
+  part.starts.reserve(static_cast<size_t>(parts));
+  const auto skip = [&](int64_t words) {
+    const int64_t times = (state.next + words - 1) / kWords;
+    mersenne_loops().advance(state.words.data(), times);
+    state.next += words - times * kWords;
+  };
+  for (int64_t p = 0; p < parts; ++p) {
+    part.starts.push_back(state);
+    skip(2 * std::min(kTrialsOfPart, trials.count - p * kTrialsOfPart));
+  }
+  share(parts, draw_parts, &part);
+}
+
+}  // namespace framejit::runtime
