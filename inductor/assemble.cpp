@@ -144,7 +144,6 @@ class Assembler {
         value_buffer_[graph::index_of(v)] = buffer_of_[form.buffer];
     }
     in_arena_ = arena_buffers(graph_, schedule_, target_.info());
-    has_own_tensor_ = written_outputs(graph_, schedule_, target_.info());
     in_input_.assign(program_.buffers.size(), false);
     if (target_.info().traits.steps_end_in_order)
       for (const NewValue& made : schedule_.new_values) take_input(made);
@@ -450,7 +449,10 @@ class Assembler {
       step.results.push_back(v == graph::kNoValue ? runtime::kNoBuffer : value_buffer_[graph::index_of(v)]);
       if (v != graph::kNoValue) note_use(step.results.back());
     }
-    if (call.writes.size() == 1 && (in_arena_[call.writes[0]] || has_own_tensor_[call.writes[0]])) {
+    const auto is_given_memory = [&](LoopBufferId b) {
+      return in_arena_[b] || is_written_output(node, program_.buffers[b], target_.info());
+    };
+    if (call.writes.size() == 1 && is_given_memory(call.writes[0])) {
       make_tensor(call.writes[0]);  // or that of the buffer that takes over its memory
       write_into_result(step, *out_form(node));
     } else if (is_over_.contains(call.node)) {
@@ -568,7 +570,6 @@ class Assembler {
   std::vector<std::vector<int64_t>> offsets_;  // per step and argument, in elements
   std::vector<CompiledKernel> compiled_;     // per step
   std::vector<bool> in_memory_, in_arena_, allocated_;  // per loop buffer; in_arena_: or where its owner is
-  std::vector<bool> has_own_tensor_;  // per loop buffer: an output in a tensor that the plan gives to a library call
   std::vector<bool> in_library_;  // per loop buffer: in memory that a library call has allocated
   std::vector<bool> in_input_;               // per loop buffer: the new value of an input, in its memory
   std::vector<LoopBufferId> taken_by_;       // per loop buffer: the one that takes over its memory

@@ -96,17 +96,9 @@ std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& sched
   return fits;
 }
 
-std::vector<bool> written_outputs(const graph::Graph& graph, const Schedule& schedule, const TargetInfo& target) {
-  const std::vector<LoopBuffer>& buffers = schedule.program.buffers;
-  std::vector<bool> written(buffers.size());
-  if (!target.traits.library_memory_is_known) return written;
-  for (const auto& step : schedule.steps) {
-    const auto* call = std::get_if<ExternCall>(&step);
-    if (call == nullptr || call->writes.size() != 1 || !out_form(graph.nodes[call->node])) continue;
-    const LoopBuffer& buffer = buffers[call->writes[0]];
-    written[call->writes[0]] = buffer.role == BufferRole::kTemp && buffer.is_output && is_large(buffer, target.costs);
-  }
-  return written;
+bool is_written_output(const graph::Node& node, const LoopBuffer& result, const TargetInfo& target) {
+  return target.traits.library_memory_is_known && out_form(node) && result.role == BufferRole::kTemp &&
+         result.is_output && is_large(result, target.costs);
 }
 
 }  // namespace framejit::inductor

@@ -1,8 +1,8 @@
 // inductor/buffer_placement.h — which buffers of a schedule live in the arena.
 //
-// Memory of the arena is mapped once and stays warm from call to call. A separate tensor is allocated in each call, and
-// the system zeroes a large one when it is written (runtime/huge_pages.h). Outputs, and whatever a library call might
-// keep, return or allocate itself, are separate tensors.
+// Memory of the arena is mapped once and stays warm from call to call. A separate tensor is allocated in each call: by
+// the plan, whose large tensors get warm memory too (runtime/aten/result_memory.h), or by a library call, which takes
+// new pages. Outputs, and whatever a library call might keep, return or allocate itself, are separate tensors.
 #pragma once
 
 #include "graph/graph.h"
@@ -37,8 +37,8 @@ SymExpr bytes_of(const LoopBuffer& buffer);
 // one if library calls may find it there.
 std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule, const TargetInfo& target);
 
-// Per buffer: whether it is a large output that a library call writes into memory of the plan. The library would take
-// new memory in each call.
-std::vector<bool> written_outputs(const graph::Graph& graph, const Schedule& schedule, const TargetInfo& target);
+// Whether the only result of an extern call is a large output that the call can write into memory of the plan. The
+// library would take new memory in each call.
+bool is_written_output(const graph::Node& node, const LoopBuffer& result, const TargetInfo& target);
 
 }  // namespace framejit::inductor

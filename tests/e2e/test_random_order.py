@@ -40,6 +40,49 @@ def test_fills(fill, name):
         assert framejit.stats()["graph_breaks"] == 0
 
 
+MANY = {
+    "contiguous": (torch.rand(200, 301), torch.rand(4097), torch.rand(3, 20_000)),
+    "permuted": (torch.rand(30, 40, 50).permute(1, 2, 0), torch.rand(300, 200).t(),
+                 torch.rand(2, 3, 50, 70).to(memory_format=torch.channels_last)),
+}
+
+
+@pytest.mark.parametrize("before", [0, 1, 5], ids=lambda n: f"{n} drawn before")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("kind", MANY)
+def test_many_at_a_time(kind, dtype, before):
+    """From some thousands on, framejit draws the numbers itself, on all threads; a number may have been left over."""
+    for x in MANY[kind]:
+        for p in (0.1, 0.5, 0.999):
+            framejit.reset()
+            program = lambda x: torch.empty_like(x).bernoulli_(p)
+            results = {}
+            for name, run in ("eager", program), ("ours", framejit.compile(program)):
+                torch.manual_seed(3)
+                if before:
+                    torch.randperm(before + 1)
+                results[name] = run(x.to(dtype)), run(x.to(dtype)), torch.get_rng_state()
+            assert all(map(torch.equal, *results.values())), (x.shape, p)
+            assert framejit.stats()["graphs"] == 1 and not framejit.stats()["graph_breaks"]
+
+
+def test_a_generator_of_the_program():
+    program = lambda x, generator: torch.bernoulli(x, 0.3, generator=generator)
+    compiled, x = framejit.compile(program), torch.rand(100, 100)
+    ours, theirs, state = torch.Generator().manual_seed(7), torch.Generator().manual_seed(7), torch.get_rng_state()
+    for _ in range(3):
+        assert torch.equal(compiled(x, ours), program(x, theirs))
+    assert torch.equal(ours.get_state(), theirs.get_state()) and torch.equal(torch.get_rng_state(), state)
+
+
+def test_who_draws_many():
+    compiled, x = framejit.compile(lambda x: F.dropout(x, 0.5)), torch.rand(100, 100)
+    compiled(x)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        compiled(x)
+    assert "framejit::bernoulli" in {event.name for event in profiler.events()}
+
+
 AFTER = {"rand_like": torch.rand_like, "randn_like": torch.randn_like, "normal_": lambda x: x.normal_(),
          "randint_like": lambda x: torch.randint_like(x, 99), "multinomial": lambda x: torch.multinomial(x.exp(), 2),
          "exponential_": lambda x: torch.empty_like(x).exponential_(), "dropout": lambda x: F.dropout(x, 0.5)}

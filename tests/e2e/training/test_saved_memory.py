@@ -1,4 +1,5 @@
 """Gradients lie in the memory of values that were saved for the backward, if no one else holds these."""
+import resource
 import sys
 from pathlib import Path
 
@@ -36,6 +37,25 @@ def test_cross_entropy_needs_its_logits_once(classes):
     bytes_of_logits = ROWS * classes * 4
     assert bytes_of_logits <= peaks["ours"] < 1.1 * bytes_of_logits, peaks
     assert peaks["ours"] <= peaks["eager"] / 2, peaks
+
+
+@pytest.mark.parametrize("loss", [lambda x, w: (x @ w.t()).sum(), lambda x, w: (w.exp() * x[0]).sin().sum()],
+                         ids=["a product", "kernels"])
+def test_large_gradients_and_saved_values_take_no_new_pages(loss):
+    run, x = framejit.compile(loss), torch.randn(16, 4096)
+    w = torch.randn(4096, 4096, requires_grad=True)  # torch's allocator gives back what is as large as its gradient
+
+    def step():
+        run(x, w).backward()
+        w.grad = None
+    for _ in range(3):
+        step()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(3):
+        step()
+    pages = w.nbytes // resource.getpagesize()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < pages / 10
+    assert framejit.stats()["backward_runs"] == 6
 
 
 def squares(x):

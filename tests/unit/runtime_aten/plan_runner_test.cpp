@@ -373,6 +373,29 @@ TEST(PlanRunner, BlocksGoBackHoweverACallEnds) {
   }
 }
 
+TEST(PlanRunner, LargeResultsLieInBlocksOfThePool) {
+  const at::Tensor x = at::randn({1 << 19});
+  PlanBuilder b;
+  const BufferId in = b.input(x), out = b.buffer(x);
+  b.step(AllocateStep{out});
+  b.step(kernel(in, out, Size{1 << 19}));
+  b.returns({out});
+  const PlanRunner runner = b.runner();
+  at::Tensor first = run(runner, {x})[0], view = first.narrow(0, 5, 7);
+  const void* const data = first.const_data_ptr();
+  const int64_t idle = ArenaPool::cpu().idle_bytes();
+  first.reset();
+  EXPECT_EQ(ArenaPool::cpu().idle_bytes(), idle);  // a view holds it
+  EXPECT_TRUE(at::equal(view, (x + 1).narrow(0, 5, 7)));
+  view.reset();
+  EXPECT_GE(ArenaPool::cpu().idle_bytes(), idle + (2 << 20));
+  EXPECT_EQ(run(runner, {x})[0].const_data_ptr(), data);
+  at::Tensor grown = run(runner, {x})[0];
+  grown.resize_({1 << 20}).fill_(1);  // by torch, which asks the allocator that the memory came from
+  grown.resize_({3}).resize_({1 << 21}).fill_(2);
+  EXPECT_TRUE(at::equal(grown, at::full({1 << 21}, 2.0F)));
+}
+
 TEST(PlanRunner, ModesOfTheThreadDecideWhatOutputsAre) {
   const at::Tensor x = at::randn({3}), leaf = at::randn({3}).requires_grad_();
   const PlanRunner runner = one_kernel(x).runner();
