@@ -45,6 +45,10 @@ bool find_identity_store(const LoopProgram& program, const Nest& nest, InstId& s
   return true;
 }
 
+// Of a producer without a function, as in op_costs.def: the factor or the term of a batch norm has no more.
+constexpr int kCheapWork = 16;
+constexpr size_t kCheapLoads = 4;
+
 struct BufferUse {
   std::vector<size_t> writers, readers;  // items, in order
   bool read_by_extern = false;
@@ -99,6 +103,10 @@ bool loads_masked(const Nest& nest, LoopBufferId buffer) {
                      [&](const LoopInst& i) { return i.is_masked() && i.buffer == buffer; });
 }
 
+bool has_check(const Nest& nest) {
+  return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& i) { return i.op == LoopOp::kCheck; });
+}
+
 int64_t points_of(const Nest& nest, const SizeHints& hints) {
   return hints.numel(nest.ranges) * hints.numel(nest.reduced);
 }
@@ -139,6 +147,7 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
   const LoopBufferId buffer = producer.body[store].buffer;
   const NestCost cost = cost_of(producer);
   size_t loads = 0;
+  int64_t points = 0;
   bool enlarges = false;
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
@@ -146,11 +155,14 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
     if (cost.heavy && is_ordered(consumer)) return Refusal::walked;
     if (loads_masked(consumer, buffer) && !takes_zeros(producer)) return Refusal::conditional;
     loads += count_loads(consumer, buffer);
+    points += points_of(consumer, hints);
     enlarges |= points_of(consumer, hints) > costs.enlarged * hints.numel(producer.ranges);
   }
   const bool is_small = cost.instructions <= static_cast<size_t>(costs.inlined_instructions) &&
                         cost.loads <= static_cast<size_t>(costs.inlined_loads);
-  const bool pays = loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && is_small;
+  const bool is_cheap = enlarges && cost.work <= kCheapWork && cost.loads <= kCheapLoads && !has_check(producer) &&
+                        points <= costs.recomputed_points;
+  const bool pays = is_cheap || (loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && is_small);
   if (!pays && is_made_of_rows(program, producer, store, positions, use, hints, costs)) return std::nullopt;
   return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
