@@ -46,7 +46,7 @@ bool find_identity_store(const LoopProgram& program, const Nest& nest, InstId& s
 }
 
 // Of a producer without a function, as in op_costs.def: the factor or the term of a batch norm has no more.
-constexpr int kCheapWork = 16;
+constexpr int kCheapWork = 15;
 constexpr size_t kCheapLoads = 4;
 
 struct BufferUse {
@@ -103,8 +103,13 @@ bool loads_masked(const Nest& nest, LoopBufferId buffer) {
                      [&](const LoopInst& i) { return i.is_masked() && i.buffer == buffer; });
 }
 
-bool has_check(const Nest& nest) {
-  return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& i) { return i.op == LoopOp::kCheck; });
+// Whether it is made of inputs alone, with little work and without a check: the factor of a batch norm, for example.
+bool is_cheap(const Nest& nest, const std::vector<BufferUse>& uses) {
+  const NestCost cost = cost_of(nest);
+  return cost.work <= kCheapWork && cost.loads <= kCheapLoads &&
+         std::none_of(nest.body.begin(), nest.body.end(), [&](const LoopInst& i) {
+           return i.op == LoopOp::kCheck || (i.op == LoopOp::kLoad && !uses[i.buffer].writers.empty());
+         });
 }
 
 int64_t points_of(const Nest& nest, const SizeHints& hints) {
@@ -142,9 +147,10 @@ bool is_made_of_rows(const LoopProgram& program, const Nest& producer, InstId st
 
 // Why the producer is not computed where it is read; nothing if it should be.
 std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, InstId store,
-                                      const std::vector<size_t>& positions, const BufferUse& use,
+                                      const std::vector<size_t>& positions, const std::vector<BufferUse>& uses,
                                       const SizeHints& hints, const Costs& costs) {
   const LoopBufferId buffer = producer.body[store].buffer;
+  const BufferUse& use = uses[buffer];
   const NestCost cost = cost_of(producer);
   size_t loads = 0;
   int64_t points = 0;
@@ -160,9 +166,8 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
   }
   const bool is_small = cost.instructions <= static_cast<size_t>(costs.inlined_instructions) &&
                         cost.loads <= static_cast<size_t>(costs.inlined_loads);
-  const bool is_cheap = enlarges && cost.work <= kCheapWork && cost.loads <= kCheapLoads && !has_check(producer) &&
-                        points <= costs.recomputed_points;
-  const bool pays = is_cheap || (loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && is_small);
+  const bool is_free = enlarges && points <= costs.recomputed_points && is_cheap(producer, uses);
+  const bool pays = is_free || (loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && is_small);
   if (!pays && is_made_of_rows(program, producer, store, positions, use, hints, costs)) return std::nullopt;
   return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
@@ -226,7 +231,7 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
   const LoopBufferId buffer = producer->body[store].buffer;
   const BufferUse& use = uses[buffer];
   if (use.readers.empty()) return false;
-  if (const auto refusal = inline_refusal(program, *producer, store, positions, use, hints, costs)) {
+  if (const auto refusal = inline_refusal(program, *producer, store, positions, uses, hints, costs)) {
     note_readers(program, *producer, use, *refusal, notes);
     return false;
   }
