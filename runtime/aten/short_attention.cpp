@@ -10,6 +10,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "runtime/base/warn_once.h"
 #include "runtime/gpu_driver.h"
 
 namespace framejit::runtime {
@@ -92,7 +93,10 @@ bool launch(const at::Tensor& query, const at::Tensor& key, const at::Tensor& va
   const ShortMask kind = mask ? ShortMask::kAdded : causal ? ShortMask::kCausal : ShortMask::kNone;
   const auto kernel =
       kernel_for(*driver.value(), device.index(), key.size(2), query.scalar_type() == at::kBFloat16, kind);
-  if (!kernel.ok()) return false;
+  if (!kernel.ok()) {
+    log::warn_reason(kernel.error().reason, kernel.error().message, "framejit::short_attention");
+    return false;
+  }
   Arguments arguments{query.const_data_ptr(),
                       key.const_data_ptr(),
                       value.const_data_ptr(),
