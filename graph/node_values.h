@@ -30,4 +30,15 @@ inline bool has_argument(const Node& node, ValueId v) {
   return std::any_of(node.args.begin(), node.args.end(), [&](const Arg& arg) { return has_value(arg, v); });
 }
 
+// Whether it advances a generator. Attention without dropout does not.
+inline bool draws_numbers(const Node& node) {
+  if (!node.op->has(kRandom)) return false;
+  const auto& names = node.op->arg_names;
+  const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), "dropout_p") - names.begin());
+  if (at == names.size()) return true;
+  if (at >= node.args.size()) return false;  // the schema's default is 0
+  const double* p = node.args[at].get<double>();
+  return p == nullptr || *p != 0;
+}
+
 }  // namespace framejit::graph

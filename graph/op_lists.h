@@ -12,6 +12,7 @@ enum class OpList : uint8_t {
   moves_elements,
   row_passes,
   keeps_format,
+  takes_columns,
   casts_inside,
   of_masks,
   moves_indices,

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "graph/node_values.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
 
@@ -24,23 +25,12 @@ constexpr double kHopeless = 1.5;  // this much slower in every trial round: not
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Without dropout, attention draws nothing.
-bool draws_numbers(const graph::Node& node) {
-  if (!node.op->has(graph::kRandom)) return false;
-  const auto& names = node.op->arg_names;
-  const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), "dropout_p") - names.begin());
-  if (at == names.size()) return true;
-  if (at >= node.args.size()) return false;  // the schema's default is 0
-  const double* p = node.args[at].get<double>();
-  return p == nullptr || *p != 0;
-}
-
 // Why a graph must not run more often than the program says; "" if it may.
 std::string why_not(const graph::Graph& functional, const TargetInfo& target) {
   if (!target.traits.steps_end_in_order) return "its device keeps running after the call returns";
   for (const graph::Node& node : functional.nodes) {
     if (node.op->has(graph::kMutates)) return node.op->name + " writes an argument";
-    if (draws_numbers(node)) return node.op->name + " draws random numbers";
+    if (graph::draws_numbers(node)) return node.op->name + " draws random numbers";
     if (node.op->name.find("::") != std::string::npos) return node.op->name + " may have other effects";
   }
   return "";

@@ -12,6 +12,8 @@
 #include "inductor/lowering/convolution_epilogues.h"
 #include "inductor/lowering/joined_casts.h"
 #include "inductor/lowering/memory_formats.h"
+#include "inductor/lowering/patch_products.h"
+#include "inductor/lowering/short_attention.h"
 #include "inductor/lowering/wide_products.h"
 #include "inductor/schedule/commit_order.h"
 #include "inductor/schedule/input_writes.h"
@@ -24,6 +26,19 @@
 
 namespace framejit::inductor {
 namespace {
+
+// Which matrix products are kernels; none if the library computes all of them.
+std::optional<ProductRule> product_rule(const Choices& choices) {
+  if (choices.products == Products::kernels || config().products == "kernels") return ProductRule::kWherever;
+  const bool may = choices.products == Products::cost_model && config().products == "auto";
+  return may ? std::optional(ProductRule::kWhereTheyPay) : std::nullopt;
+}
+
+TargetInfo chosen_target(const Compilation& c) {
+  TargetInfo target = c.target.info();
+  if (!product_rule(c.choices)) target.traits.multiplies_few_rows = false;
+  return target;
+}
 
 Result<void> run_fold_norms(Compilation& c) {
   if (c.weights.empty()) return {};
@@ -40,8 +55,7 @@ Result<void> run_widen_products(Compilation& c) {
 }
 
 Result<void> run_join_products(Compilation& c) {
-  if (c.weights.empty()) return {};
-  FJ_TRY(c.graph, join_products(c.graph, c.weights, c.target.info()));
+  FJ_TRY(c.graph, join_products(c.graph, c.weights, chosen_target(c)));
   return {};
 }
 
@@ -59,6 +73,16 @@ Result<void> run_bare_products(Compilation& c) {
 Result<void> run_pack_float32(Compilation& c) {
   if (c.weights.empty()) return {};
   FJ_TRY(c.graph, pack_float32(c.graph, c.weights, c.target.info()));
+  return {};
+}
+
+Result<void> run_short_attention(Compilation& c) {
+  c.graph = short_attention(std::move(c.graph), c.target.info());
+  return {};
+}
+
+Result<void> run_patch_products(Compilation& c) {
+  c.graph = patch_products(std::move(c.graph), c.target.info());
   return {};
 }
 
@@ -99,19 +123,6 @@ Result<void> run_hoist_weights(Compilation& c) {
   c.recipes = std::move(hoisted.recipes);
   c.is_over = !are_worth_asking(c.recipes, c.target.info());
   return {};
-}
-
-// Which matrix products are kernels; none if the library computes all of them.
-std::optional<ProductRule> product_rule(const Choices& choices) {
-  if (choices.products == Products::kernels || config().products == "kernels") return ProductRule::kWherever;
-  const bool may = choices.products == Products::cost_model && config().products == "auto";
-  return may ? std::optional(ProductRule::kWhereTheyPay) : std::nullopt;
-}
-
-TargetInfo chosen_target(const Compilation& c) {
-  TargetInfo target = c.target.info();
-  if (!product_rule(c.choices)) target.traits.multiplies_few_rows = false;
-  return target;
 }
 
 Result<void> run_join_casts(Compilation& c) {

@@ -270,8 +270,19 @@ Result<GpuDriver::Function> GpuDriver::load(const std::string& code, const char*
   return result;
 }
 
-int GpuDriver::launch(void* function, uint32_t blocks, uint32_t threads, void* stream, void** arguments) const {
-  return entries_->launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
+Result<void> GpuDriver::allow_shared(const Function& function, int bytes) const {
+  constexpr int kDynamicSharedBytes = 8;
+  using SetAttribute = int(void* function, int attribute, int value);
+  SetAttribute* set_attribute = nullptr;
+  FJ_TRY_VOID(bind(library_, set_attribute, "cuFuncSetAttribute"));
+  if (const int failed = set_attribute(function.handle, kDynamicSharedBytes, bytes); failed != 0)
+    return Error{Reason::gpu, "the driver refuses so much shared memory: " + std::to_string(failed)};
+  return {};
+}
+
+int GpuDriver::launch(void* function, uint32_t blocks, uint32_t threads, void* stream, void** arguments,
+                      uint32_t shared) const {
+  return entries_->launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, nullptr);
 }
 
 int GpuDriver::launch_graph(void* graph, void* stream) const { return entries_->launch_graph(graph, stream); }

@@ -1,5 +1,5 @@
 // graph/aten/composites.cpp — see composites.h. Each gives the results of the ATen function that it names, and leaves
-// unusual calls, errors and calls with constant sizes to that function.
+// unusual calls, errors and calls with constant sizes to that function. One is called with fewer arguments.
 #include "graph/aten/composites.h"
 
 #include <ATen/autocast_mode.h>
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "graph/aten/meta_call.h"
+#include "graph/aten/true_masks.h"
 #include "graph/op_lists.h"
 
 namespace framejit::graph {
@@ -160,6 +161,21 @@ bool recurrent_layer(const c10::OperatorHandle& op, torch::jit::Stack& args) {
   return true;
 }
 
+// query, key, value, mask, ...: without a mask that excludes nothing, if torch takes a mask of this shape.
+bool attention(const c10::OperatorHandle& op, torch::jit::Stack& args) {
+  if (!args[3].isTensor() || args[5].toBool()) return false;  // a mask and is_causal: an error
+  const at::Tensor query = args[0].toTensor(), key = args[1].toTensor(), mask = args[3].toTensor();
+  if (query.dim() < 2 || key.dim() < 2 || mask.dim() < 2 || mask.dim() > query.dim() || !is_true_everywhere(mask))
+    return false;
+  SymInts scores = query.sym_sizes().vec();
+  scores.back() = key.sym_size(-2);
+  for (int64_t d = 1; d <= mask.dim(); ++d)
+    if (mask.sym_size(-d) != 1 && mask.sym_size(-d) != scores[scores.size() - static_cast<size_t>(d)]) return false;
+  args[3] = IValue();
+  op.callBoxed(args);
+  return true;
+}
+
 using Composite = bool (*)(const c10::OperatorHandle& op, torch::jit::Stack& args);  // true: the results have replaced
                                                                                      // args
 
@@ -198,6 +214,7 @@ void register_composites() {
     library->impl((std::string(name) + ".vec").c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<upsample>>());
   for (std::string_view name : ops_of(OpList::recurrent_layers))
     library->impl(std::string(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<recurrent_layer>>());
+  library->impl("scaled_dot_product_attention", torch::CppFunction::makeFromBoxedFunction<&whole<attention>>());
   library->impl("kron", torch::CppFunction::makeFromBoxedFunction<&whole<kron>>());
   library->impl("pad_sequence", torch::CppFunction::makeFromBoxedFunction<&whole<pad_sequence>>());
   library->impl("fill_diagonal_", torch::CppFunction::makeFromBoxedFunction<&whole<fill_diagonal>>());

@@ -1,5 +1,5 @@
 // graph/aten/composites.h — composite functions of torch whose C++ asks for sizes as numbers, composed here over
-// symbolic sizes; and layers that are recorded as one call.
+// symbolic sizes; layers that are recorded as one call; and attention without masks that exclude nothing.
 #pragma once
 
 #include <c10/core/DispatchKey.h>

@@ -112,6 +112,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
 
  private:
   friend class RecordScope;
+  friend bool is_true_everywhere(const at::Tensor& mask);
   explicit Recorder(std::string name) : builder_(std::move(name)) {}
 
   bool fill_in_memory_order(const OpInfo& info, torch::jit::Stack* stack);

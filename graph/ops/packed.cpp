@@ -1,5 +1,6 @@
-// graph/ops/packed.cpp — ops that no program calls: products with weights that the library has packed, and casts of
-// many tensors. Only the passes of a backend make them, and these passes say what the results are.
+// graph/ops/packed.cpp — ops that no program calls: products with weights that the library has packed, casts of many
+// tensors, and attention over few keys. Only the passes of a backend make them, and these passes say what the results
+// are.
 #include "graph/ops/families.h"
 
 namespace framejit::graph {
@@ -9,7 +10,7 @@ std::vector<OpRow> packed_ops() {
   for (const char* name :
        {"mkldnn::_reorder_linear_weight", "mkldnn::_linear_pointwise", "mkldnn::_reorder_convolution_weight",
         "mkldnn::_convolution_pointwise", "mkldnn::_convolution_pointwise.binary", "mkl::_mkl_reorder_linear_weight",
-        "mkl::_mkl_linear", "framejit::cast_all"})
+        "mkl::_mkl_linear", "framejit::cast_all", "framejit::short_attention"})
     rows.push_back({name, nullptr, 0});
   return rows;
 }

@@ -43,8 +43,15 @@ int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scala
 // What profilers show: the ops that a kernel was made of. Equal kernels are one, with the name of the first.
 std::string entry_of(const std::string& kernel_name) { return "fj_" + kernel_name; }
 
-TargetInfo info_for(runtime::GpuVendor vendor, int processors) {
+// NVIDIA: the instructions that short_attention.hip needs.
+bool has_sm80(const std::string& architecture) {
+  constexpr std::string_view kPrefix = "sm_";
+  return architecture.starts_with(kPrefix) && std::stoi(architecture.substr(kPrefix.size())) >= 80;
+}
+
+TargetInfo info_for(runtime::GpuVendor vendor, const std::string& architecture, int processors) {
   TargetInfo info = gpu_target();
+  info.traits.attends_in_kernel = has_sm80(architecture);
   info.processors = processors;
   info.traits.fuses_convolutions = vendor == runtime::GpuVendor::kNvidia;  // the ops are cuDNN's
   return info;
@@ -57,7 +64,7 @@ class GpuTarget : public KernelTarget {
         compiler_(compiler),
         architecture_(std::move(architecture)),
         device_(device),
-        info_(info_for(driver->vendor(), processors)),
+        info_(info_for(driver->vendor(), architecture_, processors)),
         description_("gpu " + architecture_ + " " + text_of(info_) + " build " + inductor_build()) {}
 
   const TargetInfo& info() const override { return info_; }

@@ -8,12 +8,15 @@
 #include "graph/passes/rebuild.h"
 #include "inductor/lowering/few_rows.h"
 #include "inductor/lowering/lower.h"
+#include "inductor/lowering/users.h"
 
 namespace framejit::inductor {
 
 using graph::Graph;
 using graph::index_of;
 using graph::Node;
+using graph::SymExpr;
+using graph::SymSizes;
 using graph::TensorMeta;
 using graph::ValueId;
 
@@ -21,7 +24,13 @@ namespace {
 
 constexpr size_t kFewest = 4;  // casts that are worth a call of their own
 
-// Values that a kernel reads, through views too, and those that leave the graph.
+// Concatenates along the first dimension: its operands lie one after the other in the result.
+bool is_stack_of_rows(const Node& node) {
+  const auto* dim = node.op->name == "cat" ? node.args[1].get<SymExpr>() : nullptr;
+  return dim != nullptr && *dim == SymExpr(0);
+}
+
+// Values that a kernel reads, through views and stacks of rows too, and those that leave the graph.
 std::vector<bool> read_by_kernels(const Graph& graph, const TargetInfo& target) {
   std::vector<bool> read(graph.values.size(), false);
   const auto mark = [&](ValueId v) {
@@ -30,7 +39,7 @@ std::vector<bool> read_by_kernels(const Graph& graph, const TargetInfo& target) 
   for (ValueId v : graph.outputs) mark(v);
   for (const auto& [input, v] : graph.updates) mark(v);
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const bool passes_on = node->op->has(graph::kView);
+    const bool passes_on = node->op->has(graph::kView) || is_stack_of_rows(*node);
     const bool is_read = passes_on
                              ? std::any_of(node->results.begin(), node->results.end(),
                                            [&](ValueId v) { return v != graph::kNoValue && read[index_of(v)]; })
@@ -48,54 +57,100 @@ bool is_dense(const TensorMeta& meta) {
 class CastJoiner {
  public:
   CastJoiner(const Graph& graph, const TargetInfo& target)
-      : graph_(graph), inputs_(graph.inputs.begin(), graph.inputs.end()) {
-    const std::vector<bool> read = read_by_kernels(graph, target);
+      : graph_(graph),
+        users_(graph),
+        inputs_(graph.inputs.begin(), graph.inputs.end()),
+        read_(read_by_kernels(graph, target)) {
     for (size_t n = 0; n < graph.nodes.size(); ++n)
-      if (is_candidate(graph.nodes[n], read)) groups_[result_of(n).dtype].push_back(n);
+      if (is_cast(graph.nodes[n])) groups_[result_of(n).dtype].push_back({n, {n}});
     std::erase_if(groups_, [](const auto& group) { return group.second.size() < kFewest; });
+    for (auto& [dtype, results] : groups_) join_stacks(results);
   }
 
   bool is_empty() const { return groups_.empty(); }
 
   Graph run() const {
     std::set<size_t> joined;
-    for (const auto& [dtype, nodes] : groups_) joined.insert(nodes.begin(), nodes.end());
+    for (const auto& [dtype, results] : groups_) {
+      for (const Written& result : results) {
+        joined.insert(result.node);
+        joined.insert(result.casts.begin(), result.casts.end());
+      }
+    }
     graph::Rebuild r(graph_, true);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       r.begin(graph_.nodes[n]);
-      for (const auto& [dtype, nodes] : groups_)
-        if (nodes.front() == n) emit(r, dtype, nodes);
+      for (const auto& [dtype, results] : groups_)
+        if (first_cast(results) == n) emit(r, dtype, results);
       if (!joined.contains(n)) r.copy_node(graph_.nodes[n]);
     }
     return r.build();
   }
 
  private:
+  // Of the call: a cast, or a stack of casts.
+  struct Written {
+    size_t node;
+    std::vector<size_t> casts;
+  };
+
   const TensorMeta& result_of(size_t node) const { return graph_.meta(graph_.nodes[node].results[0]); }
 
-  bool is_candidate(const Node& node, const std::vector<bool>& read) const {
+  static size_t first_cast(const std::vector<Written>& results) {
+    size_t first = SIZE_MAX;
+    for (const Written& result : results) first = std::min(first, result.casts.front());
+    return first;
+  }
+
+  bool is_cast(const Node& node) const {
     if (node.op->name != "_to_copy") return false;
     const ValueId* from = node.args[0].get<ValueId>();
-    if (from == nullptr || !inputs_.contains(*from) || read[index_of(node.results[0])]) return false;
+    if (from == nullptr || !inputs_.contains(*from) || read_[index_of(node.results[0])]) return false;
     const TensorMeta &wide = graph_.meta(*from), &narrow = graph_.meta(node.results[0]);
     return wide.dtype == DType::kFloat32 && (narrow.dtype == DType::kBFloat16 || narrow.dtype == DType::kFloat16) &&
            wide.device == narrow.device && is_dense(wide) && narrow.strides == wide.strides;
   }
 
-  void emit(graph::Rebuild& r, DType dtype, const std::vector<size_t>& nodes) const {
-    std::vector<ValueId> sources;
-    std::vector<TensorMeta> metas;
-    for (size_t n : nodes) {
-      sources.push_back(r.get(*graph_.nodes[n].args[0].get<ValueId>()));
-      metas.push_back(result_of(n));
+  // Stacks take the place of the casts that only they read.
+  void join_stacks(std::vector<Written>& results) const {
+    std::map<size_t, size_t> place;  // of a cast
+    for (size_t k = 0; k < results.size(); ++k) place[results[k].node] = k;
+    std::set<size_t> gone;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const auto* rows =
+          is_stack_of_rows(graph_.nodes[n]) ? graph_.nodes[n].args[0].get<std::vector<ValueId>>() : nullptr;
+      if (rows == nullptr || !is_dense(result_of(n))) continue;
+      Written stack{n, {}};
+      for (ValueId v : *rows) {
+        const auto made = static_cast<size_t>(graph_.values[index_of(v)].node);
+        if (place.contains(made) && users_.only_user(v)) stack.casts.push_back(made);
+      }
+      if (stack.casts.size() != rows->size()) continue;
+      gone.insert(stack.casts.begin(), stack.casts.end());
+      results[place[stack.casts.front()]] = std::move(stack);
     }
-    const std::vector<ValueId> results = r.out().emit_many("framejit::cast_all", {sources, dtype}, std::move(metas));
-    for (size_t k = 0; k < nodes.size(); ++k) r.set(graph_.nodes[nodes[k]].results[0], results[k]);
+    std::erase_if(results, [&](const Written& result) { return gone.contains(result.node); });
+  }
+
+  void emit(graph::Rebuild& r, DType dtype, const std::vector<Written>& results) const {
+    std::vector<ValueId> sources;
+    SymSizes counts;
+    std::vector<TensorMeta> metas;
+    for (const Written& result : results) {
+      for (size_t n : result.casts) sources.push_back(r.get(*graph_.nodes[n].args[0].get<ValueId>()));
+      counts.emplace_back(static_cast<int64_t>(result.casts.size()));
+      metas.push_back(result_of(result.node));
+    }
+    const std::vector<ValueId> made =
+        r.out().emit_many("framejit::cast_all", {sources, counts, dtype}, std::move(metas));
+    for (size_t k = 0; k < results.size(); ++k) r.set(graph_.nodes[results[k].node].results[0], made[k]);
   }
 
   const Graph& graph_;
+  const Users users_;
   const std::set<ValueId> inputs_;
-  std::map<DType, std::vector<size_t>> groups_;  // nodes
+  const std::vector<bool> read_;
+  std::map<DType, std::vector<Written>> groups_;
 };
 
 }  // namespace

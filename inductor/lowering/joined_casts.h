@@ -9,7 +9,8 @@
 
 namespace framejit::inductor {
 
-// Changes the graph only if the target says so. A cast that a kernel reads stays: it is part of that kernel.
+// Changes the graph only if the target says so. A cast that a kernel reads stays: it is part of that kernel. Casts that
+// are concatenated, as the weights of products that are computed as one, are cast to where they lie side by side.
 graph::Graph join_casts(graph::Graph functional, const TargetInfo& target);
 
 }  // namespace framejit::inductor

@@ -45,6 +45,10 @@ bool find_identity_store(const LoopProgram& program, const Nest& nest, InstId& s
   return true;
 }
 
+// Of a producer without a function, as in op_costs.def: the factor or the term of a batch norm has no more.
+constexpr int kCheapWork = 15;
+constexpr size_t kCheapLoads = 4;
+
 struct BufferUse {
   std::vector<size_t> writers, readers;  // items, in order
   bool read_by_extern = false;
@@ -99,6 +103,15 @@ bool loads_masked(const Nest& nest, LoopBufferId buffer) {
                      [&](const LoopInst& i) { return i.is_masked() && i.buffer == buffer; });
 }
 
+// Whether it is made of inputs alone, with little work and without a check: the factor of a batch norm, for example.
+bool is_cheap(const Nest& nest, const std::vector<BufferUse>& uses) {
+  const NestCost cost = cost_of(nest);
+  return cost.work <= kCheapWork && cost.loads <= kCheapLoads &&
+         std::none_of(nest.body.begin(), nest.body.end(), [&](const LoopInst& i) {
+           return i.op == LoopOp::kCheck || (i.op == LoopOp::kLoad && !uses[i.buffer].writers.empty());
+         });
+}
+
 int64_t points_of(const Nest& nest, const SizeHints& hints) {
   return hints.numel(nest.ranges) * hints.numel(nest.reduced);
 }
@@ -134,11 +147,13 @@ bool is_made_of_rows(const LoopProgram& program, const Nest& producer, InstId st
 
 // Why the producer is not computed where it is read; nothing if it should be.
 std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, InstId store,
-                                      const std::vector<size_t>& positions, const BufferUse& use,
+                                      const std::vector<size_t>& positions, const std::vector<BufferUse>& uses,
                                       const SizeHints& hints, const Costs& costs) {
   const LoopBufferId buffer = producer.body[store].buffer;
+  const BufferUse& use = uses[buffer];
   const NestCost cost = cost_of(producer);
   size_t loads = 0;
+  int64_t points = 0;
   bool enlarges = false;
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
@@ -146,11 +161,13 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
     if (cost.heavy && is_ordered(consumer)) return Refusal::walked;
     if (loads_masked(consumer, buffer) && !takes_zeros(producer)) return Refusal::conditional;
     loads += count_loads(consumer, buffer);
+    points += points_of(consumer, hints);
     enlarges |= points_of(consumer, hints) > costs.enlarged * hints.numel(producer.ranges);
   }
   const bool is_small = cost.instructions <= static_cast<size_t>(costs.inlined_instructions) &&
                         cost.loads <= static_cast<size_t>(costs.inlined_loads);
-  const bool pays = loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && is_small;
+  const bool is_free = enlarges && points <= costs.recomputed_points && is_cheap(producer, uses);
+  const bool pays = is_free || (loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && is_small);
   if (!pays && is_made_of_rows(program, producer, store, positions, use, hints, costs)) return std::nullopt;
   return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
@@ -214,7 +231,7 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
   const LoopBufferId buffer = producer->body[store].buffer;
   const BufferUse& use = uses[buffer];
   if (use.readers.empty()) return false;
-  if (const auto refusal = inline_refusal(program, *producer, store, positions, use, hints, costs)) {
+  if (const auto refusal = inline_refusal(program, *producer, store, positions, uses, hints, costs)) {
     note_readers(program, *producer, use, *refusal, notes);
     return false;
   }

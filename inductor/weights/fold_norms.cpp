@@ -6,7 +6,7 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
 #include "graph/weight_values.h"
-#include "inductor/weights/users.h"
+#include "inductor/lowering/users.h"
 
 namespace framejit::inductor {
 

@@ -4,11 +4,14 @@
 #include <set>
 
 #include "graph/node_values.h"
+#include "graph/op_lists.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
 #include "graph/shape_rule.h"
+#include "inductor/lowering/few_rows.h"
 #include "inductor/lowering/lower.h"
 #include "inductor/weights/linear_layers.h"
+#include "inductor/lowering/users.h"
 
 namespace framejit::inductor {
 
@@ -22,16 +25,54 @@ using graph::ValueId;
 
 namespace {
 
+constexpr int64_t kWholeWords = 8;  // columns of half precision, so that each product's begin at 16 bytes
+
 struct Member {
   size_t node;
   LinearLayer layer;
 };
 using Family = std::vector<Member>;  // with one input
 
+// The input of which `v` is a cast that nothing but its only reader needs; kNoValue: it is not one.
+ValueId own_cast_of(const Graph& graph, const Users& users, ValueId v) {
+  const Node* cast = v != graph::kNoValue && users.only_user(v) ? graph.maker(v, "_to_copy") : nullptr;
+  if (cast == nullptr || !graph.meta(v).is_contiguous()) return graph::kNoValue;
+  const ValueId from = value_of(cast->args[0]);
+  const bool is_input = graph.values[index_of(from)].node < 0;
+  return is_input && graph.meta(from).device == graph.meta(v).device ? from : graph::kNoValue;
+}
+
+// The same for a weight, which is the transpose of such a cast.
+ValueId own_cast_below(const Graph& graph, const Users& users, ValueId weight) {
+  const Node* permuted = users.only_user(weight) ? graph.maker(weight, "permute") : nullptr;
+  return permuted == nullptr ? graph::kNoValue : own_cast_of(graph, users, value_of(permuted->args[0]));
+}
+
+// Per input: it is a weight or a bias that the graph casts. The cast may as well write where a joined product reads.
+std::vector<bool> weights_that_are_cast(const Graph& graph) {
+  const Users users(graph);
+  std::set<ValueId> found;
+  for (const Node& node : graph.nodes) {
+    const bool adds = node.op->name == "addmm";
+    if (!adds && node.op->name != "mm") continue;
+    found.insert(own_cast_below(graph, users, value_of(node.args[adds ? 2 : 1])));
+    if (adds) found.insert(own_cast_of(graph, users, value_of(node.args[0])));
+  }
+  std::vector<bool> weights;
+  for (ValueId v : graph.inputs) weights.push_back(found.contains(v));
+  return weights;
+}
+
 class Joiner {
  public:
+  // Without weights, the operands of joined products are casts of inputs.
   Joiner(const Graph& graph, const std::vector<bool>& weights, const TargetInfo& target)
-      : graph_(graph), known_(find_weight_values(graph, weights)), target_(target), family_of_(graph.nodes.size()) {
+      : graph_(graph),
+        known_(find_weight_values(graph, weights.empty() ? weights_that_are_cast(graph) : weights)),
+        users_(graph),
+        target_(target),
+        joins_casts_(weights.empty()),
+        family_of_(graph.nodes.size()) {
     for (ValueId v : graph.outputs)
       if (v != graph::kNoValue) own_memory_.insert(graph::memory_of(graph, v));
     for (const auto& [input, v] : graph.updates) own_memory_.insert(graph::memory_of(graph, v));
@@ -61,6 +102,23 @@ class Joiner {
     family = {};
   }
 
+  // Whether one product of the library is faster than several: then nothing is packed.
+  bool joins_in_library(const Node& node, const LinearLayer& layer) const {
+    const graph::TensorMeta &x = graph_.meta(layer.x), &weight = graph_.meta(layer.weight);
+    if (!target_.traits.joins_products || !is_half(x.dtype) || x.device != kernel_device(graph_) ||
+        is_few_row_product(graph_, node, target_))
+      return false;
+    if (!weight.sizes[1].is_constant() || weight.sizes[1].constant() % kWholeWords != 0) return false;
+    if (!joins_casts_) return true;
+    return own_cast_below(graph_, users_, layer.weight) != graph::kNoValue &&
+           (layer.bias == graph::kNoValue || own_cast_of(graph_, users_, layer.bias) != graph::kNoValue);
+  }
+
+  bool may_join(const Node& node, const LinearLayer& layer) const {
+    if (joins_in_library(node, layer)) return true;
+    return !joins_casts_ && (packs_bfloat16(graph_, layer, target_) || packs_float32(graph_, layer, target_));
+  }
+
   bool fits(const Family& family, const LinearLayer& layer) const {
     const LinearLayer& first = family[0].layer;
     return layer.x == first.x && (layer.bias == graph::kNoValue) == (first.bias == graph::kNoValue);
@@ -72,8 +130,7 @@ class Joiner {
       const Node& node = graph_.nodes[n];
       if (known_.makes_known(node) || node.op->has(graph::kView) || find_lowering(node.op->name) != nullptr) continue;
       const auto layer = linear_layer(graph_, known_, node);
-      const bool is_member = layer && !own_memory_.contains(node.results[0]) &&
-                             (packs_bfloat16(graph_, *layer, target_) || packs_float32(graph_, *layer, target_));
+      const bool is_member = layer && !own_memory_.contains(node.results[0]) && may_join(node, *layer);
       if (!family.empty() && !(is_member && fits(family, *layer))) close(family);
       if (is_member) family.push_back({n, *layer});
     }
@@ -87,6 +144,7 @@ class Joiner {
       if (family[0].node == n) emit_family(r, family);
       return;
     }
+    if (is_in(graph::OpList::takes_columns, node.op->name) && !graph::draws_numbers(node)) return emit_reader(r, node);
     const ValueId* base = node.op->has(graph::kView) && !node.args.empty() ? node.args[0].get<ValueId>() : nullptr;
     if (base == nullptr || !columns_.contains(*base)) return r.copy_node(node);
     r.begin(node);  // a view of columns stays a view
@@ -96,6 +154,19 @@ class Joiner {
       r.set(node.results[i], made[i]);
       columns_.insert(node.results[i]);
     }
+  }
+
+  // Its operands may be columns, its results are as they were.
+  void emit_reader(Rebuild& r, const Node& node) {
+    r.begin(node);
+    Node made = node;
+    made.args = r.map_args(node);
+    for (ValueId& v : made.results)
+      if (v != graph::kNoValue) v = r.out().new_value(graph_.meta(v), r.out().new_storage());
+    const std::vector<ValueId> results = made.results;
+    r.out().add_node(std::move(made));
+    for (size_t i = 0; i < results.size(); ++i)
+      if (results[i] != graph::kNoValue) r.set(node.results[i], results[i]);
   }
 
   void emit_family(Rebuild& r, const Family& family) {
@@ -123,7 +194,9 @@ class Joiner {
 
   const Graph& graph_;
   const graph::WeightValues known_;
+  const Users users_;
   const TargetInfo& target_;
+  const bool joins_casts_;
   std::vector<Family> families_;
   std::vector<size_t> family_of_;  // per node: its number, from 1 on
   std::set<ValueId> own_memory_;   // values whose memory is an output, or that as_strided addresses
@@ -133,6 +206,7 @@ class Joiner {
 }  // namespace
 
 Result<Graph> join_products(const Graph& functional, const std::vector<bool>& weights, const TargetInfo& target) {
+  if (weights.empty() && !target.traits.joins_products) return functional;
   return Joiner(functional, weights, target).run();
 }
 

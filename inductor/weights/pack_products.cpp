@@ -9,7 +9,7 @@
 #include "graph/weight_values.h"
 #include "inductor/lowering/lower.h"
 #include "inductor/weights/linear_layers.h"
-#include "inductor/weights/users.h"
+#include "inductor/lowering/users.h"
 
 namespace framejit::inductor {
 

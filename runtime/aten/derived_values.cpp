@@ -30,7 +30,7 @@ uintptr_t page_bytes() {
 
 c10::OperatorHandle operator_of(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
 
-std::atomic<uint64_t> g_values{0}, g_bytes{0}, g_made{0}, g_again{0};
+std::atomic<uint64_t> g_values{0}, g_bytes{0}, g_made{0}, g_again{0}, g_distrusts{0};
 
 // The bytes from the first element to the last, and where they begin.
 std::pair<const char*, int64_t> memory_of(const at::Tensor& tensor) {
@@ -108,6 +108,13 @@ class KeptSource {
     return std::memcmp(copy_.data(), data_, head_) == 0 &&
            std::memcmp(copy_.data() + head_, data_ + bytes_ - tail_, tail_) == 0;
   }
+  // Whether bytes are compared. Otherwise nothing but the tensor and the watch tells that it has changed.
+  bool compares() const { return head_ + tail_ > 0; }
+  const void* data() const { return data_; }
+  int64_t version() const { return has_version_ ? version_ : -1; }
+  const std::vector<int64_t>& sizes() const { return sizes_; }
+  const std::vector<int64_t>& strides() const { return strides_; }
+  c10::ScalarType dtype() const { return dtype_; }
   bool is_written() const { return handle_ && WriteWatch::instance().written({handle_}); }
   void distrust() const { is_distrusted_ = true; }
   const WriteWatch::Handle& handle() const { return handle_; }
@@ -259,6 +266,7 @@ Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRe
                                                                  InTheWay* in_the_way) {
   *in_the_way = InTheWay::kNone;
   auto made = std::make_shared<DerivedValues>();
+  made->distrusts_ = g_distrusts;
   const Executable& executable = recipes.executable();
   const uint32_t input_count = executable.forward.input_count;
   const auto tensor_of = [&](uint32_t source) {
@@ -280,6 +288,7 @@ Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRe
       if (kept[source]->handle()) handles.push_back(kept[source]->handle());
     }
   made->question_ = WriteWatch::Question(std::move(handles));
+  made->note_briefs();
 
   std::vector<Registry::Key> keys;
   int64_t new_bytes = 0;
@@ -338,9 +347,39 @@ bool DerivedValues::derives_from(const std::vector<at::Tensor>& weights) const {
   });
 }
 
+void DerivedValues::note_briefs() {
+  for (const Kept& kept : kept_) {
+    const KeptSource& source = *kept.source;
+    Brief& brief = briefs_.emplace_back(
+        Brief{kept.input, source.dtype(), -1, source.storage(), source.data(), source.version(), {}});
+    const size_t ndim = source.sizes().size();
+    if (source.compares() || ndim > Brief::kMostDims) continue;
+    brief.ndim = static_cast<int8_t>(ndim);
+    std::copy(source.sizes().begin(), source.sizes().end(), brief.shape);
+    std::copy(source.strides().begin(), source.strides().end(), brief.shape + ndim);
+  }
+}
+
+// As KeptSource::is(), for one that compares no bytes and was not distrusted.
+bool DerivedValues::fits(const Brief& brief, const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  const auto ndim = static_cast<size_t>(brief.ndim);
+  if (storage_of(tensor) != brief.storage || tensor.const_data_ptr() != brief.data ||
+      tensor.scalar_type() != brief.dtype || impl.sizes().size() != ndim)
+    return false;
+  if (!std::equal(brief.shape, brief.shape + ndim, impl.sizes().begin()) ||
+      !std::equal(brief.shape + ndim, brief.shape + 2 * ndim, impl.strides().begin()))
+    return false;
+  return brief.version < 0 || static_cast<int64_t>(impl.version_counter().current_version()) == brief.version;
+}
+
 int64_t DerivedValues::changed_input(const at::Tensor* const* inputs) const {
-  for (const Kept& kept : kept_)
-    if (!kept.source->is(*inputs[kept.input])) return kept.input;
+  const bool is_trusted = g_distrusts.load(std::memory_order_relaxed) == distrusts_;
+  for (size_t k = 0; k < kept_.size(); ++k) {
+    const Brief& brief = briefs_[k];
+    const at::Tensor& tensor = *inputs[brief.input];
+    if (is_trusted && brief.ndim >= 0 ? !fits(brief, tensor) : !kept_[k].source->is(tensor)) return brief.input;
+  }
   if (!question_.written()) return -1;
   for (const Kept& kept : kept_)
     if (kept.source->is_written()) return kept.input;
@@ -357,6 +396,7 @@ void distrust_sources(const std::vector<at::Tensor>& weights) {
   for (const at::Tensor& weight : weights)
     if (weight.has_storage()) storages.insert(storage_of(weight));
   Registry::instance().distrust(storages);
+  ++g_distrusts;
 }
 
 }  // namespace framejit::runtime

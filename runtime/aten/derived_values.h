@@ -69,7 +69,23 @@ class DerivedValues {
     uint32_t input;
     std::shared_ptr<const KeptSource> source;
   };
+  // What is asked of a source in each call, side by side: thousands of small objects all over the memory take longer to
+  // read than to compare.
+  struct Brief {
+    static constexpr size_t kMostDims = 4;
+    uint32_t input;
+    c10::ScalarType dtype;
+    int8_t ndim;  // -1: the source itself must be asked
+    const c10::StorageImpl* storage;
+    const void* data;
+    int64_t version;  // -1: it has none
+    int64_t shape[2 * kMostDims];  // sizes, then strides
+  };
+  static bool fits(const Brief& brief, const at::Tensor& tensor);
+  void note_briefs();
   std::vector<Kept> kept_;
+  std::vector<Brief> briefs_;  // of kept_
+  uint64_t distrusts_ = 0;  // how often sources had been distrusted when they were kept
   WriteWatch::Question question_;
   std::vector<std::shared_ptr<const KeptValue>> values_;
   std::vector<at::Tensor> tensors_;  // of the values

@@ -50,6 +50,30 @@ const void* address_of(const at::Tensor& tensor, bool is_written) {
   return is_written ? tensor.mutable_data_ptr() : tensor.const_data_ptr();
 }
 
+// Per input: a step or an output needs it. A plan with derived values needs few weights themselves.
+std::vector<bool> needed_inputs(const CallPlan& plan) {
+  std::vector<bool> needed(plan.input_count, false);
+  const auto mark = [&](BufferId b) {
+    if (b != kNoBuffer && plan.buffers[b].storage == Storage::kInput) needed[plan.buffers[b].index] = true;
+  };
+  for (const Step& step : plan.steps) {
+    if (const auto* kernel = std::get_if<KernelStep>(&step))
+      std::for_each(kernel->buffers.begin(), kernel->buffers.end(), mark);
+    if (const auto* view = std::get_if<ViewStep>(&step)) mark(view->base);
+    const auto* call = std::get_if<ExternStep>(&step);
+    if (call == nullptr) continue;
+    for (const PlanArg& arg : call->args) {
+      if (const auto* one = std::get_if<BufferId>(&arg.payload)) mark(*one);
+      if (const auto* list = std::get_if<std::vector<BufferId>>(&arg.payload))
+        std::for_each(list->begin(), list->end(), mark);
+    }
+  }
+  for (const auto& [input, buffer] : plan.updates) needed[input] = true, mark(buffer);
+  for (const runtime::Output& output : plan.outputs)
+    output.kind == runtime::Output::kInput ? void(needed[output.index] = true) : mark(output.index);
+  return needed;
+}
+
 }  // namespace
 
 const GraphRefusalRow& row_of(GraphRefusal refusal) {
@@ -109,6 +133,7 @@ RecordedGraph::~RecordedGraph() {
 
 std::vector<at::Tensor> RecordedGraph::place_inputs(const ReplayCall& call, const std::vector<bool>& is_copied) {
   const CallPlan& plan = call.runner.plan();
+  const std::vector<bool> needed = needed_inputs(plan);
   std::vector<bool> is_written(plan.input_count, false);
   for (const auto& [input, buffer] : plan.updates) is_written[input] = true;
   std::vector<at::Tensor> given;
@@ -121,7 +146,7 @@ std::vector<at::Tensor> RecordedGraph::place_inputs(const ReplayCall& call, cons
       bytes_ += static_cast<int64_t>(slots_.back().tensor.storage().nbytes());
       given.push_back(slots_.back().tensor);
     } else {
-      fixed_.push_back({i, is_written[i], address_of(input, is_written[i])});
+      if (needed[i]) fixed_.push_back({i, is_written[i], address_of(input, is_written[i])});
       given.push_back(alias_of(input));
     }
   }

@@ -272,3 +272,58 @@ def test_the_library_call_behind_ops_that_lay_out_anew(before, dtype):
     for x in torch.randn(1, 4, 16, 32).transpose(2, 3), torch.randn(2, 4, 8, 8), torch.randn(2, 4, 8,
         8).to(memory_format=torch.channels_last), torch.randn(8, 2, 4, 8).permute(1, 2, 3, 0):
         check(attended, x.to(dtype), backends=["framejit"])
+
+
+def positions_from_zero(length, device="cpu"):
+    """As transformers makes the mask of attention without one where it is traced."""
+    positions = torch.arange(length, device=device)[:, None]
+    return (positions + 0 >= 0).expand(1, 1, length, length)
+
+
+def keys_where(condition):
+    def make(length, device="cpu"):
+        return condition(torch.arange(length, device=device))[None].expand(1, 1, length, length)
+    return make
+
+
+EXCLUDES_NOTHING = {
+    "positions": positions_from_zero,
+    "both": lambda length, device: positions_from_zero(length, device) & (
+        torch.arange(5, 5 + length, device=device)[None] > 4)}
+MAY_EXCLUDE = {
+    "the first key": keys_where(lambda positions: positions > 0),
+    "keys below": keys_where(lambda positions: positions - 1 >= 0),
+    "the last key": lambda length, device: (torch.arange(length, 0, -1, device=device)[None] >= 2).expand(
+        1, 1, length, length),
+    "written positions": keys_where(lambda positions: positions.sub_(1) >= 0)}
+
+
+@pytest.mark.parametrize("length", [7, 16])
+@pytest.mark.parametrize("name", [*EXCLUDES_NOTHING, *MAY_EXCLUDE])
+def test_a_mask_that_excludes_nothing(name, length):
+    make = {**EXCLUDES_NOTHING, **MAY_EXCLUDE}[name]
+
+    def masked(q):
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=make(q.shape[2], q.device)) * 2
+
+    q = torch.randn(2, 3, length, 8)
+    check(masked, q, breaks=0)
+    plain_bits = F.scaled_dot_product_attention(q, q, q) * 2
+    with torch.no_grad():
+        got = framejit.compile(masked)(q)
+    if name in EXCLUDES_NOTHING:
+        assert torch.equal(got, plain_bits)  # the kernel without a mask
+
+
+def test_a_mask_of_another_size_is_an_error():
+    def other_size(q):
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=positions_from_zero(5, q.device))
+
+    check(other_size, torch.randn(2, 3, 7, 8), backends=["framejit"])
+
+
+def test_a_mask_and_causal():
+    def both(q):
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=positions_from_zero(7, q.device), is_causal=True) + 1
+
+    check(both, torch.randn(2, 3, 7, 8), backends=["framejit"])

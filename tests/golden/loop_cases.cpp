@@ -2,12 +2,13 @@
 //
 // Stages of graphs (first): "pipeline" runs all graph passes, as production does; "widen" computes products of
 // bfloat16 in float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least,
-// "last" channels_last for all convolutions; "fold", "join", "pack_linear", "pack_convolutions" and "hoist" take inputs
-// whose names begin with w for weights ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints
-// the loop program (and checks its round trip and verifier); "schedule" the fused groups; "steps" their names alone,
-// and how many kernels there are; "kernels" the kernel IR of every group; "plan" also what the CPU's code does, for
-// registers of 512 and of 256 bits; "refused" the pairs that stayed apart; "hip" every kernel as HIP source. A case
-// with one of these is executed as well: interpreted, and by machine code of every vector level that this CPU has
+// "last" channels_last for all convolutions; "join_columns", "patches" and "short_attention" do what a GPU's target
+// does; "fold", "join", "pack_linear", "pack_convolutions" and "hoist" take inputs whose names begin with w for weights
+// ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints the loop program (and checks its round
+// trip and verifier); "schedule" the fused groups; "steps" their names alone, and how many kernels there are; "kernels"
+// the kernel IR of every group; "plan" also what the CPU's code does, for registers of 512 and of 256 bits; "refused"
+// the pairs that stayed apart; "hip" every kernel as HIP source. A case with one of these is executed as well:
+// interpreted, and by machine code of every vector level that this CPU has
 // ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels wherever
 // they can be. With "few_rows", those of few rows are sums, as on a GPU; the interpreter runs them. "row=number"
 // replaces a row of inductor/target/costs.def in the target, which is not a real machine (reference_target());
@@ -28,6 +29,8 @@
 #include "inductor/lowering/joined_casts.h"
 #include "inductor/lowering/lower.h"
 #include "inductor/lowering/memory_formats.h"
+#include "inductor/lowering/patch_products.h"
+#include "inductor/lowering/short_attention.h"
 #include "inductor/lowering/wide_products.h"
 #include "inductor/schedule/products.h"
 #include "inductor/weights/fold_norms.h"
@@ -131,6 +134,31 @@ Result<std::string> hoisted_text(const graph::Graph& graph) {
   return text;
 }
 
+// As on a GPU. Without an input whose name begins with w, casts are as good as weights.
+Result<graph::Graph> join_columns(const graph::Graph& graph) {
+  TargetInfo target = reference_target();
+  target.traits.joins_products = true;
+  target.traits.packs_weights = false;
+  const std::vector<bool> weights = weights_of(graph);
+  const bool has_weights = std::find(weights.begin(), weights.end(), true) != weights.end();
+  return join_products(graph, has_weights ? weights : std::vector<bool>(), target);
+}
+
+Result<graph::Graph> multiply_patches(const graph::Graph& graph) {
+  TargetInfo target = reference_target();
+  target.traits.multiplies_patches = true;
+  return patch_products(graph, target);
+}
+
+Result<graph::Graph> shorten_attention(const graph::Graph& graph) {
+  TargetInfo target = reference_target();
+  target.traits.attends_in_kernel = true;
+  target.costs.short_attention_keys = 32;
+  target.costs.short_attention_masked = 16;
+  target.costs.short_attention_blocks = 8;
+  return short_attention(graph, target);
+}
+
 using GraphStage = Result<graph::Graph> (*)(const graph::Graph&);
 const std::map<std::string, GraphStage>& graph_stages() {
   using graph::Graph;
@@ -149,6 +177,9 @@ const std::map<std::string, GraphStage>& graph_stages() {
          target.costs.packed_rows = 16;
          return join_products(g, weights_of(g), target);
        }},
+      {"join_columns", join_columns},
+      {"patches", multiply_patches},
+      {"short_attention", shorten_attention},
       {"join_casts",
        [](const Graph& g) -> Result<Graph> {
          TargetInfo target = reference_target();
@@ -259,8 +290,25 @@ void execute(const graph::Graph& graph, const LoopProgram& program, bool is_left
   testing::check_graph(graph, {.tolerance = std::max(sums, tolerance_of(graph)), .choices = choices});
 }
 
+// Torch's attention on a GPU. Nothing else here has its names of arguments.
+void declare_attention() {
+  const std::vector<std::string> first{"query", "key", "value"};
+  const auto declare = [&](const char* name, std::initializer_list<const char*> more) {
+    graph::OpDef op;
+    op.name = name;
+    op.flags = graph::kRandom;
+    op.arg_names = first;
+    op.arg_names.insert(op.arg_names.end(), more.begin(), more.end());
+    graph::declare_op(std::move(op));
+  };
+  declare("_scaled_dot_product_flash_attention", {"dropout_p", "is_causal", "return_debug_mask", "scale"});
+  declare("_scaled_dot_product_cudnn_attention",
+          {"attn_bias", "compute_log_sumexp", "dropout_p", "is_causal", "return_debug_mask", "scale"});
+}
+
 Result<std::string> run(const golden::Case& c) {
   testing::declare_ops();
+  declare_attention();
   FJ_TRY(graph::Graph graph, graph::parse_graph(c.in));
   std::vector<std::string> stages = c.stages;
   const bool is_left_out = std::erase(stages, "not_executed") != 0, with_products = std::erase(stages, "products") != 0;

@@ -1,8 +1,9 @@
 """On a machine with a GPU: functions on CUDA tensors run through generated kernels and equal eager.
 
     make test-gpu                       builds and runs this file
-    python tests/gpu/test_gpu.py        as a program: the same tests, those of test_graphs.py and test_row_products.py
-                                        without pytest, then host_times.py and kernel_times.py; "tests": without these
+    python tests/gpu/test_gpu.py        as a program: the same tests, and those of test_graphs.py, test_row_products.py
+                                        and test_short_attention.py, without pytest, then host_times.py and
+                                        kernel_times.py; "tests": without these two
 
 Elsewhere every test is skipped.
 """
@@ -23,6 +24,7 @@ sys.path.append(str(pathlib.Path(__file__).parent.parent / "e2e"))  # as a progr
 
 import test_graphs
 import test_row_products
+import test_short_attention
 from bounds import assert_close, exactly_as, part
 
 try:
@@ -330,7 +332,8 @@ def main():
     print(f"{datetime.date.today()}, make test-gpu, {torch.cuda.get_device_name()}, driver {driver}, "
           f"CUDA {torch.version.cuda}, torch {torch.__version__}, Python {sys.version.split()[0]}")
     failed = 0
-    for name, test in [*globals().items(), *vars(test_graphs).items(), *vars(test_row_products).items()]:
+    others = (test_graphs, test_row_products, test_short_attention)
+    for name, test in [*globals().items(), *(item for file in others for item in vars(file).items())]:
         if not name.startswith("test_") or not callable(test):
             continue
         torch.manual_seed(0)  # the bound is a multiple of eager's error, so it depends on the numbers

@@ -1,4 +1,4 @@
-// inductor/weights/users.h — the readers of a value.
+// inductor/lowering/users.h — the readers of a value.
 #pragma once
 
 #include <optional>
