@@ -87,6 +87,8 @@ SCATTERED = {
 }
 
 
+@pytest.mark.breaks(unsupported_op=1)
+@pytest.mark.breaks(unsupported_op={"select, viewed": 1})
 @pytest.mark.parametrize("name", SCATTERED)
 def test_scatters_keep_the_place_of_their_argument(name):
     at_every_offset(SCATTERED[name])
@@ -116,6 +118,8 @@ STRIDED = {
 }
 
 
+@pytest.mark.breaks(unsupported_op={"of the argument": 1, "argument written at an offset": 1},
+                    no_functional_form={"written beyond a part of the argument": 1})
 @pytest.mark.parametrize("name",
                          [pytest.param(n, marks=[pytest.mark.nothing_captured]
                                        if n == "written beyond a part of the argument" else []) for n in STRIDED])
@@ -183,6 +187,8 @@ WRITES = {
 }
 
 
+@pytest.mark.breaks(no_functional_form={"clone-strided": 16, "empty_like-strided": 16, "sum-strided": 16,
+                                        "zeros_like-strided": 16}, unsupported_op={"itself-strided": 4})
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("made", MADE)
 def test_a_view_made_inside_begins_where_eagers_does(made, view, backend):
@@ -193,6 +199,7 @@ def test_a_view_made_inside_begins_where_eagers_does(made, view, backend):
             v = VIEWS[view](y)
             write(v)
             return y, v
+        framejit.reset()
         compiled = framejit.compile(fn, backend=backend)
         for name, part_of in SLICES.items():
             ours, given = torch.arange(64.0).reshape(8, 8), torch.arange(64.0).reshape(8, 8)
@@ -212,6 +219,7 @@ OVERLAPPING = {
 }
 
 
+@pytest.mark.breaks(no_functional_form=1)
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("name", OVERLAPPING)
 def test_a_write_of_a_view_that_shows_an_element_twice_runs_plainly(name):

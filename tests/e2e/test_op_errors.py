@@ -64,6 +64,7 @@ FORMATTED = {
 }
 
 
+@pytest.mark.breaks(exception_raised=12)
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("name", FORMATTED)
 def test_memory_formats_of_another_rank(name):
@@ -107,6 +108,7 @@ CAUGHT = {
 }
 
 
+@pytest.mark.breaks(exception_raised=1)
 @pytest.mark.parametrize("case", CAUGHT.values(), ids=CAUGHT)
 def test_errors_that_the_program_catches_and_reads(case):
     def program(x):
@@ -133,6 +135,8 @@ NAMED_SIZES = {
 }
 
 
+@pytest.mark.breaks(exception_raised=1)
+@pytest.mark.breaks(exception_raised={"None-a product": 1})
 @pytest.mark.parametrize("case", NAMED_SIZES.values(), ids=NAMED_SIZES)
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_errors_that_tell_of_sizes(case, dynamic):
@@ -151,6 +155,7 @@ def test_errors_that_tell_of_sizes(case, dynamic):
         assert got[:2] == want[:2] and torch.equal(got[2], want[2])
 
 
+@pytest.mark.breaks(exception_raised=1)
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("scan", [torch.Tensor.cumsum_, torch.Tensor.cumprod_])
 def test_scans_of_bools_in_place(scan):
@@ -164,6 +169,7 @@ def test_scans_of_bools_in_place(scan):
 REDUCTIONS = (torch.sum, torch.mean, torch.prod, torch.cumsum, torch.cumprod, torch.nansum, torch.logsumexp)
 
 
+@pytest.mark.breaks(unsupported_op=1)
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("reduce", REDUCTIONS, ids=lambda f: f.__name__)
 def test_out_of_another_dtype(reduce):
@@ -287,6 +293,7 @@ DEAD_ERRORS = {
 }
 
 
+@pytest.mark.fallbacks(run_failed=3)
 @pytest.mark.parametrize("name", DEAD_ERRORS)
 def test_what_raises_for_its_data_raises_unused_too(name):
     fn, *args = DEAD_ERRORS[name]
@@ -298,6 +305,7 @@ def test_what_raises_for_its_data_raises_unused_too(name):
             compiled(*args)
 
 
+@pytest.mark.fallbacks(run_failed=2)
 def test_errors_of_values_are_not_those_of_kinds():
     """x ** -1 of integers is an error of the exponent: x ** 2 is still compiled."""
     x = torch.arange(3)
@@ -353,9 +361,10 @@ def test_dtypes_that_eager_refuses(name, dtype):
             with pytest.raises(type(error)) as ours:
                 compiled(x.clone())
             assert str(ours.value).split("\n")[0] == str(error).split("\n")[0], call
+            assert framejit.stats()["break_reasons"] == {"exception_raised": 1 + call // 2}
         else:
             torch.testing.assert_close(compiled(x.clone()), expected)
-            assert framejit.stats()["graphs"] > 0
+            assert framejit.stats()["graphs"] > 0 and framejit.stats()["graph_breaks"] == 0
     assert framejit.stats()["fallbacks"] == 0
 
 
@@ -391,6 +400,8 @@ class TestPartsOfWhatIsChecked:
         assert stats["kernels"] and stats["graphs"] == 1 and stats["fallbacks"] == 3, stats
 
 
+@pytest.mark.breaks(exception_raised={"index_add_": 2}, unsupported_op={"index_add_": 1})
+@pytest.mark.fallbacks(run_failed={"cumsum_": 2, "cumprod_": 2})
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("write",
                          [lambda x, n: x.cumsum_(1), lambda x, n: x.cumprod_(1), lambda x, n: x.index_fill_(1, n,

@@ -162,6 +162,7 @@ def test_values_that_change_the_way(backend):
         same(compiled(X, g), (X * (g * 0.1), g / 2))
 
 
+@pytest.mark.breaks(exception_raised=1)
 @pytest.mark.parametrize("f, values", [
     (lambda x, g: x * (1 / g), (2.0, 3.0, 4.0, 0.0, 5.0)),
     (lambda x, g: (1 / g, x * 2)[1], (2.0, 3.0, 4.0, 0.0, 5.0)),
@@ -189,6 +190,7 @@ def test_nan_and_signs(backend):
     check(f, [(X, g) for g in (1.0, 2.0, float("nan"), -0.0, 0.0, float("nan"), float("-inf"), 3.0)], backend, most=8)
 
 
+@pytest.mark.breaks(data_dependent_value=1)
 def test_numbers_behind_a_break(backend):
     def f(x):
         level = x.sum().item()

@@ -241,6 +241,10 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.breaks(outside_effect=8)
+@pytest.mark.breaks(outside_effect={"over_two_breaks": 6, "carried_in_a_loop": 6, "bound_and_deleted": 6, "own_cell": 6,
+                                    "in_a_comprehension": 10, "in_a_handler": 8, "callee_with_unbound": 4},
+                    unknown_callable={"names_of_locals": 6})
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_bound_or_not(program):
     compare(program, (x,), (x, x))
@@ -251,6 +255,7 @@ class Base:
         return x + 1
 
 
+@pytest.mark.breaks(outside_effect=16)
 def test_class_cells():
     def make(bound):
         class Sub(Base):
@@ -273,6 +278,7 @@ def test_class_cells():
         compare(lambda *args: fn(*args), (x,), (x, x))
 
 
+@pytest.mark.breaks(outside_effect=3)
 def test_what_is_not_touched_needs_no_entry_of_its_own():
     def f(x, l=None):
         if l is not None:
@@ -290,6 +296,7 @@ def test_what_is_not_touched_needs_no_entry_of_its_own():
     assert after - before == 1  # the multiplication
 
 
+@pytest.mark.breaks(made_in_trace=1, outside_effect=4)
 def test_an_unread_local_lives_as_long_as_in_python():
     class Held:
         pass

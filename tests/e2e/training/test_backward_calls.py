@@ -261,7 +261,7 @@ def test_two_models_at_once():
         thread.start()
     for thread in threads:
         thread.join()
-    assert not errors
+    assert not errors and set(framejit.stats()["fallback_reasons"]) <= {"compile_running"}
     for run, model in zip(runs, plain):
         model = framejit.disable(model)
         for _ in range(10):
@@ -520,6 +520,7 @@ def test_a_second_backward_misses_numbers_too(fn):
 # ---- anomaly mode
 
 
+@pytest.mark.breaks(modes_unsupported=1)
 def test_nan_under_anomaly_mode():
     """The error is eager's; the warning names the forward line."""
     def run_once(f):
