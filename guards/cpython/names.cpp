@@ -5,8 +5,8 @@
 
 namespace framejit {
 
-std::string name_text(PyObject* name) {
-  const char* text = PyUnicode_AsUTF8(name);
+const char* text_of(PyObject* name) {
+  const char* text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
   if (!text) drop_error();
   return text ? text : "?";
 }

@@ -3,11 +3,9 @@
 
 #include <Python.h>
 
-#include <string>
-
 namespace framejit {
 
-// "?" if it has none in UTF-8.
-std::string name_text(PyObject* name);
+// The name keeps the text. "?" if it has none in UTF-8, or is not a str.
+const char* text_of(PyObject* name);
 
 }  // namespace framejit

@@ -32,8 +32,8 @@ void guard_dropped(Facts& facts, Value* v) {
 
 // A real generator that the trace drops lives on until the exit; plain Python runs its exit code at the drop.
 void Drops::drop(Value* v, Value* kept) {
-  Heap& heap = errors.heap;
-  Facts& facts = heap.facts;
+  Heap& heap = shadows.heap;
+  Facts& facts = shadows.facts;
   if (!v || v->kind == ValueKind::null || v->kind == ValueKind::tensor) return;
   guard_dropped(facts, v);
   dropped_real_ = dropped_real_ || (v->kind != ValueKind::object && v->kind != ValueKind::function && v->object &&
@@ -59,7 +59,7 @@ void Drops::drop(Value* v, Value* kept) {
 // An object that a del statement drops may die at once, and weak references show that.
 void Drops::drop_by_del(Value* v) {
   drop(v);
-  if (v->kind == ValueKind::tensor || !v->object || !is_held_by_frame(errors.heap.facts, v)) return;
+  if (v->kind == ValueKind::tensor || !v->object || !is_held_by_frame(shadows.facts, v)) return;
   if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(v->object.get())) && *PyObject_GET_WEAKREFS_LISTPTR(v->object.get()))
     graph_break(Reason::outside_effect, "del of an object with weak references");
 }

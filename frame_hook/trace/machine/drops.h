@@ -4,16 +4,16 @@
 // a weak reference shows, is a break.
 #pragma once
 
-#include "frame_hook/trace/machine/errors.h"
+#include "frame_hook/trace/values/shadows.h"
 
 namespace framejit::frame_hook {
 
 class Drops {
  public:
-  Drops(FrameTrace& trace, Errors& of_program) : errors(of_program), trace_(trace) {}
+  Drops(FrameTrace& trace, Shadows& of_values) : shadows(of_values), trace_(trace) {}
   void reset() { dropped_real_ = false; }  // a new attempt begins
 
-  Errors& errors;
+  Shadows& shadows;
 
   // The program drops `v`, except what it holds elsewhere (`kept`, and what frames hold). Breaks if that may run Python
   // code.

@@ -20,7 +20,7 @@ void Machine::enter_handler(SymbolicFrame& f, Value* exception) {
   if (!range) throw SymbolicRaise{exception};
   bool known = true;
   t_.stack.handled_exception(&known);
-  // Its context, and what is being handled after the handler, belong to the live frame.
+  // The live frame owns its context, and the exception that is being handled after the handler.
   if (!known && !t_.facts.relies_on_nothing_handled()) t_.attempts.break_at_raise(exception);
   if (range->push_lasti) f.push(t_.heap.integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);
@@ -43,7 +43,7 @@ Flow OpcodeHandlers::push_exc_info(Heap& heap, SymbolicFrame& f, const Instructi
   return Flow::next;
 }
 
-// previous --. When a handler that was entered before the trace ends, it restores what the live stack kept.
+// previous --. At the end of a handler that the frame entered before the trace, it restores what the live stack kept.
 Flow OpcodeHandlers::pop_except(Shadows& shadows, SymbolicFrame& f, const Instruction&) {
   Value* previous = f.pop();
   if (f.entered_handlers > 0) {

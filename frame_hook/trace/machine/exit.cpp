@@ -10,8 +10,8 @@ namespace framejit::frame_hook {
 
 namespace {
 
-// The clause at `position` ("except Name:") lets GeneratorExit pass: returns where execution continues, -1 if it may
-// not.
+// Where execution continues if the clause at `position` ("except Name:") lets GeneratorExit pass; -1 if it may catch
+// it.
 int32_t after_clause(Dicts& dicts, const SymbolicFrame& f, int32_t position) {
   const Instruction* i = f.code->instructions.data() + position;
   if (i[0].op != Op::load_global || i[1].op != Op::check_exc_match || i[2].op != Op::pop_jump_if_false) return -1;

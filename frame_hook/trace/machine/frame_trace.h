@@ -50,11 +50,10 @@ struct FrameTrace {
   std::vector<Value*> effects;  // values whose `object` must be brought to the state of the shadow, in order of first
                                 // write
   std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
-  std::vector<guards::SourceId> bound_sources;  // these exist, whatever they are
+  std::vector<guards::SourceId> bound_sources;  // these exist; their objects do not matter
   Value* returned = nullptr;              // set when the frame returned
-  bool leaves_handler =
-      false;  // the frame returned, and a handler that began before the trace has ended: the exception being handled
-              // differs from that at entry
+  bool leaves_handler = false;  // the frame returned after the end of a handler that it had entered before the trace:
+                                // the exception being handled differs from that at entry
   Value* handled = nullptr;               // the exception being handled then; null: none
   std::vector<FrameExit> exit;            // set if it broke
   Reason reason{};

@@ -137,13 +137,13 @@ PyRef absolute_name(Dicts& dicts, SymbolicFrame& f, PyObject* name, int64_t leve
   Value* package = dicts.get(as<DictValue>(f.globals), dicts.heap.string("__package__"));
   if (!package || !dicts.heap.is_constant(package) || !PyUnicode_Check(constant_of(dicts.shadows, package)))
     graph_break(Reason::outside_effect, "a relative import without __package__");
-  std::string base = name_text(constant_of(dicts.shadows, package));
+  std::string base = text_of(constant_of(dicts.shadows, package));
   for (int64_t k = 1; k < level; ++k) {
     const size_t dot = base.rfind('.');
     if (dot == std::string::npos) graph_break(Reason::outside_effect, "a relative import beyond the package");
     base.resize(dot);
   }
-  if (PyUnicode_GET_LENGTH(name) > 0) base += "." + name_text(name);
+  if (PyUnicode_GET_LENGTH(name) > 0) base += std::string(".") + text_of(name);
   return PyRef::steal(PyUnicode_FromString(base.c_str()));
 }
 
@@ -155,15 +155,16 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
   const int64_t level = t.as_index(f.pop());
   PyRef name = level > 0 ? absolute_name(t.dicts, f, i.object, level) : PyRef::borrow(i.object);
   Value* module = imported_module(t.dicts, name.get());
-  if (!module) graph_break(Reason::outside_effect, "the first import of " + name_text(name.get()));
+  if (!module) graph_break(Reason::outside_effect, std::string("the first import of ") + text_of(name.get()));
   if (!same_object(t.shadows, from, t.heap.none())) {
     PyObject* wanted = constant_of(t.shadows, from);
     for (Py_ssize_t k = 0; PyTuple_Check(wanted) && k < PyTuple_GET_SIZE(wanted); ++k) {
       PyObject* attribute = PyTuple_GET_ITEM(wanted, k);
       if (!t.find_attribute(module, attribute))
-        graph_break(Reason::outside_effect, "the import of " + name_text(attribute) + " from " + name_text(name.get()));
+        graph_break(Reason::outside_effect,
+                    std::string("the import of ") + text_of(attribute) + " from " + text_of(name.get()));
     }
-  } else if (const std::string full = name_text(name.get()); level == 0 && full.find('.') != std::string::npos) {
+  } else if (const std::string full = text_of(name.get()); level == 0 && full.find('.') != std::string::npos) {
     PyRef top = PyRef::steal(PyUnicode_FromString(full.substr(0, full.find('.')).c_str()));
     module = imported_module(t.dicts, top.get());
     if (!module) graph_break(Reason::outside_effect, "the import of " + full);
@@ -175,7 +176,7 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
 // module -- module value
 Flow OpcodeHandlers::import_from(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = t.find_attribute(f.top(), i.object);
-  if (!v) graph_break(Reason::outside_effect, "the import of " + name_text(i.object));
+  if (!v) graph_break(Reason::outside_effect, std::string("the import of ") + text_of(i.object));
   f.push(v);
   return Flow::next;
 }

@@ -3,7 +3,6 @@
 #include "frame_hook/trace/machine/opcode_handlers.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "guards/cpython/names.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -31,10 +30,10 @@ CellValue* cell_in(SymbolicFrame& f, int slot) {
 }
 
 // For a global that is written or deleted.
-void drop_global(Tracer& t, SymbolicFrame& f, PyObject* name, Value* key) {
+void drop_global(Dicts& dicts, SymbolicFrame& f, PyObject* name, Value* key) {
   auto* globals = as<DictValue>(f.globals);
   PyObject* item = PyDict_GetItemWithError(globals->object.get(), name);
-  if (item && may_be_half_way(Py_TYPE(item))) t.drops.drop(t.dicts.get(globals, key));
+  if (item && may_be_half_way(Py_TYPE(item))) dicts.drops.drop(dicts.get(globals, key));
 }
 
 Value* name_value(Heap& heap, SymbolicFrame& f, const Instruction& i) {
@@ -58,7 +57,7 @@ namespace {
 }  // namespace
 
 Value* OpcodeHandlers::raise_unbound(Errors& errors, SymbolicFrame& f, int slot) {
-  const std::string name = name_text(f.code->local_name(slot));
+  const std::string name = text_of(f.code->local_name(slot));
   if (f.code->local_kind(slot) & kFreeSlot)
     raise_named(
         errors, f.code->local_name(slot),
@@ -68,7 +67,7 @@ Value* OpcodeHandlers::raise_unbound(Errors& errors, SymbolicFrame& f, int slot)
 }
 
 Value* OpcodeHandlers::raise_name_error(Errors& errors, PyObject* name) {
-  raise_named(errors, name, "name '" + name_text(name) + "' is not defined");
+  raise_named(errors, name, std::string("name '") + text_of(name) + "' is not defined");
 }
 
 Flow OpcodeHandlers::nop(NoPart&, SymbolicFrame&, const Instruction&) { return Flow::next; }
@@ -138,10 +137,10 @@ Flow OpcodeHandlers::store_fast(Drops& drops, SymbolicFrame& f, const Instructio
 }
 
 Flow OpcodeHandlers::delete_fast(Drops& drops, SymbolicFrame& f, const Instruction& i) {
-  drops.errors.heap.facts.relies_on_binding(f, i.arg);
+  drops.shadows.facts.relies_on_binding(f, i.arg);
   f.mark_written(i.arg);
   Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
-  if (!v) raise_unbound(drops.errors, f, i.arg);
+  if (!v) raise_unbound(drops.shadows.errors, f, i.arg);
   drops.drop_by_del(v);
   return Flow::next;
 }
@@ -160,22 +159,23 @@ Flow OpcodeHandlers::load_deref(Shadows& shadows, SymbolicFrame& f, const Instru
   return Flow::next;
 }
 
-Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::store_deref(Drops& drops, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
-  will_mutate(t.shadows, cell);
+  will_mutate(drops.shadows, cell);
   // The write does not depend on whether it was bound.
   if (PyObject* before = cell->loaded ? nullptr : PyCell_GET(cell->object.get()))
-    cell->contents = t.heap.wrap(before, t.facts.sources().add(SourceKind::cell_contents, cell->source));
+    cell->contents =
+        drops.shadows.heap.wrap(before, drops.shadows.facts.sources().add(SourceKind::cell_contents, cell->source));
   cell->loaded = true;
-  t.drops.drop(std::exchange(cell->contents, f.pop()));
+  drops.drop(std::exchange(cell->contents, f.pop()));
   return Flow::next;
 }
 
-Flow OpcodeHandlers::delete_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::delete_deref(Drops& drops, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
-  if (!cell_contents(t.shadows, cell)) raise_unbound(t.errors, f, i.arg);
-  will_mutate(t.shadows, cell);
-  t.drops.drop_by_del(std::exchange(cell->contents, nullptr));
+  if (!cell_contents(drops.shadows, cell)) raise_unbound(drops.shadows.errors, f, i.arg);
+  will_mutate(drops.shadows, cell);
+  drops.drop_by_del(std::exchange(cell->contents, nullptr));
   return Flow::next;
 }
 
@@ -202,16 +202,16 @@ Flow OpcodeHandlers::load_global(Dicts& dicts, SymbolicFrame& f, const Instructi
   return Flow::next;
 }
 
-Flow OpcodeHandlers::store_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::store_global(Dicts& dicts, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
-  drop_global(t, f, i.object, name_value(t.heap, f, i));
-  t.dicts.set(as<DictValue>(f.globals), name_value(t.heap, f, i), v);
+  drop_global(dicts, f, i.object, name_value(dicts.heap, f, i));
+  dicts.set(as<DictValue>(f.globals), name_value(dicts.heap, f, i), v);
   return Flow::next;
 }
 
-Flow OpcodeHandlers::delete_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  drop_global(t, f, i.object, name_value(t.heap, f, i));
-  if (!t.dicts.remove(as<DictValue>(f.globals), name_value(t.heap, f, i))) raise_name_error(t.errors, i.object);
+Flow OpcodeHandlers::delete_global(Dicts& dicts, SymbolicFrame& f, const Instruction& i) {
+  drop_global(dicts, f, i.object, name_value(dicts.heap, f, i));
+  if (!dicts.remove(as<DictValue>(f.globals), name_value(dicts.heap, f, i))) raise_name_error(dicts.errors, i.object);
   return Flow::next;
 }
 

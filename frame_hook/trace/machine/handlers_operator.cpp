@@ -189,11 +189,11 @@ Flow OpcodeHandlers::match_sequence(Heap& heap, SymbolicFrame& f, const Instruct
 Flow OpcodeHandlers::match_keys(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value *keys = f.top(), *mapping = f.top(1);
   if (mapping->kind != ValueKind::dict)
-    graph_break(Reason::unsupported_pattern, "a mapping pattern over a mapping that is no dict");
+    graph_break(Reason::unsupported_pattern, "a mapping pattern over a mapping that is not a dict");
   std::vector<Value*> values;
-  SetValue* seen = make_set(t, &PySet_Type, {});
+  SetValue* seen = make_set(t.dicts, &PySet_Type, {});
   for (Value* key : t.unpack(keys)) {
-    if (!frame_hook::set_add(t, seen, key))
+    if (!frame_hook::set_add(t.dicts, seen, key))
       t.errors.raise_new(PyExc_ValueError, "mapping pattern checks duplicate key (" + repr_text(t, key) + ")");
     Value* value = t.dicts.get(as<DictValue>(mapping), key);
     if (!value) {

@@ -46,7 +46,7 @@ class Binder {
   int named() const { return code_->co_argcount + code_->co_kwonlyargcount; }
   PyObject* name_of(int slot) const { return PyTuple_GET_ITEM(code_->co_localsplusnames, slot); }
   std::string callee() const {
-    return function_->qualname ? name_text(constant_of(shadows_, function_->qualname)) : name_text(code_->co_qualname);
+    return function_->qualname ? text_of(constant_of(shadows_, function_->qualname)) : text_of(code_->co_qualname);
   }
 
   void bind_positional() {
@@ -70,7 +70,7 @@ class Binder {
       } else if (slots_[slot]) {
         guard_keyword_order(shadows_.facts, args_);  // which of two wrong keywords the error names
         shadows_.errors.raise_new(PyExc_TypeError,
-                                  callee() + "() got multiple values for argument '" + name_text(name) + "'");
+                                  callee() + "() got multiple values for argument '" + text_of(name) + "'");
       } else {
         slots_[slot] = value;
       }
@@ -92,7 +92,7 @@ class Binder {
     std::vector<std::string> positional_only;
     for (int slot = 0; slot < code_->co_posonlyargcount; ++slot)
       for (const auto& keyword : args_.keywords)
-        if (same_name(name_of(slot), keyword.first)) positional_only.push_back(name_text(name_of(slot)));
+        if (same_name(name_of(slot), keyword.first)) positional_only.push_back(text_of(name_of(slot)));
     if (!positional_only.empty()) {
       std::string names;
       for (const std::string& n : positional_only) names += (names.empty() ? "" : ", ") + n;
@@ -101,7 +101,7 @@ class Binder {
           callee() + "() got some positional-only arguments passed as keyword arguments: '" + names + "'");
     }
     shadows_.errors.raise_new(PyExc_TypeError,
-                              callee() + "() got an unexpected keyword argument '" + name_text(name) + "'");
+                              callee() + "() got an unexpected keyword argument '" + text_of(name) + "'");
   }
 
   size_t default_count() { return function_->defaults ? as<TupleValue>(function_->defaults)->items.size() : 0; }
@@ -126,7 +126,7 @@ class Binder {
   void missing(int from, int to, const char* kind) {
     std::vector<std::string> names;
     for (int slot = from; slot < to; ++slot)
-      if (!slots_[slot]) names.push_back(name_text(name_of(slot)));
+      if (!slots_[slot]) names.push_back(text_of(name_of(slot)));
     if (names.empty()) return;
     shadows_.errors.raise_new(PyExc_TypeError, callee() + "() missing " + std::to_string(names.size()) + " required " +
                                                    kind + " argument" + (names.size() == 1 ? "" : "s") + ": " +
@@ -224,7 +224,7 @@ Value* Machine::call_function(FunctionValue* function, const Arguments& args) {
   bind_arguments(function, args, *frame);
   const int flags = function->code->co_flags;
   if (flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
-    graph_break(Reason::generator_frame, name_text(function->code->co_qualname));
+    graph_break(Reason::generator_frame, text_of(function->code->co_qualname));
   trace_.python_calls_inlined += 1;
   if (!(flags & CO_GENERATOR)) return run_frame(std::move(frame));
   auto* generator = t_.heap.make<GeneratorValue>(ValueKind::generator, &PyGen_Type);

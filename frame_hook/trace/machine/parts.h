@@ -1,4 +1,4 @@
-// frame_hook/trace/machine/parts.h — handlers that take one part of the tracer stand in tables of functions that take
+// frame_hook/trace/machine/parts.h — puts handlers that take one part of the tracer into tables of functions that take
 // all of it.
 #pragma once
 

@@ -35,9 +35,8 @@ struct SymbolicFrame {
   bool is_resumed = false;  // the traced frame, not at its start: other calls may have bound other locals here
   std::vector<Value*> stack;              // ValueKind::null values for NULL
   std::vector<Value*> handled;            // exceptions being handled (exc_info), innermost last; null for "none"
-  int entered_handlers =
-      0;  // how many of these, from the end, the trace entered; an earlier one was restored when a handler from before
-          // the trace ended
+  int entered_handlers = 0;  // how many of these, from the end, the trace entered; an earlier one came back at the end
+                             // of a handler that the frame had entered before the trace
   size_t position = 0;                    // index into code->instructions of the instruction being executed
   OnReturn on_return = OnReturn::not_resumable;  // how the current instruction of THIS frame treats the callee's result
   Value* pending_object = nullptr;

@@ -28,14 +28,14 @@ class Tracer {
   DynamicSources dynamic;
   Heap heap;
   Errors errors{heap};
-  Drops drops{trace_, errors};
   Shadows shadows{trace_, errors};
+  Drops drops{trace_, shadows};
   OpenNumbers numbers{trace_, dynamic, shadows};
   TracedTensors tensors;
   Attempts attempts;
 
   // Parts that may run code of the program.
-  Dicts dicts{*this, shadows};
+  Dicts dicts{*this, drops};
   Machine machine;
 
   // ---- using values (adds guards)

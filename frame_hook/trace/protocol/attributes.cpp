@@ -139,17 +139,17 @@ Value* bind_member(Shadows& shadows, const Found& d, Value* self) {
                            shadows.facts.sources().add(SourceKind::member, shadows.facts.source_of(self), 0, name));
 }
 
-Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
+Value* exception_attribute(Attempts& attempts, Heap& heap, InstanceValue* self, PyObject* name) {
   bool known;
-  if (Value* written = self->find_attr(name, &known); known) return written ? written : t.heap.none();
+  if (Value* written = self->find_attr(name, &known); known) return written ? written : heap.none();
   const std::string_view text = text_of(name);
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
   // An __exit__ gets another object in its place, and a real traceback holds frames.
-  if (text == "__traceback__" && (self->object || t.attempts.find_raise(self)))
+  if (text == "__traceback__" && (self->object || attempts.find_raise(self)))
     graph_break(Reason::unknown_attribute, "__traceback__ of a caught exception");
   if (self->object || text == "args") return nullptr;
-  if (text == "__suppress_context__") return t.heap.boolean(has_cause(self));
-  return text == "__cause__" || text == "__context__" || text == "__traceback__" ? t.heap.none() : nullptr;
+  if (text == "__suppress_context__") return heap.boolean(has_cause(self));
+  return text == "__cause__" || text == "__context__" || text == "__traceback__" ? heap.none() : nullptr;
 }
 
 // C getters of real, mutable objects that neither run Python code nor make a new object on each read.
@@ -162,14 +162,14 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
   PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
   const std::string_view text = text_of(name);
   if (text == "__class__") return type_value ? type_value : t.heap.constant_value(reinterpret_cast<PyObject*>(type));
-  if (self->kind == ValueKind::array) return array_attribute(t, as<ArrayValue>(self), name);
+  if (self->kind == ValueKind::array) return array_attribute(t.shadows, as<ArrayValue>(self), name);
   if (text == "__dict__" && self->kind == ValueKind::instance) return instance_dict(t.errors, as<InstanceValue>(self));
   if (self->kind == ValueKind::instance && !self->object) {  // attributes that the trace wrote
     bool known;
     if (Value* written = as<InstanceValue>(self)->find_attr(name, &known)) return written;
   }
   if (self->kind == ValueKind::instance && is_exception_type(type))
-    if (Value* v = exception_attribute(t, as<InstanceValue>(self), name)) return v;
+    if (Value* v = exception_attribute(t.attempts, t.heap, as<InstanceValue>(self), name)) return v;
   Value* payload = payload_of(self);
   if (payload->kind == ValueKind::sym_int) {
     if (text == "real" || text == "numerator") return payload;
@@ -317,7 +317,7 @@ Value* own_attribute(Heap& heap, Value* v, PyObject* name) {
 }
 
 void drop_own_attribute(Drops& drops, InstanceValue* v, PyObject* name) {
-  Heap& heap = drops.errors.heap;
+  Heap& heap = drops.shadows.heap;
   bool known;
   Value* held = v->find_attr(name, &known);
   if (!known && v->object && has_own_dict(heap.facts, v)) {

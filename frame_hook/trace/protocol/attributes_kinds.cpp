@@ -114,43 +114,45 @@ Value* base_of(Heap& heap, TensorValue* v, PyObject* name, PyObject* traced) {
   return heap.none();
 }
 
-Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
+Value* tensor_getter(TracedTensors& tensors, TensorValue* v, PyObject* name) {
+  Shadows& shadows = tensors.numbers.shadows;
+  Heap& heap = shadows.heap;
+  Facts& facts = shadows.facts;
   const std::string_view text = text_of(name);
-  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(v)));
+  if (text == "__class__") return heap.constant_value(reinterpret_cast<PyObject*>(facts.type_of(v)));
   if (text == "__dict__") graph_break(Reason::unknown_attribute, "Tensor.__dict__");
   if (text == "_cdata" || text == "_version") graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   if (text == "grad") {
-    if (Value* written = written_gradient(t.shadows.tables(), v)) return written;
-    if (t.shadows.tables().gradients.new_leaves.contains(v)) return t.heap.none();
+    if (Value* written = written_gradient(shadows.tables(), v)) return written;
+    if (shadows.tables().gradients.new_leaves.contains(v)) return heap.none();
   }
   if (!v->object && (text == "grad_fn" || text == "grad" || text == "retains_grad" || text == "_backward_hooks"))
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
-  PyObject* traced = t.tensors.traced(v);
-  if (text == "_base") return base_of(t.heap, v, name, traced);
+  PyObject* traced = tensors.traced(v);
+  if (text == "_base") return base_of(heap, v, name, traced);
   if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
     PyRef real = PyRef::steal(PyObject_GetAttr(v->object.get(), name));
-    if (!real) t.errors.raise_pending();
-    if (text != "grad" && is_plain(real.get())) return t.heap.constant_value(real.get());
+    if (!real) shadows.errors.raise_pending();
+    if (text != "grad" && is_plain(real.get())) return heap.constant_value(real.get());
     if (real.get() == Py_None) {
-      t.facts.note(GuardKind::is, t.facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
-      return t.heap.none();
+      facts.note(GuardKind::is, facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
+      return heap.none();
     }
-    if (text == "grad")
-      return t.heap.wrap(real.get(), t.facts.sources().add(SourceKind::attribute, v->source, 0, name));
+    if (text == "grad") return heap.wrap(real.get(), facts.sources().add(SourceKind::attribute, v->source, 0, name));
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   }
-  PyObject* result = t.recording().get_attribute(traced, name);
+  PyObject* result = heap.recording().get_attribute(traced, name);
   if (!result) {
-    if (auto stop = t.recording().take_break()) graph_break(stop->reason, stop->detail);
-    t.errors.raise_pending();
+    if (auto stop = heap.recording().take_break()) graph_break(stop->reason, stop->detail);
+    shadows.errors.raise_pending();
   }
-  return t.heap.wrap_result(result);
+  return heap.wrap_result(result);
 }
 
 Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
   if (Value* mark = written_mark(t.shadows.tables(), v, name)) return mark;
   const Found d = look_up(t.shadows, v, name);
-  if (d.object && Py_TYPE(d.object) == &PyGetSetDescr_Type) return tensor_getter(t, v, name);
+  if (d.object && Py_TYPE(d.object) == &PyGetSetDescr_Type) return tensor_getter(t.tensors, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return bind(t, d, v, v->type, nullptr);
   if (v->object && v->source != guards::kNoSource)
     if (Value* own = own_attribute(t.heap, v, name)) return own;

@@ -209,7 +209,7 @@ bool set_gradient(Tracer& t, TensorValue* v, PyObject* name, Value* to) {
     if (to->kind != ValueKind::tensor || to == v) return false;
     if (t.truth(t.get_attribute(to, interned("requires_grad")))) return false;
     for (const char* fact : {"dtype", "device", "shape"})
-      if (!values_equal(t, t.get_attribute(v, interned(fact)), t.get_attribute(to, interned(fact)))) return false;
+      if (!t.dicts.equal(t.get_attribute(v, interned(fact)), t.get_attribute(to, interned(fact)))) return false;
   }
   write_gradient(t.shadows.tables(), v, to ? to : t.heap.none());
   return true;
@@ -245,12 +245,12 @@ Value* written_class_data(const SideTables& tables, PyTypeObject* owner, PyObjec
   return nullptr;
 }
 
-void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
+void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* name, Value* to) {
   if (v->kind != ValueKind::instance)
     graph_break(Reason::unsupported_write,
                 std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
-  if (!to && !own_attribute(t.heap, v, name)) raise_unwritable(t.numbers, v, name, to, false);
-  if (const Found d = look_up(t.shadows, v, name);
+  if (!to && !own_attribute(drops.shadows.heap, v, name)) raise_unwritable(numbers, v, name, to, false);
+  if (const Found d = look_up(drops.shadows, v, name);
       d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
     graph_break(Reason::unsupported_write,
                 std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." +
@@ -261,7 +261,7 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
       is_written)  // its place in the dict is last
     graph_break(Reason::unsupported_write,
                 std::string("an attribute that was deleted and is written again, ") + text_of(name));
-  drop_own_attribute(t.drops, instance, name);
+  drop_own_attribute(drops, instance, name);
   if (!instance->object || to == nullptr) {
     // An attribute that is deleted and written again goes to the end, as in a dict.
     for (auto it = instance->attrs.begin(); it != instance->attrs.end(); ++it)
@@ -271,7 +271,7 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
       }
     if (!to && !instance->object) return;
   }
-  write_overlay(t.shadows, instance, name, to);
+  write_overlay(drops.shadows, instance, name, to);
 }
 
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
@@ -304,7 +304,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   const Found d = look_up(t.shadows, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
   if (!has_own_dict(t.facts, v)) raise_unwritable(t.numbers, v, name, to, d.object != nullptr);
-  set_own_attribute(t, v, name, to);
+  set_own_attribute(t.drops, t.numbers, v, name, to);
 }
 
 void Tracer::set_attribute(Value* v, PyObject* name, Value* to) { write(*this, v, name, to); }

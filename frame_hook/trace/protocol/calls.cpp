@@ -35,18 +35,18 @@ bool any_tensor(TensorFrontend& frontend, const Arguments& args) {
   return false;
 }
 
-// The type that a C callable belongs to: its own, that of which it is a method, or itself.
-PyTypeObject* type_behind(PyObject* callable) {
+// The type that a C callable belongs to: the one whose method it is, itself if it is a class, otherwise its own type.
+PyTypeObject* type_of_callable(PyObject* callable) {
   if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type ||
       Py_TYPE(callable) == &PyClassMethodDescr_Type)
     return reinterpret_cast<PyDescrObject*>(callable)->d_type;
   return PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : Py_TYPE(callable);
 }
 
-// Where a message says that it comes from.
+// The module or type that messages name as its origin.
 std::string module_text(PyObject* callable) {
   if (!PyCFunction_Check(callable)) {
-    PyTypeObject* const type = type_behind(callable);
+    PyTypeObject* const type = type_of_callable(callable);
     return is_made_by_c(type) ? type->tp_name : "";
   }
   PyObject* const module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
@@ -210,7 +210,7 @@ Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
   t.dicts.load(keywords);
   for (const DictEntry& e : keywords->entries) {
     if (!t.heap.is_constant(e.key) || !PyUnicode_Check(constant_of(t.shadows, e.key)))
-      graph_break(Reason::unsupported_operand, "a keyword of a partial that is no text");
+      graph_break(Reason::unsupported_operand, "a keyword of a partial that is not a str");
     PyObject* name = interned(text_of(constant_of(t.shadows, e.key)));
     bool overridden = false;
     for (const auto& [n, value] : args.keywords) overridden = overridden || interned(text_of(n)) == name;
@@ -225,7 +225,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
   const Nested nested("__call__()");
   PyTypeObject* type = t.facts.type_of(v);
   if (Value* method = python_special(t, v, "__call__")) return t.call(method, args);
-  if (v->object && PyWeakref_CheckRef(v->object.get())) return call_weak_reference(t, v, args);
+  if (v->object && PyWeakref_CheckRef(v->object.get())) return call_weak_reference(t.drops, v, args);
   if (is_known(builtin_base(type), KnownType::partial)) return call_partial(t, as<InstanceValue>(v), args);
   if (is_known(type, KnownType::lru_cache) && v->object) return call_lru_cache(t, v, args);
   const bool is_getter = is_known(type, KnownType::item_getter) || is_known(type, KnownType::attribute_getter);
@@ -273,7 +273,7 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
       PyCFunction_Check(callable))
     return call_c_function(t, v, callable, args);
   if (is_known(type, KnownType::lru_cache)) return call_lru_cache(t, v, args);
-  if (PyWeakref_CheckRefExact(callable)) return call_weak_reference(t, v, args);
+  if (PyWeakref_CheckRefExact(callable)) return call_weak_reference(t.drops, v, args);
   if (type == method_wrapper_type()) {
     PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__name__")),
           real = PyRef::steal(PyObject_GetAttrString(callable, "__self__"));
@@ -302,7 +302,7 @@ std::string name_of_callable(PyObject* callable) {
 }
 
 bool is_torch_c_function(PyObject* callable) {
-  if (!PyCFunction_Check(callable)) return is_of(type_behind(callable), CPackage::torch);
+  if (!PyCFunction_Check(callable)) return is_of(type_of_callable(callable), CPackage::torch);
   return is_function_of(callable, CPackage::torch) || is_pybind_function_of(callable, CPackage::torch);
 }
 

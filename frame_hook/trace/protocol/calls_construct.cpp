@@ -135,7 +135,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   Value* payload = nullptr;
   if (PyType_IsSubtype(base, &PyDict_Type)) payload = t.heap.dict();
   else if (base == &PyList_Type) payload = t.heap.list({});
-  else if (base == &PySet_Type) payload = make_set(t, &PySet_Type, {});
+  else if (base == &PySet_Type) payload = make_set(t.dicts, &PySet_Type, {});
   else if (is_size_type(base)) payload = sizes_of(t, args);
   else if (base == &PyTuple_Type)
     payload = t.heap.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));

@@ -286,7 +286,7 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
   switch (inner->kind) {
     case ValueKind::array: return t.truth(call_numpy(t, operator_function("contains"), {{inner, item}, {}}));
     case ValueKind::dict: return t.dicts.get(as<DictValue>(inner), item) != nullptr;
-    case ValueKind::set: return find_in_set(t, as<SetValue>(inner), refuse_set_as_item(item)) >= 0;
+    case ValueKind::set: return find_in_set(t.dicts, as<SetValue>(inner), refuse_set_as_item(item)) >= 0;
     case ValueKind::view: {
       auto* view = as<ViewValue>(inner);
       if (view->what == ViewValue::What::keys) return t.dicts.get(view->dict, item) != nullptr;
@@ -308,7 +308,7 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
   Unresumable guard(t.stack);
   Value* iterator = raw_iterate(t, inner);
   while (Value* next = t.next_item(iterator))
-    if (values_equal(t, next, item)) return true;
+    if (t.dicts.equal(next, item)) return true;
   return false;
 }
 
@@ -330,7 +330,7 @@ bool Tracer::contains_with_own_errors(Value* container, Value* item) {
       (payload_of(container) == container || python_special(*this, container, "__iter__"))) {
     Value* iterator = iterate(container);
     while (Value* next = next_item(iterator))
-      if (values_equal(*this, next, item)) return true;
+      if (dicts.equal(next, item)) return true;
     return false;
   }
   return raw_contains(*this, container, item);

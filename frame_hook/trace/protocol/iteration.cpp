@@ -314,7 +314,7 @@ Value* advance(Tracer& t, IteratorValue* it) {
     case Over::dict_view: return next_in_view(t.dicts, it);
     case Over::callable: {
       Value* next = t.call(it->operands[0], {});
-      return values_equal(t, next, it->operands[1]) ? nullptr : next;
+      return t.dicts.equal(next, it->operands[1]) ? nullptr : next;
     }
     case Over::chain: return next_chain(t, it);
     case Over::islice: return next_islice(t, it);

@@ -9,12 +9,6 @@
 
 namespace framejit::frame_hook {
 
-const char* text_of(PyObject* str) {
-  const char* text = PyUnicode_Check(str) ? PyUnicode_AsUTF8(str) : nullptr;
-  if (!text) drop_error();
-  return text ? text : "?";
-}
-
 std::string describe(Value* v) {
   if (!v) return "nothing";
   if (v->object && PyType_Check(v->object.get()))

@@ -165,7 +165,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   } else {
     return nullptr;
   }
-  SetValue* other = make_set(t, &PySet_Type, others, {});
+  SetValue* other = make_set(t.dicts, &PySet_Type, others, {});
   std::vector<Value*> mine;
   if (left) {
     t.shadows.load(left);
@@ -173,17 +173,17 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   } else {
     mine = t.unpack(payload_of(a));
   }
-  SetValue* me = make_set(t, &PySet_Type, mine, {});
+  SetValue* me = make_set(t.dicts, &PySet_Type, mine, {});
   std::vector<Value*> result;
   if (op == kAnd) {
-    result = common_items(t, me, other, !left || !right);
+    result = common_items(t.dicts, me, other, !left || !right);
   } else {
     for (Value* item : mine)
-      if (op == kOr || find_in_set(t, other, item) < 0) result.push_back(item);
+      if (op == kOr || find_in_set(t.dicts, other, item) < 0) result.push_back(item);
   }
   if (op == kOr || op == kXor)
     for (Value* item : others)
-      if (find_in_set(t, me, item) < 0) result.push_back(item);
+      if (find_in_set(t.dicts, me, item) < 0) result.push_back(item);
   if (in_place) {
     will_mutate(t.shadows, left);
     left->items = std::move(result);
@@ -191,7 +191,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
     left->order = std::move(order);
     return a;
   }
-  return make_set(t, left && right ? left->type : &PySet_Type, result,
+  return make_set(t.dicts, left && right ? left->type : &PySet_Type, result,
                   std::move(order));  // a view's operators make sets
 }
 

@@ -37,7 +37,7 @@ Value* compare_sequences(Tracer& t, int op, Value* a, Value* b) {
   if ((op == Py_EQ || op == Py_NE) && left.size() != right.size()) return t.heap.boolean(answer(op, false));
   Unresumable guard(t.stack);
   for (size_t i = 0; i < left.size() && i < right.size(); ++i) {
-    if (values_equal(t, left[i], right[i])) continue;
+    if (t.dicts.equal(left[i], right[i])) continue;
     if (op == Py_EQ || op == Py_NE) return t.heap.boolean(answer(op, false));
     return t.compare(op, left[i], right[i]);
   }
@@ -45,27 +45,27 @@ Value* compare_sequences(Tracer& t, int op, Value* a, Value* b) {
                    t.heap.integer(static_cast<int64_t>(right.size())));
 }
 
-bool equal_dicts(Tracer& t, DictValue* a, DictValue* b) {
-  t.dicts.load(a);
-  t.dicts.load(b);
+bool equal_dicts(Dicts& dicts, DictValue* a, DictValue* b) {
+  dicts.load(a);
+  dicts.load(b);
   if (a->entries.size() != b->entries.size()) return false;
-  Unresumable guard(t.stack);
+  Unresumable guard(dicts.facts.stack);
   const std::vector<DictEntry> entries = a->entries;
   for (const DictEntry& e : entries) {
-    Value* other = t.dicts.get(b, e.key);
-    if (!other || !values_equal(t, e.value, other)) return false;
+    Value* other = dicts.get(b, e.key);
+    if (!other || !dicts.equal(e.value, other)) return false;
   }
   return true;
 }
 
 Value* compare_sets(Tracer& t, int op, Value* a, Value* b) {
-  SetValue* left = set_of(a) ? set_of(a) : make_set(t, &PySet_Type, t.unpack(payload_of(a)));
-  SetValue* right = set_of(b) ? set_of(b) : make_set(t, &PySet_Type, t.unpack(payload_of(b)));
+  SetValue* left = set_of(a) ? set_of(a) : make_set(t.dicts, &PySet_Type, t.unpack(payload_of(a)));
+  SetValue* right = set_of(b) ? set_of(b) : make_set(t.dicts, &PySet_Type, t.unpack(payload_of(b)));
   t.shadows.load(left);
   t.shadows.load(right);
   auto is_subset = [&](SetValue* small, SetValue* large) {
     for (Value* item : small->items)
-      if (find_in_set(t, large, item) < 0) return false;
+      if (find_in_set(t.dicts, large, item) < 0) return false;
     return true;
   };
   const size_t m = left->items.size(), n = right->items.size();
@@ -99,7 +99,7 @@ bool compares_as_known(PyTypeObject* type) {
 // Other C types have their own comparison. It runs concretely if both operands are constants, and otherwise in plain
 // Python.
 void refuse_unknown_comparison(Heap& heap, Value* a, Value* b) {
-  // Only the address is known of an instance without a payload: a subclass of complex.
+  // An instance without a payload, of a subclass of complex, is known by its address alone.
   auto has_value = [](Value* v) {
     const richcmpfunc compare =
         v->kind == ValueKind::instance && payload_of(v) == v ? builtin_base(v->type)->tp_richcompare : nullptr;
@@ -117,9 +117,9 @@ void refuse_unknown_comparison(Heap& heap, Value* a, Value* b) {
   graph_break(Reason::unsupported_operand, "the comparison of " + describe(a) + " and " + describe(b));
 }
 
-bool in_the_same_order(Tracer& t, DictValue* a, DictValue* b) {
+bool in_the_same_order(Dicts& dicts, DictValue* a, DictValue* b) {
   for (size_t i = 0; i < a->entries.size(); ++i)
-    if (!values_equal(t, a->entries[i].key, b->entries[i].key)) return false;
+    if (!dicts.equal(a->entries[i].key, b->entries[i].key)) return false;
   return true;
 }
 
@@ -132,14 +132,14 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   const bool equality = op == Py_EQ || op == Py_NE;
   if (equality && left->kind == ValueKind::dict && right->kind == ValueKind::dict) {
     auto *x = as<DictValue>(left), *y = as<DictValue>(right);
-    return t.heap.boolean(answer(
-        op, equal_dicts(t, x, y) && (!shows_ordered_dict(a) || !shows_ordered_dict(b) || in_the_same_order(t, x, y))));
+    return t.heap.boolean(answer(op, equal_dicts(t.dicts, x, y) && (!shows_ordered_dict(a) || !shows_ordered_dict(b) ||
+                                                                    in_the_same_order(t.dicts, x, y))));
   }
   if (is_set_like(left) && is_set_like(right)) return compare_sets(t, op, left, right);
   if (equality && left->kind == ValueKind::slice && right->kind == ValueKind::slice) {
     auto *x = as<SliceValue>(left), *y = as<SliceValue>(right);
-    return t.heap.boolean(answer(op, values_equal(t, x->start, y->start) && values_equal(t, x->stop, y->stop) &&
-                                         values_equal(t, x->step, y->step)));
+    return t.heap.boolean(answer(
+        op, t.dicts.equal(x->start, y->start) && t.dicts.equal(x->stop, y->stop) && t.dicts.equal(x->step, y->step)));
   }
   if (equality && left->kind == ValueKind::method && right->kind == ValueKind::method) {
     auto *x = as<MethodValue>(left), *y = as<MethodValue>(right);
@@ -178,7 +178,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   const bool constants = left->kind != ValueKind::instance && right->kind != ValueKind::instance &&
                          t.heap.is_constant(left) && t.heap.is_constant(right);
   if (!constants) return nullptr;
-  // Two objects of which one is None, and other pairs of unlike builtins, differ by their types alone.
+  // None and another object, and other pairs of unlike builtins, differ by their types alone.
   if (equality && left->kind == ValueKind::object && right->kind == ValueKind::object && left->type != right->type &&
       !is_number(left) && is_plain(left->object.get()) && is_plain(right->object.get()) &&
       !is_numpy_scalar(left->object.get()) && !is_numpy_scalar(right->object.get())) {
@@ -267,14 +267,14 @@ Value* Tracer::compare_with_own_errors(int op, Value* a, Value* b) {
                                         a->type->tp_name + "' and '" + b->type->tp_name + "'");
 }
 
-bool values_equal(Tracer& t, Value* a, Value* b) {
+bool Dicts::equal(Value* a, Value* b) {
   if (a == b) return true;
   if (a->object && b->object && a->object.get() == b->object.get() && a->kind != ValueKind::sym_int &&
-      b->kind != ValueKind::sym_int && same_object(t.shadows, a, b))
+      b->kind != ValueKind::sym_int && same_object(shadows, a, b))
     return true;
   const Nested nested("a comparison");
-  Unresumable guard(t.stack);
-  return t.truth(t.compare(Py_EQ, a, b));
+  Unresumable guard(facts.stack);
+  return t_.truth(t_.compare(Py_EQ, a, b));
 }
 
 }  // namespace framejit::frame_hook

@@ -10,11 +10,11 @@
 #include <string_view>
 
 #include "frame_hook/trace/machine/tracer.h"
+#include "guards/cpython/names.h"
 
 namespace framejit::frame_hook {
 
 PyObject* record_of_warnings();                // the list that catch_warnings(record=True) fills now; null: none
-const char* text_of(PyObject* str);            // UTF-8 of an exact str; "?" when it has none
 std::string describe(Value* v);                // "a list", "function f": for break details
 
 // While a callee inlined under this guard runs, the frame's instruction cannot be resumed after the callee.
@@ -86,7 +86,8 @@ Value* type_attribute(Tracer& t, Value* type, PyObject* name);   // type.__getat
 Value* class_attribute(Tracer& t, Value* type, PyObject* name);  // type.name: a metaclass may have a __getattribute__
 Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
 Value* own_attribute(Heap& heap, Value* v, PyObject* name);  // from the instance dict only
-void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // to null: delete
+// To null: delete.
+void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* name, Value* to);
 void drop_own_attribute(Drops& drops, InstanceValue* v, PyObject* name);  // it is written or deleted
 std::vector<PyObject*> own_names(Facts& facts,
                                  InstanceValue* v);  // keys of the instance dict in order; those of a real one are
@@ -142,7 +143,7 @@ std::vector<Value*> parse(Errors& errors, const Arguments& args, const char* fun
                           std::initializer_list<const char*> names, size_t required);
 void only_positional(Errors& errors, const Arguments& args, const char* function, size_t least, size_t most);
 Value* call_lru_cache(Tracer& t, Value* wrapper, const Arguments& args);       // a real one
-Value* call_weak_reference(Tracer& t, Value* reference, const Arguments& args);
+Value* call_weak_reference(Drops& drops, Value* reference, const Arguments& args);
 Value* call_getter(Tracer& t, Value* getter, const Arguments& args);  // operator.itemgetter, attrgetter
 void refuse_foreign_codecs(Shadows& shadows, const Arguments& args);  // of self, encoding, errors
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args);       // concretely on plain arguments, or break
@@ -170,22 +171,20 @@ void dict_update(Tracer& t, DictValue* dict, Value* other);
 void update_mapping(Tracer& t, Value* self, Value* other);      // self.update(other)
 // PyDict_Merge: puts each item; false: not a mapping. into: the dict that `put` fills, if that is all it does.
 bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* into = nullptr);
-SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one
-SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items,
+SetValue* make_set(Dicts& dicts, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one
+SetValue* make_set(Dicts& dicts, PyTypeObject* type, const std::vector<Value*>& items,
                    PyRef order);  // set_order.h; null: unknown, or not asked for
 SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);  // Of equal items, CPython takes those of the
                                                                      // smaller set, or those of `other` if both have as
                                                                      // many items or it is not a set.
 void set_update(Tracer& t, SetValue* set, Value* other);        // set.update(other)
-bool set_add(Tracer& t, SetValue* set, Value* item);            // false: it was already there
-int find_in_set(Tracer& t, SetValue* set, Value* item);         // position or -1
+bool set_add(Dicts& dicts, SetValue* set, Value* item);  // false: it was already there
+int find_in_set(Dicts& dicts, SetValue* set, Value* item);  // position or -1
 // The common items that CPython takes: those of the smaller set, or those of `other` if both are of equal size or it is
 // not a set.
-std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, bool of_other);
-bool values_equal(Tracer& t, Value* a, Value* b);               // identity, then ==
-Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on keys whose hash runs Python code
+std::vector<Value*> common_items(Dicts& dicts, SetValue* self, SetValue* other, bool of_other);
 Py_hash_t returned_hash(Shadows& shadows, Value* result);  // of a __hash__ in Python
-bool keys_equal(Tracer& t, Value* a, Value* b);
+bool keys_equal(Dicts& dicts, Value* a, Value* b);  // without Python code if their classes allow it
 bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
 bool is_identity_key(Value* key);                               // hashed and compared by identity
 Value* make_view(Heap& heap, DictValue* dict, ViewValue::What what);

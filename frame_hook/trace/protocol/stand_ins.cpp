@@ -385,13 +385,12 @@ CBoundary::~CBoundary() {
 
 namespace {
 
-// The text of these errors is complete where they are raised: errors of items and attributes, whatever the object
-// holds.
+// Errors of items and attributes have their whole text where they are raised, whatever the object holds.
 bool has_final_text(InstanceValue* exception) {
   const auto* type = exception->type;
   bool has_name = false;
   if (type == reinterpret_cast<PyTypeObject*>(PyExc_AttributeError)) exception->find_attr(interned("name"), &has_name);
-  // If the key is the only argument: None and a tuple would be taken for the arguments.
+  // A KeyError whose key is None or a tuple: CPython would take that for its arguments.
   TupleValue* args = exception->payload ? tuple_of(exception->payload) : nullptr;
   const bool is_odd_key = args && args->items.size() == 1 && args->items[0] &&
                           (args->items[0]->kind == ValueKind::tuple || args->items[0]->object.get() == Py_None);

@@ -316,7 +316,7 @@ void refuse_foreign_codecs(Shadows& shadows, const Arguments& args) {
                                                 "surrogatepass",
                                                 "xmlcharrefreplace",
                                                 "namereplace"};
-  auto check = [&](Value* v) {
+  auto refuse = [&](Value* v) {
     v = payload_of(v);
     std::string name = v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())
                            ? text_of(constant_of(shadows, v))
@@ -325,9 +325,9 @@ void refuse_foreign_codecs(Shadows& shadows, const Arguments& args) {
     if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown))
       graph_break(Reason::unknown_callable, "codec or error handler " + name);
   };
-  for (size_t i = 1; i < args.positional.size(); ++i) check(args.positional[i]);
+  for (size_t i = 1; i < args.positional.size(); ++i) refuse(args.positional[i]);
   for (const auto& [name, v] : args.keywords)
-    if (const std::string_view text = text_of(name); text == "encoding" || text == "errors") check(v);
+    if (const std::string_view text = text_of(name); text == "encoding" || text == "errors") refuse(v);
 }
 
 }  // namespace framejit::frame_hook

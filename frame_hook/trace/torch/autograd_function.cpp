@@ -136,7 +136,7 @@ class WithGradient {
   }
 
  private:
-  class Modes {  // as they are now, again at the end
+  class Modes {  // puts back, at its end, the modes of its beginning
    public:
     explicit Modes(TensorFrontend& frontend) : frontend_(frontend), saved_(frontend.save_modes()) {}
     ~Modes() { frontend_.restore_modes(saved_); }
@@ -163,10 +163,10 @@ class WithGradient {
     std::vector<PyObject*> tensors;
     Value* const held = a_.get(attribute);
     if (!held || is_none(t_.facts, held)) return tensors;
-    if (held->kind != ValueKind::tuple) refuse(std::string("whose ") + attribute + " is no tuple");
+    if (held->kind != ValueKind::tuple) refuse(std::string("whose ") + attribute + " is not a tuple");
     for (Value* v : t_.unpack(held)) {
       if (is_none(t_.facts, v)) continue;
-      if (!is_tensor(v)) refuse(std::string("whose ") + attribute + " has something else than tensors");
+      if (!is_tensor(v)) refuse(std::string("whose ") + attribute + " holds something other than tensors");
       tensors.push_back(traced(v));
     }
     return tensors;
@@ -235,7 +235,7 @@ class WithGradient {
     for (size_t i = 0; i < all.size(); ++i) {
       const bool is_given = !is_none(t_.facts, all[i]);
       if (is_given && (!is_tensor(all[i]) || !is_tensor(a_.inputs[i])))
-        refuse("whose backward() returns something else than gradients of tensors");
+        refuse("whose backward() returns something other than gradients of tensors");
       if (is_tensor(a_.inputs[i])) gradients.push_back(is_given ? traced(all[i]) : nullptr);
     }
     return gradients;

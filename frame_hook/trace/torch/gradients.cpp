@@ -41,7 +41,7 @@ class EngineCall {
   void accumulate() {
     if (call_.creates_graph) refuse_gradients("backward(create_graph=True)");
     for (Value* v : wanted_)
-      if (!is_true(v, "is_leaf")) refuse_gradients("a backward to a tensor that is no leaf");
+      if (!is_true(v, "is_leaf")) refuse_gradients("a backward to a tensor that is not a leaf");
     call_.accumulates = true;
     for (TracedGradient& found : run()) {
       auto* leaf = as<TensorValue>(t_.heap.wrap_result(found.of.release()));
@@ -76,10 +76,10 @@ class EngineCall {
   }
   bool is_true(Value* v, const char* attribute) { return t_.truth(t_.get_attribute(v, interned(attribute))); }
   bool is_equal(Value* a, Value* b, const char* attribute) {
-    return values_equal(t_, t_.get_attribute(a, interned(attribute)), t_.get_attribute(b, interned(attribute)));
+    return t_.dicts.equal(t_.get_attribute(a, interned(attribute)), t_.get_attribute(b, interned(attribute)));
   }
   PyObject* traced(Value* v) {
-    if (v->kind != ValueKind::tensor) refuse_gradients("a backward of what is no plain tensor");
+    if (v->kind != ValueKind::tensor) refuse_gradients("a backward of an object that is not a plain tensor");
     return t_.tensors.traced(as<TensorValue>(v));
   }
   Value* called(const char* function, Value* of) {
@@ -92,7 +92,7 @@ class EngineCall {
     if (is_none(t_.facts, given)) {
       if (!is_true(t_.get_attribute(output, interned("dtype")), "is_floating_point") ||
           t_.as_index(method(t_, output, "numel", {})) != 1)
-        refuse_gradients("a backward of what is no number");
+        refuse_gradients("a backward of a tensor that is not a number");
       given = called("ones_like", output);
     } else if (given->kind != ValueKind::tensor || !is_equal(given, output, "shape") ||
                !is_equal(given, output, "dtype")) {
@@ -125,7 +125,7 @@ Value* tensor_backward(Tracer& t, const Arguments& args) {
   std::vector<Value*> a =
       parse(t.errors, args, "backward", {"self", "gradient", "retain_graph", "create_graph", "inputs"}, 1);
   EngineCall call(t);
-  if (a[0]->kind != ValueKind::tensor) refuse_gradients("a backward of what is no plain tensor");
+  if (a[0]->kind != ValueKind::tensor) refuse_gradients("a backward of an object that is not a plain tensor");
   call.set_outputs(a[0], a[1]);
   run_backward(call, a[2], a[3], a[4], !is_none(t.facts, a[4]));
   return t.heap.none();
@@ -162,7 +162,7 @@ Value* autograd_grad(Tracer& t, const Arguments& args) {
 Value* tensor_requires_grad(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "requires_grad_", {"self", "requires_grad"}, 1);
   const bool wants = !a[1] || t.truth(a[1]);
-  if (a[0]->kind != ValueKind::tensor) refuse_gradients("requires_grad_() of what is no plain tensor");
+  if (a[0]->kind != ValueKind::tensor) refuse_gradients("requires_grad_() of an object that is not a plain tensor");
   auto* self = as<TensorValue>(a[0]);
   PyObject* traced = t.tensors.traced(self);
   if (t.truth(t.get_attribute(self, interned("requires_grad"))) == wants) return self;
@@ -202,7 +202,7 @@ class CheckpointScope {
 // The arguments of checkpoint(): those for itself, and those of the function.
 struct CheckpointCall {
   Value* reentrant = nullptr;
-  bool is_plain = true;  // nothing is asked that changes what runs
+  bool is_plain = true;  // no argument changes what runs
   Arguments passed;
 };
 

@@ -40,7 +40,7 @@ Value* inner_helper(Heap& heap, FunctionValue* outer, const std::vector<std::pai
 
 }  // namespace
 
-// (operation, input, mask, ...). Beside its helper, which does the work for plain tensors, the function makes an
+// (operation, input, mask, ...). Besides its helper, which does the work for plain tensors, the function makes an
 // autograd.Function class in each call. Only a torch.masked.MaskedTensor needs that.
 Value* combine_input_and_mask(Tracer& t, const Arguments& args) {
   PyObject* real = torch_member("torch.masked._ops", "_combine_input_and_mask");

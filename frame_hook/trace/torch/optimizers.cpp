@@ -129,9 +129,9 @@ class Versions {
   std::vector<std::pair<PyRef, PyRef>> kept_;
 };
 
-// The fused op computes what the ops on lists compute, which become kernels. Null: it does something else too, or the
-// tensors are not on the CPU. Unlike them, it does not count its writes: only the steps (`counted`: which argument) are
-// counted, by an op of their own.
+// The fused op computes what the ops on lists compute, and those become kernels. Null: it does something else too, or
+// the tensors are not on the CPU. Unlike the ops on lists, it does not advance the versions of what it writes, except
+// those of the steps (argument number `counted`), which an op of their own writes.
 Value* on_lists(Tracer& t, const char* module, const char* name, const Arguments& args, size_t counted) {
   for (const char* other : {"differentiable", "has_sparse_grad", "has_complex"})
     if (Value* v = keyword(args, other); v && t.truth(v)) return nullptr;
@@ -174,12 +174,12 @@ Value* fused_adagrad(Tracer& t, const Arguments& args) {
 namespace {
 
 // Guards that no profiler is told of ranges and ops; false: one is.
-bool relies_on_no_listener(Tracer& t) {
-  if (t.shadows.tables().relies_on_no_listener) return true;
-  const auto facts = t.frontend().no_listener();
+bool relies_on_no_listener(Shadows& shadows, TensorFrontend& frontend) {
+  if (shadows.tables().relies_on_no_listener) return true;
+  const auto facts = frontend.no_listener();
   if (!facts) return false;
-  t.facts.guards().modes.push_back(facts);
-  return t.shadows.tables().relies_on_no_listener = true;
+  shadows.facts.guards().modes.push_back(facts);
+  return shadows.tables().relies_on_no_listener = true;
 }
 
 PyObject* method_of(Value* v, const char* name) { return _PyType_Lookup(v->type, interned(name)); }
@@ -197,7 +197,8 @@ auto pending_range(Shadows& shadows, Value* self) {
 
 // Nobody listens. If the trace ends inside of the range, the exit enters it.
 Value* enter_range(Tracer& t, const Arguments& args) {
-  if (args.positional.size() != 1 || args.positional[0]->object || !relies_on_no_listener(t)) return nullptr;
+  if (args.positional.size() != 1 || args.positional[0]->object || !relies_on_no_listener(t.shadows, t.frontend()))
+    return nullptr;
   Value* const self = args.positional[0];
   t.shadows.tables().calls_at_exit.emplace_back(t.heap.constant_value(method_of(self, "__enter__")),
                                                 Arguments{{self}, {}});

@@ -1,7 +1,7 @@
 // frame_hook/trace/torch/outside_state.cpp — see outside_state.h.
 //
-// A value that is used gets a guard, and the value remembers it. So the memory is cleared at the beginning, and put
-// back at the end; a guard that exists is not added twice.
+// A value that is used gets a guard, and a flag of the value says so. These flags are cleared at the beginning and put
+// back at the end. A guard that exists is not added twice.
 #include "frame_hook/trace/torch/outside_state.h"
 
 #include <utility>

@@ -59,8 +59,8 @@ PyObject* calling_globals(const CallStack& stack) {
   return caller.globals ? caller.globals->object.get() : nullptr;
 }
 
-// The code that calls now is torch.optim's. It asks whether it is compiled, and for breaks, to suit torch's own
-// compiler. Eager's answers give eager's numbers and errors.
+// Whether the calling code is torch.optim's. It asks whether it is compiled, and asks for breaks, to suit torch's own
+// compiler. If it gets eager's answers, its numbers and errors are eager's.
 bool is_optimizer_calling(const CallStack& stack) {
   PyObject* const globals = calling_globals(stack);
   PyObject* const name = globals ? PyDict_GetItemWithError(globals, interned("__name__")) : nullptr;
@@ -131,12 +131,12 @@ PyObject* known_argument(Shadows& shadows, Value* v, std::string& key) {
 
 // Runs it once for each set of arguments, as its mark (torch.compiler.assume_constant_result) asks for. Null: trace it
 // like any other function, because an argument was made in the trace, it raised, or its result may change.
-Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args) {
-  guard_keyword_order(t.facts, args);
+Value* constant_result(Attempts& attempts, Shadows& shadows, FunctionValue* function, const Arguments& args) {
+  guard_keyword_order(shadows.facts, args);
   std::string key = std::to_string(reinterpret_cast<uintptr_t>(function->object.get()));
   std::vector<PyObject*> given;
   std::vector<PyObject*> names;
-  auto take = [&](Value* v) { return given.emplace_back(known_argument(t.shadows, v, key += ',')) != nullptr; };
+  auto take = [&](Value* v) { return given.emplace_back(known_argument(shadows, v, key += ',')) != nullptr; };
   for (Value* v : args.positional)
     if (!take(v)) return nullptr;
   for (const auto& [name, v] : args.keywords) {
@@ -144,7 +144,7 @@ Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args
     if (!take(v)) return nullptr;
     names.push_back(name);
   }
-  PyRef& result = t.attempts.assumed_constant(key);
+  PyRef& result = attempts.assumed_constant(key);
   if (!result) {
     PyRef keywords = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(names.size())));
     for (size_t i = 0; i < names.size(); ++i) PyTuple_SET_ITEM(keywords.get(), i, Py_NewRef(names[i]));
@@ -154,8 +154,8 @@ Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args
     if (!result) drop_error();
   }
   if (!result || !is_plain(result.get())) return nullptr;
-  t.shadows.load(function);
-  return t.heap.constant_value(result.get());
+  shadows.load(function);
+  return shadows.heap.constant_value(result.get());
 }
 
 }  // namespace
@@ -222,7 +222,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     case SpecialFunction::compiling:
       t.shadows.load(function);
       return t.heap.boolean(is_optimizer_calling(t.stack) ? is_health_check(t.stack) : t.attempts.answer_compiling());
-    case SpecialFunction::constant: return constant_result(t, function, args);
+    case SpecialFunction::constant: return constant_result(t.attempts, t.shadows, function, args);
     case SpecialFunction::tag_module:
       if (args.positional.empty() || args.positional.back()->object) return nullptr;
       t.shadows.load(function);
@@ -361,7 +361,7 @@ Value* tensor_data_ptr(NoPart&, const Arguments&) { method_reads_data("data_ptr"
 Value* tensor_untyped_storage(NoPart&, const Arguments&) { method_reads_data("untyped_storage"); }
 Value* tensor_is_set_to(NoPart&, const Arguments&) { method_reads_data("is_set_to"); }
 
-// Of a setting that an optimizer keeps in a tensor. Any other program would compile for each number that it acts on.
+// For a setting that an optimizer keeps in a tensor. Other programs would compile anew for each number they act on.
 Value* tensor_item(Tracer& t, const Arguments& args) {
   Value* const self = args.positional.at(0);
   Value* const number = is_optimizer_calling(t.stack) ? t.tensors.number_in(self) : nullptr;

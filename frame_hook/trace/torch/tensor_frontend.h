@@ -27,14 +27,14 @@ enum class TensorClass : uint8_t {
   kUnsupported,  // a tensor that breaks: subclass, needs grad, device, dtype, layout (the reason says which)
 };
 
-// Which 0-dim tensor, next to a traced tensor, means the same as a Python float, where the number promotes.
-enum class FloatBeside : uint8_t { kConstant, kDouble, kFloat };  // none; one of dtype float64, float32
+// The dtype of a 0-dim tensor that promotes as a Python float does, next to a certain traced tensor.
+enum class FloatBeside : uint8_t { kConstant, kDouble, kFloat };  // none; float64; float32
 
 // Whether packed, folded or cast copies of weights may stand in for them.
 enum class Freezing : uint8_t {
   kNever,
   kProven,   // while it is proven that nobody wrote to the weights
-  kTrusted,  // the user promises that nobody does without changing their version
+  kTrusted,  // the user promises that nobody writes to them without changing their version
 };
 struct Deriving {
   Freezing freezing = Freezing::kProven;
@@ -42,8 +42,8 @@ struct Deriving {
   bool replays = false;     // plans of a GPU are replayed as graphs of its driver
 };
 
-// Work that a call leaves to do: its weights have stayed the same for so many calls that values are derived from them.
-// If the caller drops it undone, a later call offers it again.
+// Work that a call leaves to its caller: its weights have stayed the same for so many calls that values are derived
+// from them. If the caller drops it undone, a later call offers it again.
 class DueDerivation {
  public:
   virtual ~DueDerivation() = default;
@@ -99,7 +99,7 @@ struct FunctionCall {
   size_t first_op = 0, first_value = 0;  // of the forward
 };
 struct TracedFunction {
-  std::vector<PyRef> outputs;  // with the history of the call; null: this output is no tensor
+  std::vector<PyRef> outputs;  // with the history of the call; null: this output is not a tensor
   std::vector<PyRef> gradients;  // one stand-in per output; null: backward() gets None
 };
 
@@ -145,9 +145,8 @@ class Recording {
   // How the number in a traced 0-dim tensor comes about (empty: not known), and the number in an input of this call.
   virtual graph::NumberSteps number_of(PyObject*) { return {}; }
   virtual double number_in_input(size_t) { return 0; }
-  virtual std::vector<PyObject*> take_fixed_floats() {
-    return {};
-  }  // borrowed tensors given to float_number whose number has been read since
+  // The tensors given to float_number whose number has been read since; borrowed.
+  virtual std::vector<PyObject*> take_fixed_floats() { return {}; }
 
   // The gradients that the engine computes. False: take_break() says why, and plain Python must make the call.
   virtual bool gradients(const GradientCall&, std::vector<TracedGradient>&) { return false; }
@@ -187,7 +186,7 @@ class TensorFrontend {
   virtual TensorClass classify(PyObject* object, std::string* reason) = 0;
   virtual std::unique_ptr<Recording> begin() = 0;
   virtual std::shared_ptr<const guards::ModeFacts> current_modes() = 0;
-  // That no profiler is told of ranges and ops; null: one is.
+  // The fact that no profiler is told of ranges and ops; null: one is told.
   virtual std::shared_ptr<const guards::ModeFacts> no_listener() { return nullptr; }
   virtual bool records_nothing() { return false; }  // a mode or transform under which no op can be recorded is active
   // Modes that traced code may change (grad mode, autocast, ...): opaque snapshots. While tracing they are changed for

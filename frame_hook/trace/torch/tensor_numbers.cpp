@@ -20,7 +20,8 @@ namespace {
 // Arithmetic as tensors do it, on exact floats: in float32 or float64, never an exception.
 template <class Number, class Compute>
 PyObject* compute(PyObject* const* args, Py_ssize_t count, Py_ssize_t wanted, Compute&& op) {
-  if (count != wanted) return PyErr_SetString(PyExc_TypeError, "framejit: arithmetic of tensors"), nullptr;
+  if (count != wanted)
+    return PyErr_SetString(PyExc_TypeError, "framejit: arithmetic with another number of operands"), nullptr;
   double numbers[2] = {0, 0};
   for (Py_ssize_t i = 0; i < count; ++i) {
     numbers[i] = PyFloat_AsDouble(args[i]);

@@ -7,7 +7,6 @@
 #include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/size_marks.h"
 #include "guards/cpython/interrupts.h"
-#include "guards/cpython/names.h"
 
 namespace framejit::frame_hook {
 

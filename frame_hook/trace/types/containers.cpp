@@ -99,20 +99,20 @@ Value* sequence_like(Heap& heap, Value* model, std::vector<Value*> items) {
   return made;
 }
 
-SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items, PyRef order) {
-  auto* set = t.heap.make<SetValue>(ValueKind::set, type);
+SetValue* make_set(Dicts& dicts, PyTypeObject* type, const std::vector<Value*>& items, PyRef order) {
+  auto* set = dicts.heap.make<SetValue>(ValueKind::set, type);
   set->loaded = true;
   for (Value* item : items) {
-    key_hash(t, item);
-    if (find_in_set(t, set, item) < 0) set->items.push_back(item);
+    dicts.hash(item);
+    if (find_in_set(dicts, set, item) < 0) set->items.push_back(item);
   }
   set->order = std::move(order);
   return set;
 }
 
-SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
-  SetValue* set = make_set(t, type, items, {});
-  set->order = new_order(t.shadows, type, set->items);
+SetValue* make_set(Dicts& dicts, PyTypeObject* type, const std::vector<Value*>& items) {
+  SetValue* set = make_set(dicts, type, items, {});
+  set->order = new_order(dicts.shadows, type, set->items);
   return set;
 }
 
@@ -124,58 +124,58 @@ bool is_taken_at_once(Value* v) { return set_of(v) || v->kind == ValueKind::dict
 }  // namespace
 
 SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable) {
-  SetValue* set = make_set(t, type, {});
+  SetValue* set = make_set(t.dicts, type, {});
   set_update(t, set, iterable);
   set->mutated = false;
   return set;
 }
 
 void set_update(Tracer& t, SetValue* set, Value* other) {
-  if (!is_taken_at_once(other)) return t.for_each(other, [&](Value* item) { set_add(t, set, item); });
+  if (!is_taken_at_once(other)) return t.for_each(other, [&](Value* item) { set_add(t.dicts, set, item); });
   const SetOperand operand = set_operand(t, other);
   will_mutate(t.shadows, set);
   if (PyRef order = std::exchange(set->order, {})) {
     if (set->type == &PyFrozenSet_Type)  // set_from() makes an empty one
       order = operand.real ? real_set(set->type, operand.real.get()) : PyRef();
     else if (!call_order(t.errors, order, "update", {operand})) order = {};
-    for (Value* v : operand.items) set_add(t, set, v);
+    for (Value* v : operand.items) set_add(t.dicts, set, v);
     set->order = std::move(order);
     return;
   }
-  for (Value* v : operand.items) set_add(t, set, v);
+  for (Value* v : operand.items) set_add(t.dicts, set, v);
 }
 
-std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, bool of_other) {
-  t.shadows.load(self);
-  t.shadows.load(other);
+std::vector<Value*> common_items(Dicts& dicts, SetValue* self, SetValue* other, bool of_other) {
+  dicts.shadows.load(self);
+  dicts.shadows.load(other);
   of_other = of_other || other->items.size() <= self->items.size();
   std::vector<Value*> common;
   for (Value* item : of_other ? other->items : self->items)
-    if (find_in_set(t, of_other ? self : other, item) >= 0) common.push_back(item);
+    if (find_in_set(dicts, of_other ? self : other, item) >= 0) common.push_back(item);
   return common;
 }
 
-int find_in_set(Tracer& t, SetValue* set, Value* item) {
-  t.shadows.load(set);
-  const Py_hash_t hash = key_hash(t, item);
-  auto& hashes = t.shadows.tables().item_hashes;
+int find_in_set(Dicts& dicts, SetValue* set, Value* item) {
+  dicts.shadows.load(set);
+  const Py_hash_t hash = dicts.hash(item);
+  auto& hashes = dicts.shadows.tables().item_hashes;
   if (is_hashed_by_python(item)) hashes.try_emplace(item, hash);
   // A __eq__ in Python is called only for equal hashes; a set keeps the hashes of its items.
   auto may_equal = [&](Value* known) {
     if (known == item || !(is_hashed_by_python(known) || is_hashed_by_python(item))) return true;
     auto at = hashes.find(known);
-    return (at != hashes.end() ? at->second : key_hash(t, known)) == hash;
+    return (at != hashes.end() ? at->second : dicts.hash(known)) == hash;
   };
   for (size_t i = 0; i < set->items.size(); ++i)
-    if (may_equal(set->items[i]) && keys_equal(t, set->items[i], item)) return static_cast<int>(i);
+    if (may_equal(set->items[i]) && keys_equal(dicts, set->items[i], item)) return static_cast<int>(i);
   return -1;
 }
 
-bool set_add(Tracer& t, SetValue* set, Value* item) {
-  if (find_in_set(t, set, item) >= 0) return false;
-  will_mutate(t.shadows, set);
+bool set_add(Dicts& dicts, SetValue* set, Value* item) {
+  if (find_in_set(dicts, set, item) >= 0) return false;
+  will_mutate(dicts.shadows, set);
   set->items.push_back(item);
-  add_to_order(t.shadows, set, item);
+  add_to_order(dicts.shadows, set, item);
   return true;
 }
 

@@ -8,48 +8,42 @@ namespace framejit::frame_hook::rows {
 
 namespace {
 
-struct Deque {
-  ListValue* list;
-  int64_t limit;  // -1: none
-};
-
-Deque self_deque(Tracer& t, const Arguments& args, const char* method) {
+ListValue* self_deque(const Arguments& args, const char* method) {
   Value* self = args.positional.at(0);
   ListValue* list = self->kind == ValueKind::instance && !self->object ? list_of(self) : nullptr;
   if (!list)
     graph_break(Reason::unsupported_operand,
                 std::string("deque.") + method + "() of one that was made outside of the trace");
-  bool known = false;
-  Value* limit = as<InstanceValue>(self)->find_attr(interned("maxlen"), &known);
-  return {list, same_object(t.shadows, limit, t.heap.none()) ? -1 : t.as_index(limit)};
+  return list;
 }
 
-void push(Shadows& shadows, const Deque& deque, Value* item, bool left) {
-  std::vector<Value*>& items = deque.list->items;
-  will_mutate(shadows, deque.list);
-  ++deque.list->changes;
-  if (deque.limit == 0) return;
-  if (deque.limit > 0 && static_cast<int64_t>(items.size()) == deque.limit)
+void push(Shadows& shadows, ListValue* deque, Value* item, bool left) {
+  std::vector<Value*>& items = deque->items;
+  will_mutate(shadows, deque);
+  ++deque->changes;
+  if (deque->limit == 0) return;
+  if (deque->limit > 0 && static_cast<int64_t>(items.size()) == deque->limit)
     items.erase(left ? items.end() - 1 : items.begin());
   items.insert(left ? items.begin() : items.end(), item);
 }
 
 Value* extend(Tracer& t, const Arguments& args, const char* method, bool left) {
   only_positional(t.errors, args, method, 2, 2);
-  const Deque deque = self_deque(t, args, method);
+  ListValue* deque = self_deque(args, method);
   Value* iterable = args.positional[1];
-  if (payload_of(iterable) == deque.list) iterable = t.heap.list(deque.list->items);
+  if (payload_of(iterable) == deque) iterable = t.heap.list(deque->items);
   t.for_each(iterable, [&](Value* item) { push(t.shadows, deque, item, left); });
   return t.heap.none();
 }
 
-Value* pop(Tracer& t, const Arguments& args, const char* method, bool left) {
-  only_positional(t.errors, args, method, 1, 1);
-  std::vector<Value*>& items = self_deque(t, args, method).list->items;
-  if (items.empty()) t.errors.raise_new(PyExc_IndexError, "pop from an empty deque");
+Value* pop(Errors& errors, const Arguments& args, const char* method, bool left) {
+  only_positional(errors, args, method, 1, 1);
+  ListValue* deque = self_deque(args, method);
+  std::vector<Value*>& items = deque->items;
+  if (items.empty()) errors.raise_new(PyExc_IndexError, "pop from an empty deque");
   const auto at = left ? items.begin() : items.end() - 1;
   Value* item = *at;
-  ++as<ListValue>(payload_of(args.positional[0]))->changes;
+  ++deque->changes;
   items.erase(at);
   return item;
 }
@@ -62,50 +56,52 @@ Value* builtin_deque(Tracer& t, const Arguments& args) {
   PyRef type = PyRef::steal(PyObject_GetAttrString(module, "deque"));
   InstanceValue* v = make_instance(t.heap, reinterpret_cast<PyTypeObject*>(type.get()));
   Value* limit = a[1] ? a[1] : t.heap.none();
-  if (!same_object(t.shadows, limit, t.heap.none()) && t.as_index(limit) < 0)
+  ListValue* items = t.heap.list({});
+  if (!same_object(t.shadows, limit, t.heap.none()) && (items->limit = t.as_index(limit)) < 0)
     t.errors.raise_new(PyExc_ValueError, "maxlen must be non-negative");
-  v->payload = t.heap.list({});
+  v->payload = items;
   v->attrs.emplace_back(PyRef::borrow(interned("maxlen")), limit);
   if (a[0]) extend(t, Arguments{{v, a[0]}, {}}, "extend", false);
   return v;
 }
 
-Value* deque_append(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "append", 2, 2);
-  push(t.shadows, self_deque(t, args, "append"), args.positional[1], false);
-  return t.heap.none();
+Value* deque_append(Shadows& shadows, const Arguments& args) {
+  only_positional(shadows.errors, args, "append", 2, 2);
+  push(shadows, self_deque(args, "append"), args.positional[1], false);
+  return shadows.heap.none();
 }
 
-Value* deque_appendleft(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "appendleft", 2, 2);
-  push(t.shadows, self_deque(t, args, "appendleft"), args.positional[1], true);
-  return t.heap.none();
+Value* deque_appendleft(Shadows& shadows, const Arguments& args) {
+  only_positional(shadows.errors, args, "appendleft", 2, 2);
+  push(shadows, self_deque(args, "appendleft"), args.positional[1], true);
+  return shadows.heap.none();
 }
 
 Value* deque_extend(Tracer& t, const Arguments& args) { return extend(t, args, "extend", false); }
 Value* deque_extendleft(Tracer& t, const Arguments& args) { return extend(t, args, "extendleft", true); }
-Value* deque_pop(Tracer& t, const Arguments& args) { return pop(t, args, "pop", false); }
-Value* deque_popleft(Tracer& t, const Arguments& args) { return pop(t, args, "popleft", true); }
+Value* deque_pop(Errors& errors, const Arguments& args) { return pop(errors, args, "pop", false); }
+Value* deque_popleft(Errors& errors, const Arguments& args) { return pop(errors, args, "popleft", true); }
 
-Value* deque_clear(Tracer& t, const Arguments& args) {
-  ListValue* list = self_deque(t, args, "clear").list;
-  ++list->changes;
-  list->items.clear();
-  return t.heap.none();
+Value* deque_clear(Heap& heap, const Arguments& args) {
+  ListValue* deque = self_deque(args, "clear");
+  ++deque->changes;
+  deque->items.clear();
+  return heap.none();
 }
 
-Value* deque_reverse(Tracer& t, const Arguments& args) {
-  std::vector<Value*>& items = self_deque(t, args, "reverse").list->items;
+Value* deque_reverse(Heap& heap, const Arguments& args) {
+  std::vector<Value*>& items = self_deque(args, "reverse")->items;
   std::reverse(items.begin(), items.end());
-  return t.heap.none();
+  return heap.none();
 }
 
 Value* deque_rotate(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "rotate", 1, 2);
-  std::vector<Value*>& items = self_deque(t, args, "rotate").list->items;
+  ListValue* deque = self_deque(args, "rotate");
+  std::vector<Value*>& items = deque->items;
   const int64_t n = static_cast<int64_t>(items.size()),
                 by = args.positional.size() == 2 ? t.as_index(args.positional[1]) : 1;
-  if (n > 1) ++as<ListValue>(payload_of(args.positional[0]))->changes;
+  if (n > 1) ++deque->changes;
   if (n > 0) std::rotate(items.begin(), items.end() - ((by % n) + n) % n, items.end());
   return t.heap.none();
 }

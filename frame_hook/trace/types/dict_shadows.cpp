@@ -41,7 +41,7 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
   Value* payload = payload_of(key);
   if (key->type->tp_hash == PyObject_HashNotImplemented) raise_unhashable(t.errors, key);
   if (payload != key && !defined_in_python(key->type, "__hash__") && !defined_in_python(key->type, "__eq__"))
-    return key_hash(t, payload);
+    return t.dicts.hash(payload);
   Value* method = python_special(t, key, "__hash__");
   if (!method)
     graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
@@ -113,42 +113,42 @@ bool is_hashed_by_python(Value* key) {
   return key->kind == ValueKind::instance && !is_identity_key(key) && defined_in_python(key->type, "__hash__");
 }
 
-Py_hash_t key_hash(Tracer& t, Value* key) {
+Py_hash_t Dicts::hash(Value* key) {
   switch (key->kind) {
     case ValueKind::object: {
       PyTypeObject* type = Py_TYPE(key->object.get());
-      if (!t.heap.is_constant(key)) {
+      if (!heap.is_constant(key)) {
         if (!is_identity_key(key))
           graph_break(Reason::unsupported_key, std::string("an object of type ") + type->tp_name + " as a key");
-        t.facts.guard_identity(key);
+        facts.guard_identity(key);
         return pointer_hash(key->object.get());
       }
-      PyObject* object = constant_of(t.shadows, key);
+      PyObject* object = constant_of(shadows, key);
       if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && defined_in_python(type, "__hash__")) return pointer_hash(object);
-      return c_hash(t.errors, object);
+      return c_hash(errors, object);
     }
-    case ValueKind::sym_int: return c_hash(t.errors, constant_of(t.shadows, key));
+    case ValueKind::sym_int: return c_hash(errors, constant_of(shadows, key));
     case ValueKind::identity: return kIdentityHash;
     case ValueKind::tuple: {
       TupleHash h;
       auto* tuple = as<TupleValue>(key);
-      guard_length(t.facts, tuple);
-      for (size_t i = 0; i < tuple->items.size(); ++i) h.add(key_hash(t, t.shadows.item(tuple, i)));
+      guard_length(facts, tuple);
+      for (size_t i = 0; i < tuple->items.size(); ++i) h.add(hash(shadows.item(tuple, i)));
       return h.of(tuple->items.size());
     }
     case ValueKind::set:
-      if (t.facts.type_of(key) != &PyFrozenSet_Type) raise_unhashable(t.errors, key);
-      return t.heap.is_constant(key) ? c_hash(t.errors, constant_of(t.shadows, key)) : 1;
+      if (facts.type_of(key) != &PyFrozenSet_Type) raise_unhashable(errors, key);
+      return heap.is_constant(key) ? c_hash(errors, constant_of(shadows, key)) : 1;
     case ValueKind::instance:
-      t.facts.type_of(key);
-      if (key->object && is_identity_key(key)) guard_key(t.shadows, key);
-      return instance_hash(t, key);
+      facts.type_of(key);
+      if (key->object && is_identity_key(key)) guard_key(shadows, key);
+      return instance_hash(t_, key);
     case ValueKind::slice:
-      if (PySlice_Type.tp_hash == PyObject_HashNotImplemented) raise_unhashable(t.errors, key);  // before 3.12
+      if (PySlice_Type.tp_hash == PyObject_HashNotImplemented) raise_unhashable(errors, key);  // before 3.12
       graph_break(Reason::unsupported_key, "a slice as a key");
     case ValueKind::list:
     case ValueKind::dict:
-    case ValueKind::array: raise_unhashable(t.errors, key);
+    case ValueKind::array: raise_unhashable(errors, key);
     case ValueKind::null: case ValueKind::view: case ValueKind::method:
       graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
     case ValueKind::tensor:
@@ -157,16 +157,16 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     case ValueKind::generator:
     case ValueKind::cell:
     case ValueKind::super:
-      if (key->object) key->kind == ValueKind::tensor ? guard_key(t.shadows, key) : t.facts.guard_identity(key);
+      if (key->object) key->kind == ValueKind::tensor ? guard_key(shadows, key) : facts.guard_identity(key);
       return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
   }
   return 0;
 }
 
-bool keys_equal(Tracer& t, Value* a, Value* b) {
+bool keys_equal(Dicts& dicts, Value* a, Value* b) {
   if (a == b) return true;
   if (a->kind == ValueKind::identity || b->kind == ValueKind::identity) {
-    if (a->kind == b->kind) return same_object(t.shadows, as<IdentityValue>(a)->of, as<IdentityValue>(b)->of);
+    if (a->kind == b->kind) return same_object(dicts.shadows, as<IdentityValue>(a)->of, as<IdentityValue>(b)->of);
     if (is_exact_int(a) || is_exact_int(b)) graph_break(Reason::escaped_traced, "id(), looked up among ints,");
     return false;
   }
@@ -174,23 +174,23 @@ bool keys_equal(Tracer& t, Value* a, Value* b) {
   if (is_identity_key(a) || is_identity_key(b)) return a->object && a->object.get() == b->object.get();
   if (a->kind == ValueKind::object && b->kind == ValueKind::object && is_plain(a->object.get()) &&
       is_plain(b->object.get())) {
-    const int equal = PyObject_RichCompareBool(constant_of(t.shadows, a), constant_of(t.shadows, b), Py_EQ);
-    if (equal < 0) t.errors.raise_pending();
+    const int equal = PyObject_RichCompareBool(constant_of(dicts.shadows, a), constant_of(dicts.shadows, b), Py_EQ);
+    if (equal < 0) dicts.errors.raise_pending();
     return equal == 1;
   }
-  return values_equal(t, a, b);
+  return dicts.equal(a, b);
 }
 
 namespace {
 
-Py_hash_t hash_of(Tracer& t, DictEntry& e) { return e.hash != -1 ? e.hash : e.hash = key_hash(t, e.key); }
+Py_hash_t hash_of(Dicts& dicts, DictEntry& e) { return e.hash != -1 ? e.hash : e.hash = dicts.hash(e.key); }
 
-DictEntry* find_entry(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
+DictEntry* find_entry(Dicts& dicts, DictValue* v, Value* key, Py_hash_t hash) {
   const bool identity = key->kind == ValueKind::identity, number = is_exact_int(key);
   for (DictEntry& e : v->entries)
-    if (e.key == key || (identity && is_exact_int(e.key) && keys_equal(t, e.key, key)) ||
-        (number && e.key->kind == ValueKind::identity && keys_equal(t, e.key, key)) ||
-        (hash_of(t, e) == hash && keys_equal(t, e.key, key)))
+    if (e.key == key || (identity && is_exact_int(e.key) && keys_equal(dicts, e.key, key)) ||
+        (number && e.key->kind == ValueKind::identity && keys_equal(dicts, e.key, key)) ||
+        (hash_of(dicts, e) == hash && keys_equal(dicts, e.key, key)))
       return &e;
   return nullptr;
 }
@@ -251,23 +251,23 @@ PyObject* attribute_name(Value* key) {
   return interned(text_of(key->object.get()));
 }
 
-Value* entry_value(Tracer& t, DictValue* v, DictEntry& e) {
+Value* entry_value(Dicts& dicts, DictValue* v, DictEntry& e) {
   if (e.value || !v->object || !v->loaded) return e.value;
   PyObject* real_key = e.key->object.get();
-  const Py_hash_t hash = hash_of(t, e);
+  const Py_hash_t hash = hash_of(dicts, e);
   if (Value** read = v->read.find(hash, [&](PyObject* key) { return key == real_key; })) return e.value = *read;
   PyObject* unused;
-  PyObject* item = real_item(t.shadows, v, e.key, &unused);
-  return e.value = t.heap.wrap(item, t.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key));
+  PyObject* item = real_item(dicts.shadows, v, e.key, &unused);
+  return e.value = dicts.heap.wrap(item, dicts.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key));
 }
 
 // A look-up compares a key with others of the same hash: an equality in Python would run for real.
-void refuse_keys_that_compare(Tracer& t, DictValue* v) {
+void refuse_keys_that_compare(Dicts& dicts, DictValue* v) {
   const auto compares = [](const DictEntry& e) { return defined_in_python(Py_TYPE(e.key->object.get()), "__eq__"); };
   if (std::ranges::none_of(v->entries, compares)) return;
   std::unordered_set<Py_hash_t> hashes;
   for (DictEntry& e : v->entries)
-    if (!hashes.insert(hash_of(t, e)).second)
+    if (!hashes.insert(hash_of(dicts, e)).second)
       graph_break(Reason::unsupported_key, "a key with the hash of another, and an equality written in Python,");
 }
 
@@ -367,8 +367,8 @@ void Dicts::load_keys(DictValue* v) {
   v->keys_line = facts.user_line();
   if (by_key) v->order_from.push_back(v);
   guard_linked_order(facts, v, keys.get());
-  refuse_keys_that_compare(t_, v);
-  for (DictEntry& e : v->entries) entry_value(t_, v, e);
+  refuse_keys_that_compare(*this, v);
+  for (DictEntry& e : v->entries) entry_value(*this, v, e);
   for (DictEntry& e : written) {
     if (e.value) set(v, e.key, e.value);
     else remove(v, e.key);
@@ -380,16 +380,16 @@ Value* Dicts::get(DictValue* v, Value* key) {
   if (v->owner) {
     if (PyObject* name = attribute_name(key))
       return constant_of(shadows, payload_of(key)), own_attribute(heap, v->owner, name);
-    key_hash(t_, key);
+    hash(key);
     return nullptr;
   }
-  const Py_hash_t hash = key_hash(t_, key);
+  const Py_hash_t hash = this->hash(key);
   if (v->loaded || !v->object) {
-    DictEntry* e = find_entry(t_, v, key, hash);
-    return e ? entry_value(t_, v, *e) : nullptr;
+    DictEntry* e = find_entry(*this, v, key, hash);
+    return e ? entry_value(*this, v, *e) : nullptr;
   }
   if (!v->entries.empty())
-    if (DictEntry* e = find_entry(t_, v, key, hash)) return e->value;
+    if (DictEntry* e = find_entry(*this, v, key, hash)) return e->value;
   return read_real(shadows, v, key, hash);
 }
 
@@ -399,12 +399,12 @@ void Dicts::set(DictValue* v, Value* key, Value* to) {
     PyObject* name = attribute_name(key);
     if (!name) graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
     constant_of(shadows, payload_of(key));
-    return set_own_attribute(t_, v->owner, name, to);
+    return set_own_attribute(drops, t_.numbers, v->owner, name, to);
   }
-  const Py_hash_t hash = key_hash(t_, key);
+  const Py_hash_t hash = this->hash(key);
   if (!v->is_globals) load_keys(v);
   will_mutate(shadows, v);
-  if (DictEntry* e = find_entry(t_, v, key, hash)) return static_cast<void>(e->value = to);
+  if (DictEntry* e = find_entry(*this, v, key, hash)) return static_cast<void>(e->value = to);
   // A key that was deleted and comes back is now last, but it may have been last before too. For a real dict, the order
   // decides what the exit has to write.
   if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) guard_order(facts.guards(), v->order_from);
@@ -416,19 +416,19 @@ bool Dicts::remove(DictValue* v, Value* key) {
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name || !own_attribute(heap, v->owner, name)) return false;
-    set_own_attribute(t_, v->owner, name, nullptr);
+    set_own_attribute(drops, t_.numbers, v->owner, name, nullptr);
     return true;
   }
-  const Py_hash_t hash = key_hash(t_, key);
+  const Py_hash_t hash = this->hash(key);
   if (v->is_globals && !v->loaded) {
     if (!get(v, key)) return false;
     will_mutate(shadows, v);
-    if (DictEntry* e = find_entry(t_, v, key, hash)) e->value = nullptr;
+    if (DictEntry* e = find_entry(*this, v, key, hash)) e->value = nullptr;
     else v->entries.push_back({key, nullptr, hash});
     return true;
   }
   load_keys(v);
-  DictEntry* e = find_entry(t_, v, key, hash);
+  DictEntry* e = find_entry(*this, v, key, hash);
   if (!e) return false;
   will_mutate(shadows, v);
   v->entries.erase(v->entries.begin() + (e - v->entries.data()));

@@ -1,11 +1,11 @@
 // frame_hook/trace/types/dicts.h — the contents of dicts, as the trace sees them.
 //
 // A real dict is read key by key until its keys as a whole are needed. From the first write on only the shadow counts.
-// Looking up a key may run the __hash__ and __eq__ of its class, which the tracer inlines: that is all that a dict
-// needs of the tracer.
+// A lookup in a dict or set may run the __hash__ and __eq__ of the key's class, which the tracer inlines. Nothing else
+// here needs the tracer.
 #pragma once
 
-#include "frame_hook/trace/values/shadows.h"
+#include "frame_hook/trace/machine/drops.h"
 
 namespace framejit::frame_hook {
 
@@ -13,13 +13,22 @@ class Tracer;
 
 class Dicts {
  public:
-  Dicts(Tracer& tracer, Shadows& of_values)
-      : shadows(of_values), errors(shadows.errors), heap(shadows.heap), facts(shadows.facts), t_(tracer) {}
+  Dicts(Tracer& tracer, Drops& of_program)
+      : drops(of_program),
+        shadows(drops.shadows),
+        errors(shadows.errors),
+        heap(shadows.heap),
+        facts(shadows.facts),
+        t_(tracer) {}
 
+  Drops& drops;
   Shadows& shadows;
   Errors& errors;
   Heap& heap;
   Facts& facts;
+
+  Py_hash_t hash(Value* key);      // of a dict's key or a set's item; its class may have a __hash__ in Python
+  bool equal(Value* a, Value* b);  // identity, then ==
 
   void load(DictValue* v);       // all keys, in their order
   void load_keys(DictValue* v);  // all keys; code that looks at their order calls load()

@@ -63,7 +63,7 @@ Value* builtin_tuple(Tracer& t, const Arguments& args) {
 
 Value* builtin_set(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "set", 0, 1);
-  return args.positional.empty() ? make_set(t, &PySet_Type, {}) : set_from(t, &PySet_Type, args.positional[0]);
+  return args.positional.empty() ? make_set(t.dicts, &PySet_Type, {}) : set_from(t, &PySet_Type, args.positional[0]);
 }
 
 Value* builtin_frozenset(Tracer& t, const Arguments& args) {
@@ -71,7 +71,7 @@ Value* builtin_frozenset(Tracer& t, const Arguments& args) {
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::set &&
       t.facts.type_of(args.positional[0]) == &PyFrozenSet_Type)
     return args.positional[0];
-  return args.positional.empty() ? make_set(t, &PyFrozenSet_Type, {})
+  return args.positional.empty() ? make_set(t.dicts, &PyFrozenSet_Type, {})
                                  : set_from(t, &PyFrozenSet_Type, args.positional[0]);
 }
 
@@ -113,16 +113,16 @@ Value* list_pop(Tracer& t, const Arguments& args) {
   return item;
 }
 
-Value* list_remove(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "remove", 2, 2);
-  ListValue* list = self_list(t.shadows, args, "remove");
+Value* list_remove(Dicts& dicts, const Arguments& args) {
+  only_positional(dicts.errors, args, "remove", 2, 2);
+  ListValue* list = self_list(dicts.shadows, args, "remove");
   for (size_t i = 0; i < list->items.size(); ++i) {
-    if (!values_equal(t, t.shadows.item(list, i), args.positional[1])) continue;
-    written_list(t.shadows, args, "remove");
+    if (!dicts.equal(dicts.shadows.item(list, i), args.positional[1])) continue;
+    written_list(dicts.shadows, args, "remove");
     if (i < list->items.size()) list->items.erase(list->items.begin() + i);  // == may have shortened the list
-    return t.heap.none();
+    return dicts.heap.none();
   }
-  t.errors.raise_new(PyExc_ValueError, "list.remove(x): x not in list");
+  dicts.errors.raise_new(PyExc_ValueError, "list.remove(x): x not in list");
 }
 
 Value* list_clear(Shadows& shadows, const Arguments& args) {
@@ -168,90 +168,90 @@ Value* sequence_index(Tracer& t, const Arguments& args) {
   const int64_t last = args.positional.size() > 3 ? bound(3, n) : INT64_MAX;
   Unresumable guard(t.stack);
   for (int64_t i = bound(2, 0); i < last && i < length(); ++i)
-    if (values_equal(t, sequence_item(t.shadows, items, i), args.positional[1])) return t.heap.integer(i);
+    if (t.dicts.equal(sequence_item(t.shadows, items, i), args.positional[1])) return t.heap.integer(i);
   if (tuple_of(args.positional[0])) t.errors.raise_new(PyExc_ValueError, "tuple.index(x): x not in tuple");
   t.errors.raise_new(PyExc_ValueError, repr_text(t, args.positional[1]) + " is not in list");
 }
 
-Value* sequence_count(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "count", 2, 2);
-  t.facts.type_of(args.positional[0]);
+Value* sequence_count(Dicts& dicts, const Arguments& args) {
+  only_positional(dicts.errors, args, "count", 2, 2);
+  dicts.facts.type_of(args.positional[0]);
   int64_t count = 0;
   Value* items = payload_of(args.positional[0]);
-  Unresumable guard(t.stack);
-  for (int64_t i = 0; i < *raw_length(t.dicts, items); ++i)
-    count += values_equal(t, sequence_item(t.shadows, items, i), args.positional[1]);
-  return t.heap.integer(count);
+  Unresumable guard(dicts.facts.stack);
+  for (int64_t i = 0; i < *raw_length(dicts, items); ++i)
+    count += dicts.equal(sequence_item(dicts.shadows, items, i), args.positional[1]);
+  return dicts.heap.integer(count);
 }
 
 // ---- set, frozenset
 
-Value* set_add_row(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "set.add", 2, 2);
-  set_add(t, self_set(t.shadows, args, "add"), args.positional[1]);
-  return t.heap.none();
+Value* set_add_row(Dicts& dicts, const Arguments& args) {
+  only_positional(dicts.errors, args, "set.add", 2, 2);
+  set_add(dicts, self_set(dicts.shadows, args, "add"), args.positional[1]);
+  return dicts.heap.none();
 }
 
 namespace {
 
-bool take_out(Tracer& t, SetValue* set, Value* item) {
-  const int at = find_in_set(t, set, refuse_set_as_item(item));
+bool take_out(Dicts& dicts, SetValue* set, Value* item) {
+  const int at = find_in_set(dicts, set, refuse_set_as_item(item));
   if (at < 0) return false;
   Value* known = set->items[at];
-  will_mutate(t.shadows, set);
+  will_mutate(dicts.shadows, set);
   set->items.erase(set->items.begin() + at);
   ++set->removals;
-  if (set->order && PySet_Discard(set->order.get(), known->object.get()) < 0) t.errors.raise_pending();
+  if (set->order && PySet_Discard(set->order.get(), known->object.get()) < 0) dicts.errors.raise_pending();
   return true;
 }
 
 // The items of self that are (not) among the others, in self's order.
-std::vector<Value*> filtered(Tracer& t, SetValue* self, const std::vector<SetOperand>& operands, bool keep_common) {
+std::vector<Value*> filtered(Dicts& dicts, SetValue* self, const std::vector<SetOperand>& operands, bool keep_common) {
   std::vector<Value*> kept = self->items;
   for (const SetOperand& operand : operands) {
-    SetValue* other = make_set(t, &PySet_Type, operand.items, {});
+    SetValue* other = make_set(dicts, &PySet_Type, operand.items, {});
     if (keep_common) {
-      kept = common_items(t, make_set(t, &PySet_Type, kept, {}), other, !operand.is_set);
+      kept = common_items(dicts, make_set(dicts, &PySet_Type, kept, {}), other, !operand.is_set);
       continue;
     }
     std::vector<Value*> next;
     for (Value* v : kept)
-      if (find_in_set(t, other, v) < 0) next.push_back(v);
+      if (find_in_set(dicts, other, v) < 0) next.push_back(v);
     kept = std::move(next);
   }
   return kept;
 }
 
-Value* keep(Tracer& t, SetValue* set, const std::vector<SetOperand>& operands, bool common) {
-  std::vector<Value*> kept = filtered(t, set, operands, common);
-  will_mutate(t.shadows, set);
+Value* keep(Dicts& dicts, SetValue* set, const std::vector<SetOperand>& operands, bool common) {
+  std::vector<Value*> kept = filtered(dicts, set, operands, common);
+  will_mutate(dicts.shadows, set);
   set->items = std::move(kept);
   ++set->removals;
-  if (!call_order(t.errors, set->order, common ? "intersection_update" : "difference_update", operands))
+  if (!call_order(dicts.errors, set->order, common ? "intersection_update" : "difference_update", operands))
     set->order = {};
-  return t.heap.none();
+  return dicts.heap.none();
 }
 
 }  // namespace
 
-Value* set_discard(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "discard", 2, 2);
-  take_out(t, self_set(t.shadows, args, "discard"), args.positional[1]);
-  return t.heap.none();
+Value* set_discard(Dicts& dicts, const Arguments& args) {
+  only_positional(dicts.errors, args, "discard", 2, 2);
+  take_out(dicts, self_set(dicts.shadows, args, "discard"), args.positional[1]);
+  return dicts.heap.none();
 }
 
-Value* set_remove(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "remove", 2, 2);
-  if (!take_out(t, self_set(t.shadows, args, "remove"), args.positional[1]))
-    raise_with(t.errors, PyExc_KeyError, {args.positional[1]});
-  return t.heap.none();
+Value* set_remove(Dicts& dicts, const Arguments& args) {
+  only_positional(dicts.errors, args, "remove", 2, 2);
+  if (!take_out(dicts, self_set(dicts.shadows, args, "remove"), args.positional[1]))
+    raise_with(dicts.errors, PyExc_KeyError, {args.positional[1]});
+  return dicts.heap.none();
 }
 
 // Which item a set pops depends on hashes, and on where it popped the last one.
-Value* set_pop(Tracer& t, const Arguments& args) {
-  SetValue* set = self_set(t.shadows, args, "pop");
-  if (set->items.empty()) t.errors.raise_new(PyExc_KeyError, "pop from an empty set");
-  will_mutate(t.shadows, set);
+Value* set_pop(Dicts& dicts, const Arguments& args) {
+  SetValue* set = self_set(dicts.shadows, args, "pop");
+  if (set->items.empty()) dicts.errors.raise_new(PyExc_KeyError, "pop from an empty set");
+  will_mutate(dicts.shadows, set);
   Value* item = set->items[0];
   if (set->order) {
     PyRef key = PyRef::steal(PySet_Pop(set->order.get()));
@@ -262,7 +262,7 @@ Value* set_pop(Tracer& t, const Arguments& args) {
   } else if (set->items.size() > 1) {
     graph_break(Reason::set_order, "set.pop() of several items");
   }
-  take_out(t, set, item);
+  take_out(dicts, set, item);
   return item;
 }
 
@@ -285,10 +285,10 @@ Value* set_difference_update(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t.shadows, args, "difference_update");
   for (size_t i = 1; i < args.positional.size(); ++i) {
     if (set_of(args.positional[i])) {
-      keep(t, set, {set_operand(t, args.positional[i])}, false);
+      keep(t.dicts, set, {set_operand(t, args.positional[i])}, false);
       continue;
     }
-    t.for_each(args.positional[i], [&](Value* item) { take_out(t, set, item); });
+    t.for_each(args.positional[i], [&](Value* item) { take_out(t.dicts, set, item); });
     const SetOperand nothing{{}, false, PyRef::steal(PyTuple_New(0))};
     if (set->order)
       call_order(t.errors, set->order, "difference_update", {nothing});  // moves the rest if many places are free
@@ -298,18 +298,19 @@ Value* set_difference_update(Tracer& t, const Arguments& args) {
 
 Value* set_intersection_update(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t.shadows, args, "intersection_update");
-  return keep(t, set, others_of(t, args), true);
+  return keep(t.dicts, set, others_of(t, args), true);
 }
 
-Value* set_copy(Tracer& t, const Arguments& args) {
-  SetValue* self = self_set(t.shadows, args, "copy");
-  return make_set(t, &PySet_Type, self->items, call_order(t.errors, order_of(t.shadows, self), "copy", {}));
+Value* set_copy(Dicts& dicts, const Arguments& args) {
+  SetValue* self = self_set(dicts.shadows, args, "copy");
+  return make_set(dicts, &PySet_Type, self->items, call_order(dicts.errors, order_of(dicts.shadows, self), "copy", {}));
 }
 
-Value* frozenset_copy(Tracer& t, const Arguments& args) {
-  SetValue* self = self_set(t.shadows, args, "copy");
-  if (t.facts.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
-  return make_set(t, &PyFrozenSet_Type, self->items, call_order(t.errors, order_of(t.shadows, self), "copy", {}));
+Value* frozenset_copy(Dicts& dicts, const Arguments& args) {
+  SetValue* self = self_set(dicts.shadows, args, "copy");
+  if (dicts.facts.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
+  return make_set(dicts, &PyFrozenSet_Type, self->items,
+                  call_order(dicts.errors, order_of(dicts.shadows, self), "copy", {}));
 }
 
 Value* set_union(Tracer& t, const Arguments& args) {
@@ -317,20 +318,20 @@ Value* set_union(Tracer& t, const Arguments& args) {
   const std::vector<SetOperand> operands = others_of(t, args);
   std::vector<Value*> items = self->items;
   for (const SetOperand& operand : operands) items.insert(items.end(), operand.items.begin(), operand.items.end());
-  return make_set(t, self->type, items, call_order(t.errors, order_of(t.shadows, self), "union", operands));
+  return make_set(t.dicts, self->type, items, call_order(t.errors, order_of(t.shadows, self), "union", operands));
 }
 
 Value* set_intersection(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t.shadows, args, "intersection");
   const std::vector<SetOperand> operands = others_of(t, args);
-  return make_set(t, self->type, filtered(t, self, operands, true),
+  return make_set(t.dicts, self->type, filtered(t.dicts, self, operands, true),
                   call_order(t.errors, order_of(t.shadows, self), "intersection", operands));
 }
 
 Value* set_difference(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t.shadows, args, "difference");
   const std::vector<SetOperand> operands = others_of(t, args);
-  return make_set(t, self->type, filtered(t, self, operands, false),
+  return make_set(t.dicts, self->type, filtered(t.dicts, self, operands, false),
                   call_order(t.errors, order_of(t.shadows, self), "difference", operands));
 }
 
@@ -338,10 +339,10 @@ Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "symmetric_difference", 2, 2);
   SetValue* self = self_set(t.shadows, args, "symmetric_difference");
   const std::vector<SetOperand> operands = others_of(t, args);
-  std::vector<Value*> items = filtered(t, self, operands, false);
+  std::vector<Value*> items = filtered(t.dicts, self, operands, false);
   for (Value* v : operands[0].items)
-    if (find_in_set(t, self, v) < 0) items.push_back(v);
-  return make_set(t, self->type, items,
+    if (find_in_set(t.dicts, self, v) < 0) items.push_back(v);
+  return make_set(t.dicts, self->type, items,
                   call_order(t.errors, order_of(t.shadows, self), "symmetric_difference", operands));
 }
 
@@ -365,19 +366,20 @@ bool find_item(Tracer& t, Value* iterable, const std::function<bool(Value*)>& is
 Value* set_issubset(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "issubset", 2, 2);
   SetValue* self = self_set(t.shadows, args, "issubset");
-  return t.heap.boolean(filtered(t, self, others_of(t, args), true).size() == self->items.size());
+  return t.heap.boolean(filtered(t.dicts, self, others_of(t, args), true).size() == self->items.size());
 }
 
 Value* set_issuperset(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "issuperset", 2, 2);
   SetValue* self = self_set(t.shadows, args, "issuperset");
-  return t.heap.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) < 0; }));
+  return t.heap.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t.dicts, self, v) < 0; }));
 }
 
 Value* set_isdisjoint(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "isdisjoint", 2, 2);
   SetValue* self = self_set(t.shadows, args, "isdisjoint");
-  return t.heap.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) >= 0; }));
+  return t.heap.boolean(
+      !find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t.dicts, self, v) >= 0; }));
 }
 
 }  // namespace framejit::frame_hook::rows

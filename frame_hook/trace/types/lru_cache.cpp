@@ -57,7 +57,7 @@ Key key_of(Shadows& shadows, PyObject* callable, const Arguments& args) {
     if (by_identity) shadows.facts.guard_identity(v);
     else if (PyRef size = real_size(shadows, v)) return objects.push_back(sizes.emplace_back(std::move(size)).get());
     else if (!shadows.heap.is_constant(v))
-      graph_break(Reason::unknown_callable, name_of(callable) + " on an argument that is no constant");
+      graph_break(Reason::unknown_callable, name_of(callable) + " on an argument that is not a constant");
     objects.push_back(by_identity ? v->object.get() : constant_of(shadows, v));
   };
   for (Value* v : args.positional) add(v);

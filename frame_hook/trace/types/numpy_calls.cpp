@@ -140,8 +140,8 @@ class ReadOnly {
   std::vector<PyRef> locked_;
 };
 
-ArrayValue* wrap_array(Tracer& t, PyObject* array, const std::string& made_by) {
-  if (const auto known = t.shadows.tables().arrays.find(array); known != t.shadows.tables().arrays.end())
+ArrayValue* wrap_array(Shadows& shadows, PyObject* array, const std::string& made_by) {
+  if (const auto known = shadows.tables().arrays.find(array); known != shadows.tables().arrays.end())
     return known->second;
   const PyRef dtype = attribute_of(array, "dtype"), kind = attribute_of(dtype.get(), "kind"),
               bytes = attribute_of(array, "nbytes"), base = attribute_of(array, "base");
@@ -151,26 +151,26 @@ ArrayValue* wrap_array(Tracer& t, PyObject* array, const std::string& made_by) {
     graph_break(Reason::numpy_array, "an array that " + made_by + " makes");
   if (!is_true(attribute_of(array, "flags").get(), "writeable"))
     set_writeable(array, true);  // a view of a locked array
-  auto* v = t.heap.make<ArrayValue>(ValueKind::array, Py_TYPE(array));
+  auto* v = shadows.heap.make<ArrayValue>(ValueKind::array, Py_TYPE(array));
   v->type_guarded = true;
   v->array = PyRef::borrow(array);
-  v->root = base.get() == Py_None ? v : wrap_array(t, base.get(), made_by)->root;
-  return t.shadows.tables().arrays[array] = v;
+  v->root = base.get() == Py_None ? v : wrap_array(shadows, base.get(), made_by)->root;
+  return shadows.tables().arrays[array] = v;
 }
 
-Value* wrap_answer(Tracer& t, PyObject* object, const std::string& made_by) {
-  if (is_array_type(Py_TYPE(object))) return wrap_array(t, object, made_by);
+Value* wrap_answer(Shadows& shadows, PyObject* object, const std::string& made_by) {
+  if (is_array_type(Py_TYPE(object))) return wrap_array(shadows, object, made_by);
   if (PyTuple_CheckExact(object) || PyList_CheckExact(object)) {
     std::vector<Value*> items;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
-      items.push_back(wrap_answer(t, PySequence_Fast_GET_ITEM(object, i), made_by));
-    return PyTuple_CheckExact(object) ? static_cast<Value*>(t.heap.tuple(std::move(items)))
-                                      : t.heap.list(std::move(items));
+      items.push_back(wrap_answer(shadows, PySequence_Fast_GET_ITEM(object, i), made_by));
+    return PyTuple_CheckExact(object) ? static_cast<Value*>(shadows.heap.tuple(std::move(items)))
+                                      : shadows.heap.list(std::move(items));
   }
   if (!is_exact_scalar(Py_TYPE(object)) && !is_numpy_scalar(object) && !is_dtype(object))
     graph_break(Reason::numpy_array,
                 std::string("an object of type ") + Py_TYPE(object)->tp_name + " that " + made_by + " makes");
-  return t.heap.constant_value(object);
+  return shadows.heap.constant_value(object);
 }
 
 PyRef memory_of(PyObject* tensor) {
@@ -226,7 +226,7 @@ Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayVal
   }
   if (result && !operands.tensors.empty() && Py_IS_TYPE(result.get(), Py_TYPE(operands.tensors[0].get())))
     return wrap_tensor(t.tensors, result.get(), operands, name);
-  if (result) return wrap_answer(t, result.get(), name);
+  if (result) return wrap_answer(t.shadows, result.get(), name);
   if (PyErr_ExceptionMatches(PyExc_FloatingPointError)) {
     drop_error();
     graph_break(Reason::outside_effect, "a floating-point warning of NumPy");
@@ -243,14 +243,14 @@ Value* array_operator(Tracer& t, const char* function, Value* a, Value* b, bool 
   return call_numpy(t, operator_function(function), Arguments{{a, b}, {}}, in_place ? as<ArrayValue>(a) : nullptr);
 }
 
-Value* array_attribute(Tracer& t, ArrayValue* array, PyObject* name) {
+Value* array_attribute(Shadows& shadows, ArrayValue* array, PyObject* name) {
   static constexpr std::string_view kRead[] = {"shape", "ndim",     "dtype",  "size",   "T",
                                                "real",  "itemsize", "nbytes", "strides"};
   const std::string text = text_of(name);
   const bool is_read = std::find(std::begin(kRead), std::end(kRead), text) != std::end(kRead);
   const PyRef found = is_read ? attribute_of(array->array.get(), text.c_str()) : PyRef();
   if (!found) graph_break(Reason::unknown_attribute, "numpy.ndarray." + text);
-  return wrap_answer(t, found.get(), "numpy.ndarray." + text);
+  return wrap_answer(shadows, found.get(), "numpy.ndarray." + text);
 }
 
 Value* array_item(Tracer& t, ArrayValue* array, Value* key) {
@@ -287,7 +287,7 @@ Value* array_of_tensor(Tracer& t, Value* tensor) {
   const PyRef own =
       real && lies_in_order(real.get()) ? PyRef::steal(PyObject_CallMethod(real.get(), "copy", nullptr)) : PyRef();
   if (!own) return drop_error(), nullptr;
-  ArrayValue* made = wrap_array(t, own.get(), "Tensor.numpy");
+  ArrayValue* made = wrap_array(t.shadows, own.get(), "Tensor.numpy");
   share(t, made, tensor);
   return made;
 }

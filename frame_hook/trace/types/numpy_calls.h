@@ -37,7 +37,7 @@ class NumpyWarnings {
 Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayValue* written = nullptr);
 Value* array_operator(Tracer& t, const char* function, Value* a, Value* b,
                       bool in_place);  // `function` of module operator
-Value* array_attribute(Tracer& t, ArrayValue* array, PyObject* name);
+Value* array_attribute(Shadows& shadows, ArrayValue* array, PyObject* name);
 Value* array_item(Tracer& t, ArrayValue* array, Value* key);
 void write_array_item(Tracer& t, ArrayValue* array, Value* key, Value* to);
 PyRef attribute_of(PyObject* object, const char* name);  // null if it has none; no error is set

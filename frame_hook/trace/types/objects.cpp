@@ -5,10 +5,9 @@ namespace framejit::frame_hook::rows {
 
 namespace {
 
-GeneratorValue* self_generator(Tracer& t, const Arguments& args, const char* method) {
+GeneratorValue* self_generator(const Arguments& args, const char* method) {
   if (args.positional.empty() || args.positional[0]->kind != ValueKind::generator)
     graph_break(Reason::real_iterator, args.positional.empty() ? method : describe(args.positional[0]));
-  (void)t;
   return as<GeneratorValue>(args.positional[0]);
 }
 
@@ -143,7 +142,7 @@ Value* exception_add_note(Tracer& t, const Arguments& args) {
 
 Value* generator_send(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "send", 2, 2);
-  GeneratorValue* generator = self_generator(t, args, "send");
+  GeneratorValue* generator = self_generator(args, "send");
   if (generator->state == GeneratorValue::State::finished) raise_with(t.errors, PyExc_StopIteration, {});
   Value* next = t.machine.resume_generator(generator, args.positional[1], nullptr);
   if (next) return next;
@@ -152,7 +151,7 @@ Value* generator_send(Tracer& t, const Arguments& args) {
 
 Value* generator_throw(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "throw", 2, 4);
-  GeneratorValue* generator = self_generator(t, args, "throw");
+  GeneratorValue* generator = self_generator(args, "throw");
   Value* exception = args.positional[1];
   if (real_type(exception)) {
     Value* value = args.positional.size() > 2 ? args.positional[2] : nullptr;
@@ -172,7 +171,7 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
 
 Value* generator_close(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "close", 1, 1);
-  GeneratorValue* generator = self_generator(t, args, "close");
+  GeneratorValue* generator = self_generator(args, "close");
   if (generator->state != GeneratorValue::State::suspended) {
     generator->state = GeneratorValue::State::finished;
     return t.heap.none();

@@ -89,7 +89,8 @@ Value* call_getter(Tracer& t, Value* getter, const Arguments& args) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(wanted); ++k) {
     PyObject* const key = PyTuple_GET_ITEM(wanted, k);
     if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key))
-      graph_break(Reason::unknown_callable, std::string(Py_TYPE(real)->tp_name) + " of an item that is no int or str");
+      graph_break(Reason::unknown_callable,
+                  std::string(Py_TYPE(real)->tp_name) + " of an item that is neither an int nor a str");
     Value* v = args.positional[0];
     if (is_item) {
       v = t.get_item(v, t.heap.constant_value(key));

@@ -103,7 +103,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
     will_mutate(t.shadows, set);
     ++set->removals;
     set->items.clear();
-    set->order = make_set(t, &PySet_Type, {})->order;
+    set->order = make_set(t.dicts, &PySet_Type, {})->order;
     if (!rest.positional.empty()) set_update(t, set, rest.positional[0]);
   } else {
     graph_break(Reason::unknown_callable, std::string(owner->tp_name) + ".__init__");
@@ -260,7 +260,7 @@ Value* slot_repr(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
   Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
-  if (self->object && PyWeakref_CheckRef(self->object.get())) return call_weak_reference(t, self, rest);
+  if (self->object && PyWeakref_CheckRef(self->object.get())) return call_weak_reference(t.drops, self, rest);
   if (owner == &PyType_Type) return standard_construct(t, self, t.facts.known_type(self), rest);
   return t.call(self, rest);
 }

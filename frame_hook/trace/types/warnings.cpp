@@ -55,7 +55,8 @@ bool may_raise(const Members& members, PyTypeObject* category) {
   return false;
 }
 
-// The list to which catch_warnings(record=True) appends. None: warnings are shown. Null: by code of the program.
+// The list to which catch_warnings(record=True) appends. None: warnings are shown. Null: code of the program
+// shows them.
 PyObject* record_of(PyObject* module, const Members& members) {
   if (!members.show || members.show != members.own_show || !members.impl) return nullptr;
   if (PyCFunction_Check(members.impl)) {
@@ -101,10 +102,10 @@ bool is_written(Heap& heap, PyObject* object) {
 }
 
 // The class of the warning. The exit makes one, so its constructor must be that of exceptions in C.
-Value* category_of(Tracer& t, Value* given) {
-  if (is_none(t.facts, given)) return t.heap.constant_value(PyExc_UserWarning);
+Value* category_of(Heap& heap, Value* given) {
+  if (is_none(heap.facts, given)) return heap.constant_value(PyExc_UserWarning);
   if (!given->object || !PyType_Check(given->object.get())) refuse_to_warn("");
-  t.facts.guard_identity(given);
+  heap.facts.guard_identity(given);
   auto* type = reinterpret_cast<PyTypeObject*>(given->object.get());
   auto* plain = reinterpret_cast<PyTypeObject*>(PyExc_Warning);
   if (!PyType_IsSubtype(type, plain) || type->tp_init != plain->tp_init || type->tp_new != plain->tp_new)
@@ -144,7 +145,7 @@ Value* warn(Tracer& t, const Arguments& args) {
       !PyUnicode_CheckExact(message->object.get()) || !is_none(t.facts, source))
     refuse_to_warn("");
   constant_of(t.shadows, message);
-  category = category_of(t, category);
+  category = category_of(t.heap, category);
   const SymbolicFrame* frame = frame_of(t.stack, level ? t.as_index(level) : 1);
   if (!frame) refuse_to_warn(" for a caller outside");
 

@@ -39,27 +39,27 @@ bool still_leads_to(Heap& heap, const Value* v) {
 }
 
 // The object of a real weak reference.
-Value* referent_of(Tracer& t, Value* reference) {
+Value* referent_of(Drops& drops, Value* reference) {
   PyObject* object = guards::weak_target(reference->object.get());
-  const guards::SourceId source = t.facts.sources().add(SourceKind::referent, reference->source);
-  if (!object) return t.heap.wrap(Py_None, source);
-  Value* known = t.heap.find(object);
+  const guards::SourceId source = drops.shadows.facts.sources().add(SourceKind::referent, reference->source);
+  if (!object) return drops.shadows.heap.wrap(Py_None, source);
+  Value* known = drops.shadows.heap.find(object);
   const bool lives = known && known->source != guards::kNoSource
-                         ? still_leads_to(t.heap, known)
-                         : t.shadows.tables().writes == 0 && !t.drops.dropped_real();
+                         ? still_leads_to(drops.shadows.heap, known)
+                         : drops.shadows.tables().writes == 0 && !drops.dropped_real();
   if (!lives)
     graph_break(Reason::made_in_trace,
                 "a weak reference to an object that the traced code may have dropped");
-  return t.heap.wrap(object, source);
+  return drops.shadows.heap.wrap(object, source);
 }
 
 }  // namespace
 
-Value* call_weak_reference(Tracer& t, Value* v, const Arguments& args) {
+Value* call_weak_reference(Drops& drops, Value* v, const Arguments& args) {
   if (!args.positional.empty() || !args.keywords.empty())
     graph_break(Reason::unknown_callable, "a weak reference with arguments");
-  t.facts.type_of(v);
-  return referent_of(t, v);
+  drops.shadows.facts.type_of(v);
+  return referent_of(drops, v);
 }
 
 namespace rows {

@@ -43,7 +43,7 @@ bool is_own_file(PyObject* filename) {
   return is_file_of("framejit", *folder, filename);
 }
 
-// Of the registry of an abstract class, which only C code reads.
+// The type of an abstract class's registry, which only C code reads.
 PyTypeObject* abc_data_type() {
   static PyTypeObject* known = nullptr;  // never freed
   PyObject* const members = known ? nullptr : dict_of_module("_collections_abc");

@@ -71,6 +71,7 @@ struct ListValue : Value {
       false;  // items has the right length (guarded for a real list); before that, it holds only what was appended
   bool being_sorted = false;     // list.sort() runs: the list looks empty, and must not be written
   uint32_t changes = 0;          // of a deque: how often it changed, for its iterators
+  int64_t limit = -1;            // of a deque: its maxlen; -1: none
 };
 
 // Keys are values with a concrete, hashable key object (or identity-hashed instances). Insertion order kept.
