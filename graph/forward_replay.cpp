@@ -19,12 +19,13 @@ bool gives_to_root(const TrainingGraphs& graphs, uint32_t root) {
 }
 
 // Per root: a backward from the given ones begins with it, or gives it a gradient. given: empty if all may be given.
-std::vector<bool> roots_behind(const TrainingGraphs& graphs, const std::vector<bool>& given) {
-  std::vector<bool> behind = given.empty() ? std::vector<bool>(graphs.roots.size(), true) : given;
+std::vector<bool> roots_reached(const TrainingGraphs& graphs, const std::vector<bool>& given) {
+  std::vector<bool> reached = given.empty() ? std::vector<bool>(graphs.roots.size(), true) : given;
   for (size_t r = 0; r < given.size(); ++r)
     for (size_t g = 0; given[r] && g < graphs.gradients.size(); ++g)
-      if (graphs.gradients[g].of == GradientOf::kRoot && graphs.reaches[r][g]) behind[graphs.gradients[g].index] = true;
-  return behind;
+      if (graphs.gradients[g].of == GradientOf::kRoot && graphs.reaches[r][g])
+        reached[graphs.gradients[g].index] = true;
+  return reached;
 }
 
 // The part of a joint graph that was recorded before its backward. Outputs: a clone of each root, which reads what the
@@ -32,10 +33,10 @@ std::vector<bool> roots_behind(const TrainingGraphs& graphs, const std::vector<b
 // A zero replaces a root that the backward does not meet. Then a clone of each of `others`.
 Graph forward_of(const TrainingGraphs& graphs, const std::vector<bool>& given, const std::vector<ValueId>& others) {
   Graph made = *graphs.recorded;
-  const std::vector<bool> behind = roots_behind(graphs, given);
+  const std::vector<bool> reached = roots_reached(graphs, given);
   std::vector<ValueId> cloned;
   for (size_t r = 0; r < graphs.roots.size(); ++r)
-    cloned.push_back(behind[r] ? made.outputs[graphs.roots[r]] : kNoValue);
+    cloned.push_back(reached[r] ? made.outputs[graphs.roots[r]] : kNoValue);
   cloned.insert(cloned.end(), others.begin(), others.end());
   made.inputs.resize(made.inputs.size() - graphs.roots.size());
   made.input_names.resize(made.inputs.size());

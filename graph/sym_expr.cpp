@@ -1,4 +1,4 @@
-// graph/sym_expr.cpp — the canonical form behind SymExpr.
+// graph/sym_expr.cpp — the canonical form of SymExpr.
 //
 // An expression is a polynomial: a constant plus terms (coefficient, sorted atoms), in descending graded lexicographic
 // order.

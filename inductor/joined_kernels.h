@@ -15,8 +15,8 @@ struct KernelTraits {
   std::vector<bool> is_written;  // per buffer of its step
 };
 
-// For targets whose steps end in order. `facts`: of the plan's kernel steps, in order. Allocations between kernels that
-// are joined move before the first.
+// For targets whose steps end in order. `traits`: of the plan's kernel steps, in order. Allocations between kernels
+// that are joined move before the first.
 void join_kernels(runtime::CallPlan& plan, const std::vector<KernelTraits>& traits);
 
 }  // namespace framejit::inductor

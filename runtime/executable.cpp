@@ -72,7 +72,7 @@ class Verifier {
     if (b.storage == Storage::kSaved && (b.index >= executable_.saved.size() || std::string_view(kind_) != "backward"))
       wrong("a buffer of saved value " + std::to_string(b.index));
   }
-  void check_together(const KernelStep& s) {
+  void verify_together(const KernelStep& s) {
     for (uint32_t k = 1; k < s.together; ++k) {
       const auto* next = step_ + k < plan_.steps.size() ? std::get_if<KernelStep>(&plan_.steps[step_ + k]) : nullptr;
       if (next == nullptr || next->together != 1 || !next->place.device.is_cpu() || !s.place.device.is_cpu())
@@ -85,7 +85,7 @@ class Verifier {
     if (s.unit < 1) wrong("a unit of " + std::to_string(s.unit));
     if (!s.place.device.is_cpu() && s.grain > 0)
       wrong("parts of a kernel that runs on device " + text_of(s.place.device));
-    check_together(s);
+    verify_together(s);
     for (BufferId b : s.buffers) verify(b);
     for (const auto& [argument, bytes] : s.offsets)
       if (argument >= s.buffers.size() || bytes < 0) wrong("an offset of argument " + std::to_string(argument));
@@ -116,7 +116,7 @@ class Verifier {
     if (s.buffer >= plan_.buffers.size() || s.over >= plan_.buffers.size()) return;
     const Buffer &made = plan_.buffers[s.buffer], &over = plan_.buffers[s.over];
     if (over.storage != Storage::kSaved && over.storage != Storage::kInput)
-      wrong("b" + std::to_string(s.over) + " is no saved value to write over");
+      wrong("b" + std::to_string(s.over) + " is not a saved value to write over");
     if (made.torch_dtype != over.torch_dtype || made.sizes != over.sizes || made.strides != over.strides ||
         !(made.device == over.device))
       wrong("b" + std::to_string(s.buffer) + " does not fit over b" + std::to_string(s.over));

@@ -216,7 +216,7 @@ Result<int> GpuDriver::attribute(int which, int device) const {
   FJ_TRY_VOID(bind(library_, attribute, "cuDeviceGetAttribute"));
   int handle = 0, value = 0;
   if (entries_->device(&handle, device) != 0 || attribute(&value, which, handle) != 0)
-    return Error{Reason::gpu, "the GPU does not tell what it is"};
+    return Error{Reason::gpu, "the GPU driver does not report the architecture"};
   return value;
 }
 
@@ -227,7 +227,8 @@ Result<std::vector<char>> GpuDriver::properties(int device) const {
   Properties* properties = nullptr;
   FJ_TRY_VOID(bind(library_, properties, "hipGetDeviceProperties"));
   std::vector<char> block(kSize, 0);
-  if (properties(block.data(), device) != 0) return Error{Reason::gpu, "the GPU does not tell what it is"};
+  if (properties(block.data(), device) != 0)
+    return Error{Reason::gpu, "the GPU driver does not report the architecture"};
   return block;
 }
 
@@ -252,7 +253,7 @@ Result<int> GpuDriver::processors(int device) const {
   FJ_TRY(const std::vector<char> block, properties(device));
   int count = 0;
   std::memcpy(&count, block.data() + kProcessorsOffset, sizeof count);
-  if (count <= 0) return Error{Reason::gpu, "the GPU does not tell how many processors it has"};
+  if (count <= 0) return Error{Reason::gpu, "the GPU driver does not report the number of processors"};
   return count;
 }
 
@@ -291,7 +292,7 @@ Result<void*> GpuDriver::make_stream(int device) const {
   if (!in_context.ok) return Error{Reason::gpu, "the GPU has no context"};
   void* stream = nullptr;
   if (const int failed = entries_->create_stream(&stream, kNonBlocking); failed != 0)
-    return Error{Reason::gpu, "the driver makes no stream: " + std::to_string(failed)};
+    return Error{Reason::gpu, "the driver cannot make a stream: " + std::to_string(failed)};
   return stream;
 }
 

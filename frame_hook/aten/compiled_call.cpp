@@ -128,7 +128,8 @@ class PlannedCall final : public CompiledCall {
     PyErr_SetString(PyExc_RuntimeError, error.message.c_str());
   }
 
-  // What `ask` does with the call as a graph of the GPU's driver. False with a Python error set where that failed.
+  // Hands the call to `ask`, which may run it as a graph of the GPU's driver. False with a Python error set if that
+  // failed.
   template <class Ask>
   bool as_graph(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
                 at::Tensor* results, Ask ask) {

@@ -22,8 +22,8 @@ struct RecordedValues {
   const std::vector<at::Tensor>& example_inputs;
 };
 
-// Inputs that the plan's run copies as tensor handles. Torch takes the GIL for the second handle of a tensor that
-// Python holds, also where the interpreter ends: there the process would abort.
+// Inputs of which a run of the plan makes second handles. If Python holds the tensor, torch takes the GIL for that, and
+// a process whose interpreter ends at that moment would abort.
 std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan);
 
 // What an allocator throws, the system's or torch's.

@@ -135,14 +135,14 @@ void DerivedWeights::lose(Instance& instance) {
   instance.losses += 1;
 }
 
-// For now.
+// Derives nothing now; a later call tries again.
 void DerivedWeights::refuse(const Due& due, const std::string& reason) {
   lose(due.instance());
   if (log::enabled(log::Kind::NotDerived))
     log::emit(log::Kind::NotDerived, name_, {{"graph", name_}, {"reason", reason}});
 }
 
-// For good.
+// Derives nothing any more.
 void DerivedWeights::stop(const std::string& reason) {
   weights_.clear();
   compiled_.reset();
@@ -161,7 +161,7 @@ void DerivedWeights::derive(const Due& due) {
   }
 }
 
-// One at a time: a compile is running. Other threads ask meanwhile.
+// Runs inside a compile, so only once at a time. Other threads may ask for the values meanwhile.
 void DerivedWeights::derive_now(const Due& due) {
   if (weights_.empty()) return;  // another call has found that nothing can be
   if (const std::string why = runtime::DerivedValues::refusal(due.weights, trust_); !why.empty()) {

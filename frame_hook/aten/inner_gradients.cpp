@@ -82,7 +82,7 @@ bool TorchRecording::find_gradients(const GradientCall& call, graph::InnerGradie
 bool TorchRecording::keep_apart(const GradientCall& call) {
   std::vector<at::Tensor> outputs;
   for (PyObject* output : call.outputs) outputs.push_back(THPVariable_Unpack(output));
-  for (size_t from : joint_.inputs_behind(outputs, /*with_history=*/true))
+  for (size_t from : joint_.inputs_reached(outputs, /*with_history=*/true))
     for (PyObject* wanted : call.wanted) {
       const graph::TracedTensorImpl* traced = graph::as_traced(THPVariable_Unpack(wanted));
       const size_t to = traced != nullptr && traced->input >= 0 ? static_cast<size_t>(traced->input) : from;
@@ -136,7 +136,7 @@ Result<void> TorchRecording::settle_histories() {
     if (outputs_.properties[i].is_input)
       return Error{Reason::no_backward, "the history of a written input has been freed"};
     outputs_.properties[i].freed = joint_.name_of_history(outputs_.tensors[i]);
-    outputs_.properties[i].freed_inputs = joint_.inputs_behind({outputs_.tensors[i]}, /*with_history=*/false);
+    outputs_.properties[i].freed_inputs = joint_.inputs_reached({outputs_.tensors[i]}, /*with_history=*/false);
   }
   return {};
 }

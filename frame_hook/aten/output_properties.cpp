@@ -249,9 +249,9 @@ class MarkedCall final : public CompiledCall {
       settle_own(properties, of, taken, tensor);
     }
     if (!properties.freed.empty()) {
-      std::vector<at::Tensor> behind;
-      for (size_t input : properties.freed_inputs) behind.push_back(THPVariable_Unpack(inputs[input]));
-      runtime::give_freed_history(tensor, properties.freed, behind);
+      std::vector<at::Tensor> reached;
+      for (size_t input : properties.freed_inputs) reached.push_back(THPVariable_Unpack(inputs[input]));
+      runtime::give_freed_history(tensor, properties.freed, reached);
     }
     if (!tensor.is_same(THPVariable_Unpack(made[i]))) Py_SETREF(made[i], THPVariable_Wrap(std::move(tensor)));
   }

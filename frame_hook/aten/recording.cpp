@@ -164,7 +164,7 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
       return std::find(args, args + count, result) != args + count ||
              (refuse(Reason::unsupported_op, "a function that returns a tensor made outside of the trace"), false);
     const bool as_given = traced->input >= 0 && inputs_[static_cast<size_t>(traced->input)].requires_grad();
-    // Without grad mode a view of a parameter still says so, without a history.
+    // A view of a parameter that was made without grad mode still says that it needs a gradient, but has no history.
     const bool as_view = !at::GradMode::is_enabled() && tensor.is_view();
     return !tensor.requires_grad() || as_given || as_view || joint_.is_added_leaf(tensor) ||
            tensor.grad_fn() != nullptr || (depth == 0 && (made_leaf_ = make_leaf(tensor))) ||

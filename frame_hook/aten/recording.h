@@ -87,7 +87,7 @@ class TorchRecording final : public Recording {
   CapturedCalls calls_;
   OutputSet outputs_;  // of the finished recording
   std::vector<size_t> unhooked_;  // inputs whose gradients the recording itself finds: hooks on them would run in eager
-  std::vector<std::pair<size_t, size_t>> apart_;  // inputs of which the first must not be made of the second
+  std::vector<std::pair<size_t, size_t>> apart_;  // the first input must not be computed from the second
   bool made_leaf_ = false;  // by the last recorded call
   struct OpenFunction {
     decltype(torch::autograd::Edge::function) node;

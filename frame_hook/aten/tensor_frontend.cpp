@@ -125,11 +125,11 @@ bool install_tensor_frontend() {
 
 bool distrust_weights(PyObject* tensors) {
   std::vector<at::Tensor> weights;
-  const PyRef items = PyRef::steal(PySequence_Fast(tensors, "a list of tensors"));
+  const PyRef items = PyRef::steal(PySequence_Fast(tensors, "framejit: a list of tensors is needed"));
   if (!items) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     PyObject* const item = PySequence_Fast_GET_ITEM(items.get(), i);
-    if (!THPVariable_Check(item)) return PyErr_Format(PyExc_TypeError, "a list of tensors"), false;
+    if (!THPVariable_Check(item)) return PyErr_Format(PyExc_TypeError, "framejit: a list of tensors is needed"), false;
     weights.push_back(THPVariable_Unpack(item));
   }
   runtime::distrust_sources(weights);

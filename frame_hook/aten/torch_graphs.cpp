@@ -133,7 +133,7 @@ class TorchGraphs final : public GraphMachinery {
     py::object stream;
     int64_t stream_id;
     py::object pool;
-    std::weak_ptr<void> pool_use = {};  // by the graphs that there are
+    std::weak_ptr<void> pool_use = {};  // by all living graphs
   };
 
   static const GpuDriver* driver() {

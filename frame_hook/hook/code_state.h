@@ -62,8 +62,8 @@ void for_each_code_state(const std::function<void(CodeState&)>& visit);  // visi
 void reset_code_states();                           // clear() on each
 void drop_entries(const std::function<bool(const EntryBase&)>& which);  // of all codes
 
-// A frame of the code is being driven. While one exists, retired entries of the code stay alive; so do those of which
-// the code is not known.
+// A frame of the code is being driven. While one exists, retired entries of the code stay alive, and so do entries
+// whose code is not known.
 class EntryUse {
  public:
   explicit EntryUse(const PyCodeObject* code) : code_(code), older_(newest_) {

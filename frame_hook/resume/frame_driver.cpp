@@ -368,7 +368,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   if (!outcome.segment) return nullptr;
   if (options_->whole) note_of(frame_.state()).vain_tries = 0;
   if (outcome.reason == Reason::interrupted || outcome.reason == Reason::no_memory)
-    return std::move(outcome.segment);  // not at the place where the next call should stop
+    return std::move(outcome.segment);  // the next call should not stop at this place
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
   segment->last_use = ++g_uses;
@@ -432,7 +432,7 @@ bool Drive::derive(std::unique_ptr<DueDerivation> due) {
   return false;
 }
 
-// No entry fits, and torch's stance decides what happens. If the result is not left, the frame is compiled.
+// No entry fits, and torch's stance decides what happens. If the result does not leave the frame, it is compiled next.
 Next Drive::miss_under(Stance stance, const guards::FrameAccess& access, int index) {
   if (stance == Stance::keep) return plainly();
   if (stance == Stance::fail) {

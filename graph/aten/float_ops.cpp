@@ -32,7 +32,7 @@ void run_twin(const c10::OperatorHandle& twin, torch::jit::Stack* stack) {
   const c10::OperatorName& name = twin.operator_name();
   const OpInfo* info =
       find_op_info(name.name.substr(kNamespace.size()) + (name.overload_name.empty() ? "" : "." + name.overload_name));
-  FJ_ASSERT(info != nullptr, "no operator behind " + name.name);
+  FJ_ASSERT(info != nullptr, "a twin without its operator: " + name.name);
   const auto& arguments = info->handle.schema().arguments();
   const size_t first = stack->size() - arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i) {

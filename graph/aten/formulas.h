@@ -15,8 +15,8 @@ class Formulas {
  public:
   using Node = decltype(torch::autograd::Edge::function);  // as torch holds it
 
-  // Puts nodes with our formulas in place of torch's in `edges` and in the graph behind them, whose nodes nobody else
-  // knows of. Records ops that nothing reads.
+  // Puts nodes with our formulas in place of torch's in `edges` and in the history that they lead to, whose nodes
+  // nobody else knows of. Records ops that nothing reads.
   void replace(torch::autograd::edge_list& edges);
   // The node with our formula, or the node itself.
   Node in_place_of(const Node& torchs) const;

@@ -50,19 +50,19 @@ at::Tensor non_leaf(const at::Tensor& leaf) {
 }
 
 // What a backward that begins with an output may run.
-runtime::HistoryNodes nodes_behind(std::vector<torch::autograd::Node*> outputs) {
+runtime::HistoryNodes nodes_reached(std::vector<torch::autograd::Node*> outputs) {
   return runtime::walk_own_history(std::move(outputs), [](const torch::autograd::Edge&) { return true; });
 }
 
 // Leaves whose gradient nobody wants: views that were made without grad mode, of tensors that need a gradient. Eager
 // still runs their formulas, so what these keep must be kept.
-std::vector<at::Tensor> other_leaves(const std::vector<std::set<const torch::autograd::Node*>>& behind,
+std::vector<at::Tensor> other_leaves(const std::vector<std::set<const torch::autograd::Node*>>& reached,
                                      const std::vector<at::Tensor>& wanted) {
   std::vector<at::Tensor> others;
   const auto has = [](const std::vector<at::Tensor>& tensors, const at::Tensor& leaf) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) { return t.is_same(leaf); });
   };
-  for (const auto& nodes : behind)
+  for (const auto& nodes : reached)
     for (const torch::autograd::Node* node : nodes) {
       const auto* end = dynamic_cast<const torch::autograd::AccumulateGrad*>(node);
       if (end == nullptr || !end->variable.is_view() || has(wanted, end->variable) || has(others, end->variable))
@@ -73,13 +73,13 @@ std::vector<at::Tensor> other_leaves(const std::vector<std::set<const torch::aut
 }
 
 // Some nodes save a number that no recorded op reads. Eager frees it in the first backward, so a second one must raise.
-void note_kept_numbers(const std::vector<std::set<const torch::autograd::Node*>>& behind, JointLayout& layout) {
-  layout.conflicts.resize(behind.size() * behind.size());
-  for (size_t r = 0; r < behind.size(); ++r)
-    for (const torch::autograd::Node* node : behind[r]) {
+void note_kept_numbers(const std::vector<std::set<const torch::autograd::Node*>>& reached, JointLayout& layout) {
+  layout.conflicts.resize(reached.size() * reached.size());
+  for (size_t r = 0; r < reached.size(); ++r)
+    for (const torch::autograd::Node* node : reached[r]) {
       if (!keeps_number(*node)) continue;
-      for (size_t s = 0; s < behind.size(); ++s)
-        if (behind[s].contains(node)) layout.conflicts[r * behind.size() + s] = true;
+      for (size_t s = 0; s < reached.size(); ++s)
+        if (reached[s].contains(node)) layout.conflicts[r * reached.size() + s] = true;
     }
 }
 
@@ -171,22 +171,22 @@ std::vector<bool> JointRecording::views_on_the_way(const std::vector<at::Tensor>
     if (views[i]) ends[{formulas_.in_place_of(outputs[i].grad_fn()).get(), outputs[i].output_nr()}] = i;
   std::vector<bool> met(outputs.size());
   if (ends.empty()) return met;
-  const auto views_behind = [&](const at::Tensor& output) {
-    std::vector<size_t> behind;
-    for (const torch::autograd::Node* node : nodes_behind({formulas_.in_place_of(output.grad_fn()).get()}))
+  const auto views_reached = [&](const at::Tensor& output) {
+    std::vector<size_t> reached;
+    for (const torch::autograd::Node* node : nodes_reached({formulas_.in_place_of(output.grad_fn()).get()}))
       for (const torch::autograd::Edge& edge : node->next_edges())
         if (edge.is_valid())
           if (const auto end = ends.find({formulas_.in_place_of(edge.function).get(), edge.input_nr});
               end != ends.end())
-            behind.push_back(end->second);
-    return behind;
+            reached.push_back(end->second);
+    return reached;
   };
   std::vector<bool> leads(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!roots[i] && !views[i]) continue;
-    const std::vector<size_t> behind = views_behind(outputs[i]);
-    for (size_t view : behind) met[view] = true;
-    leads[i] = views[i] && !behind.empty();
+    const std::vector<size_t> reached = views_reached(outputs[i]);
+    for (size_t view : reached) met[view] = true;
+    leads[i] = views[i] && !reached.empty();
   }
   for (size_t i = 0; i < outputs.size(); ++i) met[i] = met[i] || leads[i] || (views[i] && !leads_to_base(outputs[i]));
   return met;
@@ -207,14 +207,14 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   std::vector<size_t> order;
   for (size_t i = 0; i < wanted.size(); ++i)
     wanted[i].register_hook([&order, i](const at::Tensor&) { order.push_back(i); });
-  std::vector<std::set<const torch::autograd::Node*>> behind;
+  std::vector<std::set<const torch::autograd::Node*>> reached;
   for (const at::Tensor& output : outputs) {
-    const runtime::HistoryNodes nodes = nodes_behind({formulas_.in_place_of(output.grad_fn()).get()});
-    for (const torch::autograd::Node* node : nodes) functions_.note(static_cast<uint32_t>(behind.size()), *node);
-    behind.emplace_back(nodes.begin(), nodes.end());
+    const runtime::HistoryNodes nodes = nodes_reached({formulas_.in_place_of(output.grad_fn()).get()});
+    for (const torch::autograd::Node* node : nodes) functions_.note(static_cast<uint32_t>(reached.size()), *node);
+    reached.emplace_back(nodes.begin(), nodes.end());
   }
-  note_kept_numbers(behind, layout);
-  for (const at::Tensor& leaf : other_leaves(behind, wanted)) wanted.push_back(leaf);
+  note_kept_numbers(reached, layout);
+  for (const at::Tensor& leaf : other_leaves(reached, wanted)) wanted.push_back(leaf);
   std::vector<at::Tensor> found, gradients;
   RecordScope scope(*recorder_);
   ForwardScope views_by_op;  // a backward may write to views of what it made
@@ -234,7 +234,7 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
     layout.gradients.push_back(wanted_of[i]);
     gradients.push_back(found[i]);
     const torch::autograd::Node* leaf = torch::autograd::impl::grad_accumulator(wanted[i]).get();
-    for (size_t r = 0; r < roots.size(); ++r) layout.reaches[r].push_back(behind[r].contains(leaf));
+    for (size_t r = 0; r < roots.size(); ++r) layout.reaches[r].push_back(reached[r].contains(leaf));
   }
   return gradients;
 }
@@ -247,11 +247,11 @@ bool JointRecording::is_added_leaf(const at::Tensor& tensor) const {
 }
 
 // The walk stops where the history leaves the recording: the nodes beyond it already exist.
-std::vector<at::Tensor> JointRecording::leaves_behind(const std::vector<at::Tensor>& outputs) const {
+std::vector<at::Tensor> JointRecording::leaves_reached(const std::vector<at::Tensor>& outputs) const {
   std::vector<torch::autograd::Node*> begin;
   for (const at::Tensor& output : outputs) begin.push_back(torch::autograd::impl::gradient_edge(output).function.get());
   std::vector<at::Tensor> leaves;
-  for (const torch::autograd::Node* node : nodes_behind(std::move(begin))) {
+  for (const torch::autograd::Node* node : nodes_reached(std::move(begin))) {
     if (dynamic_cast<const InputNode*>(node) != nullptr)
       recorder_->fail({Reason::gradient_call, "a backward whose graph began before the traced code"});
     if (const auto* end = dynamic_cast<const torch::autograd::AccumulateGrad*>(node)) leaves.push_back(end->variable);
@@ -267,14 +267,14 @@ int64_t JointRecording::input_of_leaf(const torch::autograd::Node& leaf) const {
   return -1;
 }
 
-std::vector<size_t> JointRecording::inputs_behind(const std::vector<at::Tensor>& outputs, bool with_history) const {
+std::vector<size_t> JointRecording::inputs_reached(const std::vector<at::Tensor>& outputs, bool with_history) const {
   const RecordScope scope(*recorder_);  // to ask a view for its history may replay what made it
   const ForwardScope views_by_op;
   std::vector<torch::autograd::Node*> begin;
   for (const at::Tensor& output : outputs)
     begin.push_back(formulas_.in_place_of(torch::autograd::impl::gradient_edge(output).function).get());
   std::vector<size_t> inputs;
-  for (const torch::autograd::Node* node : nodes_behind(std::move(begin))) {
+  for (const torch::autograd::Node* node : nodes_reached(std::move(begin))) {
     if (with_history && dynamic_cast<const InputNode*>(node) == nullptr) continue;
     const int64_t input = input_of_leaf(with_history ? *node->next_edge(0).function : *node);
     if (input >= 0) inputs.push_back(static_cast<size_t>(input));
@@ -288,7 +288,7 @@ InnerGradients JointRecording::gradients(const InnerBackward& call) {
   const OnThisThread alone;
   try {
     InnerGradients found;
-    found.of = call.wanted.empty() ? leaves_behind(call.outputs) : call.wanted;
+    found.of = call.wanted.empty() ? leaves_reached(call.outputs) : call.wanted;
     found.gradients = run_engine(call.outputs, found.of, call.given, call.keeps_graph, call.creates_graph);
     has_freed_ = has_freed_ || !call.keeps_graph;
     const c10::AutoGradMode no_history(false);
@@ -350,7 +350,7 @@ std::vector<at::Tensor> JointRecording::run_engine(const std::vector<at::Tensor>
 Result<JointGraph> JointRecording::build(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root) {
   for (const at::Tensor& constant : recorder_->constants())
     if (constant.requires_grad())
-      return Error{Reason::unsupported_tensor, "a captured tensor that needs a gradient but is no input"};
+      return Error{Reason::unsupported_tensor, "a captured tensor that needs a gradient but is not an input"};
   JointGraph joint;
   JointLayout& layout = joint.layout;
   layout.forward_inputs = recorder_->input_count();

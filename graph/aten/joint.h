@@ -53,7 +53,7 @@ class JointRecording {
   bool is_added_leaf(const at::Tensor& tensor) const;
 
   // Inputs that the outputs were computed from; with_history: only those that have a history.
-  std::vector<size_t> inputs_behind(const std::vector<at::Tensor>& outputs, bool with_history) const;
+  std::vector<size_t> inputs_reached(const std::vector<at::Tensor>& outputs, bool with_history) const;
   // Call this, is_freed() and build() without the GIL: the engine refuses to run under it. They throw what the engine
   // throws, after dropping the ops of the call; a capture break is then kept by the recorder.
   InnerGradients gradients(const InnerBackward& call);
@@ -85,7 +85,7 @@ class JointRecording {
   int64_t input_of_leaf(const torch::autograd::Node& leaf) const;
   std::vector<at::Tensor> run_engine(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& wanted,
                                      const std::vector<at::Tensor>& given, bool keeps_graph, bool creates_graph);
-  std::vector<at::Tensor> leaves_behind(const std::vector<at::Tensor>& outputs) const;
+  std::vector<at::Tensor> leaves_reached(const std::vector<at::Tensor>& outputs) const;
 
   std::shared_ptr<Recorder> recorder_;
   std::vector<at::Tensor> leaves_;  // per input: the tensor whose gradient is its; undefined: needs none
@@ -93,7 +93,7 @@ class JointRecording {
   std::vector<at::Tensor> added_leaves_;
   bool has_freed_ = false;
   Formulas formulas_;
-  FunctionsBehind functions_;  // of the finished recording
+  ReachedFunctions functions_;  // of the finished recording
 };
 
 // Open while the forward runs. Autograd then remembers views by the op that made them, not as as_strided, and the

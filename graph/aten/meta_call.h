@@ -37,8 +37,8 @@ class MetaCall {
   // With twins of symbolic shape; nothing if that says nothing about other sizes.
   std::optional<ShapeOrigin> run_with_symbols();
   // The results of one of torch's own ops on zeros, ones or unit matrices; nothing if it must not or cannot be run: a
-  // user's kernel may have effects, and may not accept such values. An error for all is eager's, and ends the recording
-  // here: plain Python raises it.
+  // user's kernel may have effects, and may not accept such values. If the op raises for all of them, eager raises
+  // too: the recording ends here, and plain Python raises it.
   std::optional<torch::jit::Stack> execute() const;
 
  private:

@@ -188,7 +188,7 @@ const OpInfo& op_info_of(const c10::OperatorHandle& op) {
   std::lock_guard lock(mutex);
   std::unique_ptr<OpInfo>& slot = (*table)[name_of(op.schema())];
   if (!slot || !(slot->handle == op)) {
-    (void)slot.release();  // facts of a deregistered operator stay: graphs may name it
+    (void)slot.release();  // info of a deregistered operator stays: graphs may name it
     slot = read_op_info(op);
   }
   seen[key] = slot.get();

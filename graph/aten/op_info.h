@@ -1,7 +1,7 @@
 // graph/aten/op_info.h — what the dispatcher knows about an operator, read once from its schema, tags and kernels.
 //
 // op_info_of() declares the operator in the graph's op table (flags, written arguments, aliases, functional form) and
-// keeps the facts that only the recorder needs. Entries live for ever; after the first time on a thread, a look-up
+// keeps what only the recorder needs. Entries live for ever; after the first time on a thread, a look-up
 // takes no lock.
 #pragma once
 

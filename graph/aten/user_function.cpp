@@ -220,11 +220,11 @@ void UserFunction::release_variables() {
   for (auto& saved : saved_) saved.reset_data();
 }
 
-void FunctionsBehind::note(uint32_t root, const torch::autograd::Node& node) {
+void ReachedFunctions::note(uint32_t root, const torch::autograd::Node& node) {
   if (const auto* function = dynamic_cast<const UserFunction*>(&node)) roots_of_[function].push_back(root);
 }
 
-Result<void> FunctionsBehind::verify(const JointLayout& layout) const {
+Result<void> ReachedFunctions::verify(const JointLayout& layout) const {
   if (layout.roots.size() < 2) return {};
   for (const auto& [function, roots] : roots_of_) {
     const auto in_one_group = [&](uint32_t r) { return layout.groups[r] == layout.groups[roots[0]]; };

@@ -71,8 +71,8 @@ class UserFunction final : public torch::autograd::Node {
   std::vector<at::Tensor> gradients_;  // as they were traced
 };
 
-// The functions behind the roots of a joint graph.
-class FunctionsBehind {
+// The functions to which the roots of a joint graph lead.
+class ReachedFunctions {
  public:
   void note(uint32_t root, const torch::autograd::Node& node);
   bool any() const { return !roots_of_.empty(); }

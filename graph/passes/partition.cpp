@@ -376,7 +376,7 @@ class Partition {
     ValueId get(ValueId v) const {
       if (v == kNoValue) return v;
       const auto at = map_.find(v);
-      FJ_ASSERT(at != map_.end(), "a part of a joint graph reads a value that it has not");
+      FJ_ASSERT(at != map_.end(), "a part of a joint graph reads a value that it does not have");
       return at->second;
     }
     GraphBuilder& out() { return out_; }

@@ -1,7 +1,7 @@
 // inductor/loop/index_expr.cpp — range-aware rewriting of index expressions.
 //
 // One bottom-up walk rebuilds the expression through SymExpr's own operators; at each floor division and modulo it
-// tries three facts: multiples of the divisor can be taken out of the numerator (floor division distributes over them),
+// tries three rules: multiples of the divisor can be taken out of the numerator (floor division distributes over them),
 // a numerator within [0, divisor) gives 0 or itself, and d*(e // d) + e % d is e. Upper bounds are polynomials, with
 // the extents' largest values substituted.
 #include "inductor/loop/index_expr.h"

@@ -14,9 +14,9 @@ int open_own_file(int folder, const std::string& name) {
   constexpr int kFlags = O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
   const int file = openat(folder, name.c_str(), kFlags, 0644);
   if (file < 0) return -1;
-  struct stat facts{};
-  const bool is_known = fstat(file, &facts) == 0;
-  const bool is_own = is_known && S_ISREG(facts.st_mode) && facts.st_uid == geteuid() && facts.st_nlink == 1;
+  struct stat status{};
+  const bool is_known = fstat(file, &status) == 0;
+  const bool is_own = is_known && S_ISREG(status.st_mode) && status.st_uid == geteuid() && status.st_nlink == 1;
   if (is_own && ftruncate(file, 0) == 0) return file;
   const int error = is_known && !is_own ? EPERM : errno;
   close(file);
@@ -32,7 +32,7 @@ int open_own_folder(const std::string& parent, const std::string& name) {
   int error = errno;
   struct stat known{};
   const bool is_known = folder < 0 && fstatat(above, name.c_str(), &known, AT_SYMLINK_NOFOLLOW) == 0;
-  if (is_known && S_ISLNK(known.st_mode)) error = ELOOP;  // the system says that it is no folder
+  if (is_known && S_ISLNK(known.st_mode)) error = ELOOP;  // the system says that it is not a folder
   close(above);
   errno = error;
   return folder;

@@ -25,7 +25,7 @@ Said& said() {
   return *one;
 }
 
-// How many causes of this reason were said when a new one is noted; nothing: it is no new one, or nothing is said of
+// How many causes of this reason were said when a new one is noted; nothing: it is not a new one, or nothing is said of
 // further ones.
 std::optional<size_t> note_cause(Reason reason, const std::string& cause) {
   const std::lock_guard lock(said().mutex);

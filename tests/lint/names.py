@@ -23,8 +23,8 @@ EVERYWHERE = [
 ]
 # Names whose word has another meaning now (docs/style.md).
 OLD = [
-    (re.compile(r"\bFJ_CHECK\b|\bcheck_(?:step|arguments|signature|group|overlap|code)\b"
-                r"|\bFunctionsBehind::check\b"), "check"),
+    (re.compile(r"\bFJ_CHECK\b|\bcheck_(?:step|arguments|signature|group|overlap|code|together)\b"
+                r"|\bReachedFunctions::check\b"), "check"),
     (re.compile(r"\b(?:Op|Output|Target|Kernel)Facts\b|\bfacts_of\("), "fact"),
     (re.compile(r"\bHome::|\bhomes\.h\b"), "home"),
     (re.compile(r"\bfinish\(|::finish\b|\bgo_on\(|\bTold\b|\w_untold\b|\bsay_once\b"),

@@ -198,7 +198,7 @@ def test_a_captured_parameter_is_refused():
     recorder = Recorder()
     x = recorder.joint_input(rand(4), "L['x']")
     out = recorder.joint_call(lambda x: x * weight, x)
-    with pytest.raises(RuntimeError, match="needs a gradient but is no input"):
+    with pytest.raises(RuntimeError, match="needs a gradient but is not an input"):
         recorder.joint_build([out])
 
 

@@ -240,7 +240,7 @@ TEST(Executable, RulesAreChecked) {
        [](Executable& e) { e.derive[0].buffers[0].storage = Storage::kDerived; }},
       {"plan forward @f: a buffer with 0 strides", [](Executable& e) { e.forward.buffers[3].strides.clear(); }},
       {"plan forward @f: b0 has no tensor of its own", [](Executable& e) { e.forward.steps.push_back(FreeStep{0}); }},
-      {"plan forward @f: b1 is no saved value to write over",
+      {"plan forward @f: b1 is not a saved value to write over",
        [](Executable& e) { std::get<AllocateStep>(e.forward.steps[1]).over = 1; }},
       {"plan backward @f: b2 does not fit over b1",
        [](Executable& e) {
