@@ -72,7 +72,7 @@ Flow OpcodeHandlers::build_list(Heap& heap, SymbolicFrame& f, const Instruction&
 
 Flow OpcodeHandlers::build_set(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   const std::vector<Value*> items = pop_many(f, static_cast<size_t>(i.arg));
-  SetValue* set = make_set(t, &PySet_Type, {});
+  SetValue* set = make_set(t.dicts, &PySet_Type, {});
   for (Value* item : items) t.call(method_of(t, set, "add"), {item});
   f.push(set);
   return Flow::next;
