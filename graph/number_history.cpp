@@ -20,8 +20,7 @@ struct Operand {
 };
 
 bool holds_number(const TensorMeta& meta) {
-  return meta.sizes.empty() && meta.device == Device{} &&
-         (meta.dtype == DType::kFloat32 || meta.dtype == DType::kFloat64);
+  return meta.sizes.empty() && meta.device.is_cpu() && (meta.dtype == DType::kFloat32 || meta.dtype == DType::kFloat64);
 }
 
 // "add" of "add.Tensor", "add_.Scalar", "_foreach_add_.List" and "framejit::add.Tensor".

@@ -30,7 +30,7 @@ runtime::SizeOpcode opcode_of(SymOp op) {
 }  // namespace
 
 runtime::DeviceId runtime_device(Device device) {
-  if (device.type == DeviceType::kCpu) return {};
+  if (device.is_cpu()) return {};
   return {c10_device(device.type), device.index};
 }
 

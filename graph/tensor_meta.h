@@ -13,6 +13,7 @@ enum class DeviceType : uint8_t { kCpu, kCuda, kMeta, kOther };
 struct Device {
   DeviceType type = DeviceType::kCpu;
   int8_t index = -1;
+  bool is_cpu() const { return type == DeviceType::kCpu; }
   friend bool operator==(const Device&, const Device&) = default;
 };
 

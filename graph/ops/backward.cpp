@@ -121,7 +121,7 @@ bool upsample_backward(const RuleArgs& args, ShapeEnv& env, Results& results) {
 // grad_output, input, grid, interpolation_mode, padding_mode, align_corners, mask: the grid's is always made.
 bool grid_sampler_backward(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta *input = args.tensor(1), *grid = args.tensor(2);
-  if (args.tensor(0) == nullptr || input == nullptr || grid == nullptr || input->device != Device{}) return false;
+  if (args.tensor(0) == nullptr || input == nullptr || grid == nullptr || !input->device.is_cpu()) return false;
   add_wanted(args, 6, dense_like(*input, input->sizes), results);
   results.push_back(dense_like(*grid, grid->sizes));
   return true;

@@ -226,7 +226,7 @@ bool roll(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, shi
   SymSizes shifts;
   if (self == nullptr || !args.sizes(1, shifts)) return false;
   if (args.given(2) && !args.integers(2, dims)) return false;
-  const bool on_cpu = self->device.type == DeviceType::kCpu;
+  const bool on_cpu = self->device.is_cpu();
   if (self->numel() == SymExpr(0) && on_cpu) results.push_back(preserved(*self, env));
   else results.push_back(dense_like(*self, self->sizes));
   if (dims.empty()) return shifts.size() == 1;

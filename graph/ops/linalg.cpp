@@ -32,7 +32,7 @@ TensorMeta nothing(const TensorMeta& like) { return dense_like(like, {SymExpr(0)
 const TensorMeta* matrix(const RuleArgs& args, size_t i) {
   const TensorMeta* t = args.tensor(i);
   const bool fits = t != nullptr && t->ndim() >= 2 && (t->dtype == DType::kFloat32 || t->dtype == DType::kFloat64) &&
-                    t->device == Device{};
+                    t->device.is_cpu();
   return fits ? t : nullptr;
 }
 const TensorMeta* square(const RuleArgs& args, size_t i, ShapeEnv& env) {

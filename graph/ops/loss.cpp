@@ -131,8 +131,7 @@ template <bool forward_only>
 bool embedding_bag(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta *weight = args.tensor(0), *indices = args.tensor(1), *offsets = args.tensor(2);
   const auto mode = args.integer(4);
-  if (weight == nullptr || indices == nullptr || offsets == nullptr || !mode || weight->device != Device{})
-    return false;
+  if (weight == nullptr || indices == nullptr || offsets == nullptr || !mode || !weight->device.is_cpu()) return false;
   if (weight->ndim() != 2 || indices->ndim() != 1 || offsets->ndim() != 1 || args.given(6) || !weight->is_contiguous())
     return false;
   const bool has_fast_path = weight->dtype == DType::kFloat32 || is_half(weight->dtype);

@@ -83,7 +83,7 @@ bool attention(const RuleArgs& args, ShapeEnv& env, Results& results) {
 // features]. A mask of type 0 is [length, length], of type 1 [batch, length].
 bool takes_sequences(const RuleArgs& args, ShapeEnv& env, const TensorMeta* x, const SymExpr& features, size_t mask_at,
                      size_t type_at) {
-  if (x == nullptr || x->ndim() != 3 || x->numel() == SymExpr(0) || x->device != Device{} ||
+  if (x == nullptr || x->ndim() != 3 || x->numel() == SymExpr(0) || !x->device.is_cpu() ||
       !same_size(env, x->sizes[2], features))
     return false;
   if (!args.given(mask_at)) return true;

@@ -196,7 +196,7 @@ bool grid_sampler(const RuleArgs& args, ShapeEnv& env,
   const TensorMeta *input = args.tensor(0), *grid = args.tensor(1);
   constexpr size_t kRank = spatial_count + 2;
   if (input == nullptr || grid == nullptr || input->ndim() != kRank || grid->ndim() != kRank ||
-      input->device != Device{} || input->dtype != grid->dtype)
+      !input->device.is_cpu() || input->dtype != grid->dtype)
     return false;
   if (!same_size(env, input->sizes[0], grid->sizes[0]) ||
       !same_size(env, grid->sizes.back(), static_cast<int64_t>(spatial_count)))
@@ -264,8 +264,8 @@ bool recurrent(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (input == nullptr || input->ndim() != 3 || !args.tensors(2, weights) || weights.size() < 2) return false;
   for (const auto& list : {states, weights})
     for (const TensorMeta* t : list)
-      if (t == nullptr || t->dtype != input->dtype || t->device.type != DeviceType::kCpu) return false;
-  if (input->device.type != DeviceType::kCpu || weights[0]->ndim() != 2) return false;
+      if (t == nullptr || t->dtype != input->dtype || !t->device.is_cpu()) return false;
+  if (!input->device.is_cpu() || weights[0]->ndim() != 2) return false;
   const bool batch_first = args.flag(8);
   const SymExpr &steps = input->sizes[batch_first ? 1 : 0], &batch = input->sizes[batch_first ? 0 : 1];
   const SymExpr directions = args.flag(7) ? 2 : 1, layers = args.size(4).value_or(1) * directions;

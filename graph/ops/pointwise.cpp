@@ -135,7 +135,7 @@ bool copy_from(const RuleArgs& args, ShapeEnv& env,
 bool log_sigmoid_forward(const RuleArgs& args, ShapeEnv&,
                          Results& results) {  // the result and a buffer for the backward, of a CPU
   const TensorMeta* self = args.tensor(0);
-  if (self == nullptr || self->device != Device{} || !is_float(self->dtype)) return false;
+  if (self == nullptr || !self->device.is_cpu() || !is_float(self->dtype)) return false;
   results.assign(2, dense_like(*self, self->sizes));
   return true;
 }

@@ -85,8 +85,7 @@ TensorMeta in_suggested_format(const TensorMeta& like, SymSizes sizes, ShapeEnv&
 }
 
 TensorMeta with_edges(const TensorMeta& like, SymSizes sizes, ShapeEnv& env) {
-  return like.device.type == DeviceType::kCpu ? in_suggested_format(like, std::move(sizes), env)
-                                              : dense_like(like, std::move(sizes));
+  return like.device.is_cpu() ? in_suggested_format(like, std::move(sizes), env) : dense_like(like, std::move(sizes));
 }
 
 bool is_dense(const TensorMeta& meta, const ShapeEnv& env) {
@@ -248,7 +247,7 @@ Device common_device(const std::vector<const TensorMeta*>& tensors) {
   for (const TensorMeta* t : tensors)
     if (t->ndim() > 0) return t->device;
   for (const TensorMeta* t : tensors)
-    if (t->device != Device{}) return t->device;
+    if (!t->device.is_cpu()) return t->device;
   return {};
 }
 
@@ -257,7 +256,7 @@ Device common_device(const std::vector<const TensorMeta*>& tensors) {
 // as they are.
 static std::vector<TensorMeta> in_common_dtype(const std::vector<const TensorMeta*>& tensors, DType common,
                                                size_t conditions, ShapeEnv& env) {
-  const bool copies = conditions > 0 || common_device(tensors) == Device{};
+  const bool copies = conditions > 0 || common_device(tensors).is_cpu();
   std::vector<TensorMeta> made;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorMeta& t = *tensors[i];

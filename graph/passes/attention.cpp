@@ -125,7 +125,7 @@ class Finder {
 
   bool is_plain(ValueId v) const {
     const TensorMeta& meta = graph_.meta(v);
-    return meta.dtype == DType::kFloat32 && meta.device == Device{} && !meta.requires_grad;
+    return meta.dtype == DType::kFloat32 && meta.device.is_cpu() && !meta.requires_grad;
   }
 
   // Looks through views that only change the shape and have no other use.
@@ -217,8 +217,7 @@ class Finder {
     if (found.masks.size() > (found.replacement ? 0 : 1) || found.scale != 1 || graph_.meta(scores).sizes != sizes ||
         sizes.size() < 3 || sizes.size() > 4)
       return false;
-    if (meta.ndim() == 0 || meta.ndim() > sizes.size() || !(meta.sizes.back() == sizes.back()) ||
-        !(meta.device == Device{}))
+    if (meta.ndim() == 0 || meta.ndim() > sizes.size() || !(meta.sizes.back() == sizes.back()) || !meta.device.is_cpu())
       return false;
     for (size_t d = 0; d + 1 < meta.ndim(); ++d)
       if (!(meta.sizes[d] == SymExpr(1)) && !(meta.sizes[d] == sizes[sizes.size() - meta.ndim() + d])) return false;

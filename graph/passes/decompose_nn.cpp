@@ -75,7 +75,7 @@ bool smooth_l1_loss(Decomposing& d) {  // self, target, reduction, beta
   if (!o) return false;
   const ValueId z = step(d, d.emit("abs", {d.sub(o->self, o->target)}));
   ValueId inner = d.mul(d.mul(z, 0.5), z);
-  if (d.metas[0].device.type == DeviceType::kCpu) inner = step(d, inner);  // a GPU squares in float32
+  if (d.metas[0].device.is_cpu()) inner = step(d, inner);  // a GPU squares in float32
   inner = d.div(inner, *beta);
   d.results = {reduced_loss(d, where(d, d.emit("lt.Scalar", {z, *beta}), inner, d.sub(z, 0.5 * *beta)), o->reduction)};
   return true;

@@ -82,7 +82,7 @@ bool variance(Decomposing& d) {
   const SymExpr divisor = reduced_count(self, reduced) - correction;
   if (d.out.shapes().known(1, Relation::kLe, divisor) != true) return false;  // the library warns and returns nan
   // Eager's CPU kernels keep the moments of float32 in double (SharedReduceOps.h); its GPU kernels do not.
-  const bool in_double = self.dtype == DType::kFloat32 && self.device.type == DeviceType::kCpu;
+  const bool in_double = self.dtype == DType::kFloat32 && self.device.is_cpu();
   const ValueId x = in_double ? converted(d.out, d.value(0), DType::kFloat64) : d.wide(d.value(0));
   const Moments m = moments(d, x, reduced, divisor);
   ValueId result = m.variance;

@@ -31,10 +31,10 @@ void emit_loop(FunctionState& s, Value* from, Value* to, const std::vector<Value
   const bool runs_always = runs == s.b.getTrue();
   BasicBlock* before = s.b.GetInsertBlock();
   BasicBlock* inside = BasicBlock::Create(s.b.getContext(), "loop", s.function);
-  BasicBlock* behind = BasicBlock::Create(s.b.getContext(), "end", s.function);
+  BasicBlock* after = BasicBlock::Create(s.b.getContext(), "end", s.function);
   std::vector<Value*> initial;
   for (Value** v : carried) initial.push_back(*v);
-  runs_always ? s.b.CreateBr(inside) : s.b.CreateCondBr(runs, inside, behind);
+  runs_always ? s.b.CreateBr(inside) : s.b.CreateCondBr(runs, inside, after);
   s.b.SetInsertPoint(inside);
   llvm::PHINode* index = s.b.CreatePHI(s.b.getInt64Ty(), 2);
   index->addIncoming(from, before);
@@ -48,8 +48,8 @@ void emit_loop(FunctionState& s, Value* from, Value* to, const std::vector<Value
   BasicBlock* latch = s.b.GetInsertBlock();
   index->addIncoming(next, latch);
   for (size_t k = 0; k < carried.size(); ++k) phis[k]->addIncoming(*carried[k], latch);
-  s.b.CreateCondBr(s.b.CreateICmpSLT(next, to), inside, behind);
-  s.b.SetInsertPoint(behind);
+  s.b.CreateCondBr(s.b.CreateICmpSLT(next, to), inside, after);
+  s.b.SetInsertPoint(after);
   if (runs_always) return;
   for (size_t k = 0; k < carried.size(); ++k) {
     llvm::PHINode* out = s.b.CreatePHI(initial[k]->getType(), 2);

@@ -263,14 +263,14 @@ Value* with_far_lanes(llvm::IRBuilderBase& b, llvm::Module& module, const char* 
   llvm::BasicBlock* before = b.GetInsertBlock();
   llvm::Function* function = before->getParent();
   auto* far = llvm::BasicBlock::Create(context, "far", function);
-  auto* behind = llvm::BasicBlock::Create(context, "near", function);
+  auto* after = llvm::BasicBlock::Create(context, "near", function);
   const auto slot = [&] {
     llvm::IRBuilder<> entry(&function->getEntryBlock(), function->getEntryBlock().begin());
     return entry.CreateAlloca(x->getType());
   };
   llvm::AllocaInst* slots[3] = {slot(), slot(), slot()};
   Value* any = vector == nullptr ? is_far : b.CreateOrReduce(is_far);
-  b.CreateCondBr(any, far, behind, llvm::MDBuilder(context).createUnlikelyBranchWeights());
+  b.CreateCondBr(any, far, after, llvm::MDBuilder(context).createUnlikelyBranchWeights());
   b.SetInsertPoint(far);
   b.CreateStore(x, slots[0]);
   b.CreateStore(y == nullptr ? x : y, slots[1]);
@@ -280,8 +280,8 @@ Value* with_far_lanes(llvm::IRBuilderBase& b, llvm::Module& module, const char* 
   b.CreateCall(module.getOrInsertFunction(name, type),
                {slots[0], slots[1], slots[2], b.getInt64(vector == nullptr ? 1 : vector->getNumElements())});
   Value* filled = b.CreateLoad(x->getType(), slots[2]);
-  b.CreateBr(behind);
-  b.SetInsertPoint(behind);
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
   llvm::PHINode* joined = b.CreatePHI(x->getType(), 2);
   joined->addIncoming(result, before);
   joined->addIncoming(filled, far);

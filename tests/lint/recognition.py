@@ -42,6 +42,9 @@ TEXT_ALLOWED = [
     ("frame_hook/trace/protocol/stand_ins.cpp", '"framejit.Unread"', "the name of a class that we made"),
 ]
 SENTINEL = re.compile(r"[=!]=\s*-?\d[\d']{4,}\b|\b-?\d[\d']{4,}\s*[=!]=")
+# Rules ask for the CPU in one way: a CPU may have an index.
+CPU = re.compile(r"[!=]= (?:graph::)?Device\{\}|\.type [!=]= (?:graph::)?DeviceType::kCpu")
+CPU_ALLOWED = [("graph/tensor_meta.cpp", "meta.device != Device{}", "the text of a device with an index names it")]
 # Lists of ops: rows of op_lists.def and other tables. The rows of graph/ops, of decompositions and of kernels to
 # register are tables in C++; so is a map from ops to functions or values.
 LISTS = re.compile(r"^(?:graph|inductor)/")
@@ -75,6 +78,8 @@ def check(path: str, text: str) -> list[str]:
                          "c_packages.def")
         if EVERYWHERE.match(path) and TEXT.search(code) and not is_allowed(path, line, TEXT_ALLOWED):
             found.append(f"{path}:{number}: a text is searched: make it a row of torch_texts.def")
+        if EVERYWHERE.match(path) and CPU.search(code) and not is_allowed(path, line, CPU_ALLOWED):
+            found.append(f"{path}:{number}: a comparison with the CPU: ask is_cpu()")
         if EVERYWHERE.match(path) and SENTINEL.search(code):
             found.append(f"{path}:{number}: a sentinel number: ask for what it stands for")
     if LISTS.match(path) and not LISTS_ALLOWED.match(path) and path not in NO_LISTS and path.endswith((".cpp", ".h")):
@@ -96,6 +101,6 @@ if __name__ == "__main__":
     found += [finding for page in files(".def") if page.name in TABLES
               for finding in check_table(str(page), read(page))]
     found += [f"tests/lint/recognition.py: {path} has no such line any more: {part}"
-              for path, part, _ in ALLOWED + TEXT_ALLOWED
+              for path, part, _ in ALLOWED + TEXT_ALLOWED + CPU_ALLOWED
               if not any(part in read(page) for page in pages if str(page) == path)]
     report("recognition", found)

@@ -86,6 +86,10 @@ def test_layering(path, line, finds):
     ("graph/aten/composites.cpp", 'constexpr std::array kLayers = {"aten::lstm", "aten::gru"};', True),
     ("graph/ops/view.cpp", 'static constexpr std::string_view kOps[] = {"mm", "bmm"};', False),
     ("inductor/lowering/copy.cpp", 'static constexpr std::pair<const char*, LowerFn> k[] = {{"cat", cat}};', False),
+    ("graph/ops/nn.cpp", "  if (input->device != Device{}) return false;", True),
+    ("graph/ops/nn.cpp", "  if (input->device.type == DeviceType::kCpu) return false;", True),
+    ("graph/ops/nn.cpp", "  if (!input->device.is_cpu()) return false;", False),
+    ("graph/ops/factory.cpp", "  Device device = args.device(2).value_or(Device{});", False),
 ])
 def test_recognition(path, line, finds):
     assert bool(recognition.check(path, line)) is finds
