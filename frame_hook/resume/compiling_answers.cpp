@@ -38,10 +38,10 @@ void CompilingAnswers::learn_from_error() {
           return static_cast<const SegmentEntry&>(entry).segment->answer == CompilingAnswer::yes;
         },
         taken);
-    if (log::enabled(log::Kind::ToldYes)) {
+    if (log::enabled(log::Kind::AnsweredYes)) {
       const std::string error = reinterpret_cast<PyTypeObject*>(type)->tp_name,
                         function = place_of(state->code(), state->code()->co_firstlineno);
-      log::emit(log::Kind::ToldYes, "", {{"error", error}, {"function", function}});
+      log::emit(log::Kind::AnsweredYes, "", {{"error", error}, {"function", function}});
     }
   }
   taken.clear();

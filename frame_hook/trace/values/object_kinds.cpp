@@ -219,9 +219,34 @@ PyRef real_set(PyTypeObject* type, PyObject* iterable) {
 
 std::vector<PyObject*> items_of_set(PyObject* set) {
   std::vector<PyObject*> items;
-  PyRef iterator = PyRef::steal(PyObject_GetIter(set));
-  while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) items.push_back(item.get());
+  PyRef iterator = PyRef::steal(PySet_Type.tp_iter(set));
+  while (PyRef item = PyRef::steal(iterator ? PyIter_Next(iterator.get()) : nullptr)) items.push_back(item.get());
+  drop_error();
   return items;
+}
+
+bool is_plain(PyObject* o) {
+  PyTypeObject* type = Py_TYPE(o);
+  if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+      type == &PyBytes_Type || type == &PyComplex_Type || type == &PyRange_Type || o == Py_None || o == Py_Ellipsis ||
+      o == Py_NotImplemented)
+    return true;
+  if (is_numpy_scalar(o)) return true;
+  if (type == &PyTuple_Type) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+      if (!is_plain(PyTuple_GET_ITEM(o, i))) return false;
+    return true;
+  }
+  if (type == &PySlice_Type) {
+    auto* s = reinterpret_cast<PySliceObject*>(o);
+    return is_plain(s->start) && is_plain(s->stop) && is_plain(s->step);
+  }
+  if (type == &PyFrozenSet_Type) {
+    for (PyObject* item : items_of_set(o))
+      if (!is_plain(item)) return false;
+    return true;
+  }
+  return false;
 }
 
 bool is_size_type(const PyTypeObject* type) { return is_known(type, KnownType::torch_size); }

@@ -42,6 +42,8 @@ bool is_builtin_subclass(PyTypeObject* type);
 // The value of an instance of a subclass of int, float, str or bytes, as an object of the exact class; null for others.
 PyRef exact_copy_of_scalar(PyObject* object);
 PyRef real_set(PyTypeObject* type, PyObject* iterable);  // a set or frozenset
+// None, a number, str, bytes or range, a number of NumPy, or a tuple, slice or frozenset of such objects.
+bool is_plain(PyObject* object);
 // Items of an exact set or frozenset in its order, borrowed from it.
 std::vector<PyObject*> items_of_set(PyObject* set);
 bool is_size_type(const PyTypeObject* type);  // torch.Size itself

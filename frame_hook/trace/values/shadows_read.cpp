@@ -51,8 +51,7 @@ void Shadows::load(SetValue* v) {
   if (!PyAnySet_CheckExact(v->object.get()))
     graph_break(Reason::unsupported_operand, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
   v->loaded = true;
-  for (const PyRef& owned : set_items(v->object.get())) {
-    PyObject* item = owned.get();
+  for (PyObject* item : items_of_set(v->object.get())) {
     if (!is_plain(item) && !PyType_Check(item))
       graph_break(Reason::unsupported_key, "a set that holds an object of type " + std::string(Py_TYPE(item)->tp_name));
     v->items.push_back(heap.constant_value(item));

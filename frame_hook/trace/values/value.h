@@ -21,7 +21,9 @@
 #include <string_view>
 #include <vector>
 
+#include "frame_hook/trace/values/object_kinds.h"
 #include "graph/sym_expr.h"
+#include "guards/cpython/names.h"
 #include "guards/cpython/py_ref.h"
 #include "guards/guard.h"
 #include "guards/source.h"
@@ -144,7 +146,11 @@ struct InstanceValue : Value {
   DictValue* dict = nullptr;     // the value of __dict__, after the trace has read it (its `owner` is this)
   Value* payload =
       nullptr;  // what a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind
-  Value* find_attr(PyObject* name, bool* known) const;
+  Value* find_attr(PyObject* name, bool* known) const {
+    for (const auto& [written, value] : attrs)
+      if (written.get() == name) return *known = true, value;
+    return *known = false, nullptr;
+  }
 };
 
 // next(): the next item, or null at the end; may raise. Kind, operands and position are its state, from which recipes
@@ -214,10 +220,8 @@ struct FloatFormula {  // an open float computed from others: a function of modu
                                                 // times
 };
 
-PyObject* interned(std::string_view text);  // borrowed, immortal
-bool is_plain(PyObject* object);  // an immutable constant of builtin types
-std::vector<PyRef> set_items(PyObject* set);  // of an exact set or frozenset, in its order
-PyObject* real_type(Value* v);  // the type object that v stands for, or null (not guarded)
+// The type object that v stands for, or null (not guarded).
+inline PyObject* real_type(Value* v) { return v->object && PyType_Check(v->object.get()) ? v->object.get() : nullptr; }
 
 template <class T> T* as(Value* v) { return static_cast<T*>(v); }
 
