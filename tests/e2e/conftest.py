@@ -3,11 +3,14 @@
 A test of something that is not compiled says so: @pytest.mark.nothing_captured. Tests that compile in child
 processes, or that check no compiled code, live in the files of WITHOUT.
 """
+import os
 import random
 import signal
 import sys
 
 import pytest
+
+import stated
 
 WITHOUT = ("test_api", "test_bench", "test_code_names", "test_deep_recursion", "test_demo", "test_levels",
            "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process", "test_readme",
@@ -17,9 +20,12 @@ WITHOUT = ("test_api", "test_bench", "test_code_names", "test_deep_recursion", "
 def pytest_configure(config):
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for programs in the background
     config.addinivalue_line("markers", "nothing_captured: the test is about code that is not compiled")
+    config.addinivalue_line("markers", "breaks(reason=count): graph breaks that the test does not read from stats()")
+    config.addinivalue_line("markers", "fallbacks(reason=count): fallbacks that the test does not read from stats()")
 
 
-SKIPPED = pytest.StashKey[bool]()
+SKIPPED, PASSED = pytest.StashKey[bool](), pytest.StashKey[bool]()
+KINDS = ("breaks", "fallbacks") if os.environ.get("TEST_DEVICE", "cpu") == "cpu" else ("fallbacks",)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -27,6 +33,8 @@ def pytest_runtest_makereport(item, call):
     report = yield
     if report.skipped and not hasattr(report, "wasxfail"):
         item.stash[SKIPPED] = True  # by the test itself
+    if call.when == "call" and report.passed:
+        item.stash[PASSED] = True
     return report
 
 
@@ -38,22 +46,19 @@ def same_numbers_in_every_run():
 
 
 @pytest.fixture(autouse=True)
-def something_was_captured(request, monkeypatch):
-    if any(part in request.node.nodeid for part in WITHOUT):
+def what_was_captured(request, monkeypatch):
+    """Graphs, breaks and fallbacks are as the test says."""
+    item = request.node
+    if "hook/" in item.nodeid:  # runs without torch
         yield
         return
-    import framejit  # not at the top: the hook's tests run without torch
-    captured = 0
-    reset = framejit.reset
-
-    def counting_reset():
-        nonlocal captured
-        captured += framejit.stats()["graphs"]
-        reset()
-
-    reset()
-    monkeypatch.setattr(framejit, "reset", counting_reset)
+    import framejit
+    watch = stated.Watch(framejit, monkeypatch)
     yield
-    captured += framejit.stats()["graphs"]
-    assert captured > 0 or request.node.stash.get(SKIPPED, False) or request.node.get_closest_marker(
-        "nothing_captured"), "the test passed without a graph: it shows nothing about compiled code"
+    watch.close()
+    assert (watch.graphs() > 0 or item.stash.get(SKIPPED, False) or item.get_closest_marker("nothing_captured")
+            or any(part in item.nodeid for part in WITHOUT)), (
+                "the test passed without a graph: it shows nothing about compiled code")
+    if item.stash.get(PASSED, False):
+        wrong = [text for kind in KINDS if (text := stated.difference(item, kind, watch.unstated(kind)))]
+        assert not wrong, "; ".join(wrong)

@@ -161,6 +161,7 @@ def test_what_cannot_be_compiled():
     assert framejit.compile(plain, disable=True) is plain
 
 
+@pytest.mark.breaks(disabled_function=1)
 def test_disable(net):
     calls = []
 
@@ -203,6 +204,7 @@ def test_a_users_backend_lives_as_long_as_what_it_compiled():
         assert framejit.stats()["graphs"] == before + 20
 
 
+@pytest.mark.breaks(outside_effect=2)
 def test_fullgraph_names_place_cause_and_remedy():
     def breaks(x):
         print("effect")
@@ -217,6 +219,7 @@ def test_fullgraph_names_place_cause_and_remedy():
         framejit.compile(lambda x: (yield x), fullgraph=True)
 
 
+@pytest.mark.breaks(outside_effect=2)
 def test_explain_reports_events():
     def breaks(x):
         x = x + 1
@@ -242,6 +245,7 @@ def test_explain_reports_events():
     assert f"guards ({len(explanation.guards)})" in lines
 
 
+@pytest.mark.breaks(outside_effect=2)
 def test_explain_reports_recompiles():
     def doubles(x):
         for _ in range(2):
@@ -528,6 +532,7 @@ def test_a_call_that_is_new_each_time_is_armed_once(net):
     assert framejit.stats()["graphs"] == 1
 
 
+@pytest.mark.breaks(modes_unsupported=1)
 def test_under_jit_trace_the_program_runs_plainly():
     """A trace records the ops that run, not what a kernel returned for these values."""
     def f(x):

@@ -50,6 +50,7 @@ def check_log(fn, *args, **options):
 
 
 class TestBreaksAtEveryPlace:
+    @pytest.mark.breaks(outside_effect=38, real_iterator=4)
     def test_nested_loops_over_iterators_of_every_kind(self):
         def f(x, items, table):
             for i, t in enumerate(list(items)[:2]):
@@ -77,6 +78,7 @@ class TestBreaksAtEveryPlace:
             return dict(d)
         check(f, torch.randn(3), {"a": torch.ones(3)}, compiles=3, breaks=4)
 
+    @pytest.mark.breaks(outside_effect=8, real_iterator=6)
     def test_loop_over_a_list_that_grows(self):
         def f(x):
             xs = [x]
@@ -87,6 +89,7 @@ class TestBreaksAtEveryPlace:
             return xs
         check_log(f, torch.randn(3))
 
+    @pytest.mark.breaks(outside_effect=4)
     def test_reversed_list_with_one_item_left(self):
         def f(x):
             out = []
@@ -96,6 +99,7 @@ class TestBreaksAtEveryPlace:
             return out
         check_log(f, torch.randn(3))
 
+    @pytest.mark.breaks(outside_effect=10, escaped_traced=2)
     def test_with(self):
         class Manager:
             def __enter__(self):
@@ -114,6 +118,7 @@ class TestBreaksAtEveryPlace:
             return x
         check_log(f, torch.randn(3))
 
+    @pytest.mark.breaks(outside_effect=14)
     def test_try_finally_and_handlers(self):
         def f(x, fail):
             try:
@@ -134,6 +139,7 @@ class TestBreaksAtEveryPlace:
         check_log(f, torch.randn(3), True)
         check_log(f, torch.randn(3), False)
 
+    @pytest.mark.breaks(outside_effect=6)
     def test_three_callees_deep(self):
         def inner(x, k):
             y = x * k
@@ -149,6 +155,7 @@ class TestBreaksAtEveryPlace:
             return outer(x) * outer(x + 2)
         check_log(f, torch.randn(3))
 
+    @pytest.mark.breaks(outside_effect=8)
     def test_init_property_and_getitem(self):
         class Thing:
             def __init__(self, x):
@@ -171,6 +178,7 @@ class TestBreaksAtEveryPlace:
             return t.total + t[3] + (t + 1)
         check_log(f, torch.randn(3))
 
+    @pytest.mark.breaks(outside_effect=4, real_iterator=4)
     def test_generator_consumed_by_the_trace(self):
         def numbers(x):
             for k in range(3):
@@ -184,6 +192,7 @@ class TestBreaksAtEveryPlace:
             return total + sum(t.sum() for t in numbers(x + 1))
         check_log(f, torch.randn(3))
 
+    @pytest.mark.breaks(outside_effect=6)
     def test_comprehension_and_closure(self):
         def f(x):
             k = 2
@@ -195,6 +204,7 @@ class TestBreaksAtEveryPlace:
             return [add(x) for _ in range(3)], k
         check_log(f, torch.randn(3))
 
+    @pytest.mark.breaks(outside_effect=10)
     def test_break_with_things_on_the_stack(self):
         def g(x):
             note("g")
@@ -205,6 +215,7 @@ class TestBreaksAtEveryPlace:
 
 
 class TestRebuiltAtTheBreak:
+    @pytest.mark.breaks(outside_effect=1)
     @pytest.mark.parametrize("make", [
         lambda x: functools.partial(torch.add, x, other=2),
         lambda x: collections.defaultdict(list, a=[x]),
@@ -245,6 +256,7 @@ class TestRebuiltAtTheBreak:
 
 
 class TestSeenFromOutside:
+    @pytest.mark.breaks(unknown_callable=1, unknown_attribute=9)
     @pytest.mark.parametrize("backend", ["eager", "framejit"])
     def test_a_traced_function_that_looks_at_its_callers(self, backend):
         seen = []
@@ -277,6 +289,7 @@ class TestSeenFromOutside:
             same(compiled(x), f(x))
             same(seen[0], seen[1])
 
+    @pytest.mark.breaks(exception_raised=4, outside_effect=2)
     def test_tracebacks_of_exceptions_out_of_inlined_callees(self):
         def inner(x, k):
             y = x + 1
@@ -305,6 +318,7 @@ class TestSeenFromOutside:
         for k in (True, False, True, False):
             assert lines(compiled, k) == lines(f, k)
 
+    @pytest.mark.breaks(exception_raised=3, outside_effect=2)
     def test_context_and_cause(self):
         def f(x):
             try:
@@ -340,6 +354,7 @@ class TestSeenFromOutside:
         check(lambda x: f(x, o), torch.randn(3))
         check(lambda x: (x + 1, o.bad), torch.randn(3))
 
+    @pytest.mark.breaks(data_dependent_value=1)
     def test_fullgraph_error_points_at_the_expression(self):
         def f(x):
             y = x + 1
@@ -354,6 +369,7 @@ class TestSeenFromOutside:
         entries = traceback.extract_tb(caught.value.__traceback__)
         assert entries[-1].name == "f" and entries[-1].line == "return y * y.sum().item()"
 
+    @pytest.mark.breaks(data_dependent_value=1)
     def test_fullgraph_error_is_not_caught_by_the_function(self):
         def f(x):
             try:
@@ -365,6 +381,7 @@ class TestSeenFromOutside:
 
 
 class TestMemory:
+    @pytest.mark.breaks(overlapping_inputs=1)
     @pytest.mark.parametrize("order", [(False, True, False, True), (True, False, True, False)])
     def test_overlapping_inputs_on_any_call(self, order):
         def f(a, b):
@@ -378,6 +395,7 @@ class TestMemory:
             same(compiled(*args(ours)), f(*args(plain)))
             same(ours, plain)
 
+    @pytest.mark.breaks(overlapping_inputs=1)
     @pytest.mark.nothing_captured
     def test_parts_of_one_storage_and_a_view_of_itself(self):
         def f(a, b, c):
@@ -393,6 +411,7 @@ class TestMemory:
 
 
 class TestManyCallers:
+    @pytest.mark.breaks(outside_effect=6)
     def test_recursion_through_the_plain_name(self):
         def down(x, n):
             if n == 0:
@@ -401,6 +420,7 @@ class TestManyCallers:
             return down(x + n, n - 1) * 2
         check_log(lambda x: down(x, 4), torch.randn(3))
 
+    @pytest.mark.breaks(outside_effect=1)
     def test_reentrancy_from_a_broken_out_call(self):
         def f(x, again):
             y = x + 1
@@ -415,6 +435,7 @@ class TestManyCallers:
             y = x + 1 + (x * 2 + 1) * 3
             same(got, y * 3)
 
+    @pytest.mark.breaks("outside_effect", "unknown_callable")
     def test_threads_that_break(self):
         def f(x, k):
             y = x + k
@@ -461,6 +482,7 @@ class TestManyCallers:
                 compiled(torch.ones(2))
                 framejit.reset()
         timer.join()
+        assert framejit.stats()["break_reasons"] in ({"interrupted": 1}, {})  # between two compiles
         def g(x):
             return x + 1
         same(framejit.compile(g, backend="eager")(torch.ones(2)), torch.full((2,), 2.0))

@@ -245,6 +245,7 @@ def test_each_value_that_is_read_is_seen(backend):
         same(compiled(x), f(x))
 
 
+@pytest.mark.fallbacks(entry_limit=11)
 def test_functions_that_are_exchanged_are_seen(backend):
     class Block(torch.nn.Module):
         calls = 0

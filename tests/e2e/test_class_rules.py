@@ -385,6 +385,7 @@ def test_isinstance_of_a_deep_tuple():
     check(around, X, breaks=2)
 
 
+@pytest.mark.breaks(unsupported_operand=1)
 def test_keywords_of_a_partial_that_are_no_text():
     def run(x, p):
         return x * 2, raised(p, 1)

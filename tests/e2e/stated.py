@@ -1,0 +1,127 @@
+"""The graph breaks and the fallbacks that a test had, and which of them it states.
+
+A test states them if it reads them after they happened: stats()["graph_breaks"] states all breaks,
+stats()["break_reasons"]["outside_effect"] those of that reason; the same holds for fallbacks. check() reads both. What
+is left, added up over all periods between resets, must be what the markers `breaks` and `fallbacks` of the test say:
+@pytest.mark.breaks(outside_effect=2), or @pytest.mark.breaks("outside_effect") if the count varies from run to run. If
+it depends on the parameters, a dict has it by the id of one: breaks(outside_effect={"print": 2}).
+
+Hits of an entry that has no graph because framejit refused, or has a defect, are fallbacks here.
+"""
+import collections
+import functools
+import re
+from pathlib import Path
+
+KINDS = {"breaks": ("graph_breaks", "break_reasons"), "fallbacks": ("fallbacks", "fallback_reasons")}
+ROWS = Path(__file__).parents[2] / "runtime/base/reasons.def"
+FAILURES = re.findall(r"^REASON\((?:refusal|defect), (\w+),", ROWS.read_text(), re.M)
+READ_ONE = ("__getitem__", "__contains__", "get", "pop")
+READ_ALL = ("__iter__", "__len__", "__eq__", "__ne__", "__or__", "keys", "values", "items", "copy")
+
+
+class Counts(dict):
+    """Counts by reason that tell `read` which of them are read."""
+
+    def __init__(self, counts, read):
+        super().__init__(counts)
+        self.read = read
+
+
+def reader(name, of_one):
+    def method(self, *args):
+        self.read({args[0]: dict.get(self, args[0], 0)} if of_one else dict(dict.items(self)))
+        return getattr(dict, name)(self, *args)
+    return method
+
+
+for _names, _of_one in ((READ_ONE, True), (READ_ALL, False)):
+    for _name in _names:
+        setattr(Counts, _name, reader(_name, _of_one))
+
+
+class Stats(dict):
+    """What stats() returned, and the period in which it did."""
+
+    def __init__(self, stats, period):
+        super().__init__(stats)
+        self.state = {}  # key of a total -> what states all that it counts
+        for kind, (total, reasons) in KINDS.items():
+            self[reasons] = Counts(stats[reasons], functools.partial(period.state, kind))
+            self.state[total] = functools.partial(period.state, kind, stats[reasons])
+
+    def __getitem__(self, key):
+        self.state.get(key, lambda: None)()
+        return super().__getitem__(key)
+
+    def get(self, key, default=None):
+        return self[key] if key in self else default
+
+
+class Period:
+    """From one reset to the next."""
+
+    def __init__(self):
+        self.graphs = 0
+        self.had = {kind: collections.Counter() for kind in KINDS}
+        self.stated = {kind: collections.Counter() for kind in KINDS}
+
+    def state(self, kind, counts):
+        self.stated[kind] |= collections.Counter(counts)
+
+    def close(self, stats):
+        self.graphs = stats["graphs"]
+        for kind, (_, reasons) in KINDS.items():
+            self.had[kind].update(stats[reasons])
+        hits = stats["plain_hit_reasons"]
+        self.had["fallbacks"].update({reason: hits[reason] for reason in FAILURES if reason in hits})
+
+
+class Watch:
+    """Watches framejit.stats() and framejit.reset() from here to close()."""
+
+    def __init__(self, framejit, monkeypatch):
+        self._stats, self._reset = framejit.stats, framejit.reset
+        self._reset()
+        self.periods = [Period()]
+        monkeypatch.setattr(framejit, "stats", self.stats)
+        monkeypatch.setattr(framejit, "reset", self.reset)
+
+    def stats(self):
+        return Stats(self._stats(), self.periods[-1])
+
+    def reset(self):
+        self.periods[-1].close(self._stats())
+        self._reset()
+        self.periods.append(Period())
+
+    def close(self):
+        self.periods[-1].close(self._stats())
+
+    def graphs(self):
+        return sum(period.graphs for period in self.periods)
+
+    def unstated(self, kind):
+        return sum((period.had[kind] - period.stated[kind] for period in self.periods), collections.Counter())
+
+
+def count_for(item, count):
+    """The count that a marker states for a test."""
+    if not isinstance(count, dict):
+        return count
+    ids = f"-{item.callspec.id}-"
+    return sum(n for of, n in count.items() if f"-{of}-" in ids)
+
+
+def difference(item, kind, unstated):
+    """What is wrong with what the markers of a test say of a kind: None, or a text."""
+    exact, any_count = collections.Counter(), set()
+    for marker in item.iter_markers(kind):
+        exact.update({reason: count_for(item, count) for reason, count in marker.kwargs.items()})
+        any_count.update(marker.args)
+    counted = {reason: count for reason, count in unstated.items() if reason not in any_count}
+    if counted == +exact and all(unstated[reason] for reason in any_count):
+        return None
+    said, had = (", ".join(f"{reason}={count}" for reason, count in sorted(counts.items()))
+                 for counts in (exact + collections.Counter(any_count), unstated))
+    return f"the test had {kind} that it does not state, or states others: {kind}({had}) instead of {kind}({said})"

@@ -1,0 +1,198 @@
+"""What tests must state of graph breaks and fallbacks: stated.py, in a pytest of its own over the tests of TESTS."""
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import programs
+
+pytestmark = pytest.mark.nothing_captured  # the child compiles
+HERE = Path(__file__).parent
+TESTS = """
+import time
+
+import pytest
+import torch
+
+import framejit
+from check import check, fresh
+
+breaks, fallbacks = pytest.mark.breaks, pytest.mark.fallbacks
+
+
+def prints(x):
+    x = x + 1
+    print(end="")
+    time.sleep(0)
+    return x * 2
+
+
+broken = framejit.compile(prints)
+
+
+@framejit.compile
+def whole(x):
+    return x + 1
+
+
+def b():
+    broken(torch.ones(2))
+
+
+def f():
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        whole(torch.ones(2).to(dtype))
+
+
+class TestRight:
+    def test_without_any(self):
+        whole(torch.ones(2))
+
+    @breaks(outside_effect=2)
+    def test_counts(self):
+        b()
+
+    @breaks("outside_effect")
+    def test_any_count(self):
+        b()
+
+    @breaks(outside_effect=1)
+    @breaks(outside_effect=1)
+    def test_markers_add_up(self):
+        b()
+
+    @breaks(outside_effect=4)
+    def test_periods_add_up(self):
+        b()
+        framejit.reset()
+        b()
+
+    def test_reads_the_total(self):
+        b()
+        assert framejit.stats()["graph_breaks"] == 2
+
+    def test_reads_all_reasons(self):
+        b()
+        assert framejit.stats()["break_reasons"] == {"outside_effect": 2}
+
+    def test_reads_one_reason(self):
+        b()
+        assert framejit.stats()["break_reasons"].get("outside_effect") == 2
+
+    def test_reads_after_the_reset(self):
+        b()
+        stats = framejit.stats()
+        framejit.reset()
+        assert stats["graph_breaks"] == 2
+
+    def test_check(self):
+        check(prints, torch.ones(2), compiles=2, breaks=2)
+
+    @fallbacks(entry_limit=2)
+    def test_fallbacks(self):
+        f()
+
+    @pytest.mark.parametrize("run", [b, pytest.param(f, marks=fallbacks(entry_limit=2))])
+    @breaks("outside_effect")
+    def test_of_one_parameter(self, run):
+        b()
+        run()
+
+    @pytest.mark.parametrize("times", [1, 2], ids=["once", "two times"])
+    @pytest.mark.parametrize("run", [b, f])
+    @fallbacks(entry_limit={"f-once": 2, "f-two times": 4})
+    @breaks(outside_effect={"b-once": 2, "b-two times": 4})
+    def test_of_each_parameter(self, run, times):
+        for _ in range(times):
+            run()
+            framejit.reset()
+
+    @pytest.mark.xfail
+    def test_that_fails_before_it_reads(self):
+        b()
+        assert False
+
+
+class TestWrong:
+    def test_not_stated(self):
+        b()
+
+    def test_reads_another_key(self):
+        b()
+        assert framejit.stats()["graphs"] and framejit.stats()["fallbacks"] == 0
+
+    def test_reads_another_reason(self):
+        b()
+        assert "exception_raised" not in framejit.stats()["break_reasons"]
+
+    def test_reads_too_early(self):
+        assert framejit.stats()["graph_breaks"] == 0
+        b()
+
+    def test_reads_another_period(self):
+        b()
+        framejit.reset()
+        assert framejit.stats()["graph_breaks"] == 0
+        whole(torch.ones(2))
+
+    @breaks(outside_effect=1)
+    def test_one_more(self):
+        b()
+
+    @breaks(outside_effect=3)
+    def test_one_less(self):
+        b()
+
+    @breaks(outside_effect=2, mode_entered=1)
+    def test_another_reason(self):
+        b()
+
+    @breaks("outside_effect", "mode_entered")
+    def test_another_reason_of_any_count(self):
+        b()
+
+    @breaks(outside_effect=2)
+    def test_absent(self):
+        whole(torch.ones(2))
+
+    @breaks(outside_effect=2)
+    def test_stated_twice(self):
+        b()
+        assert framejit.stats()["graph_breaks"] == 2
+
+    def test_unstated_fallbacks(self):
+        f()
+
+    @fallbacks(entry_limit=1)
+    def test_absent_fallbacks(self):
+        whole(torch.ones(2))
+"""
+NAMES = {group: re.findall(r"def (test_\w+)", text)
+         for group, text in zip(("right", "wrong"), TESTS.partition("class TestWrong")[::2])}
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """name of a test -> its outcomes, each with a line of explanation"""
+    folder = tmp_path_factory.mktemp("stated")
+    (folder / "test_programs.py").write_text(TESTS, encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))}
+    done = programs.run("import sys, pytest; pytest.main(sys.argv[1:])", "-q", "-rA", "-p", "conftest", "-p",
+                        "no:cacheprovider", "-c", os.devnull, "--rootdir", ".", "test_programs.py", cwd=folder,
+                        env={**env, "COLUMNS": "1000", "FRAMEJIT_ENTRIES": "1"}, forked=False)
+    found = {}
+    for outcome, name, rest in re.findall(r"^(PASSED|FAILED|ERROR|XFAIL) \S+::(test_\w+)\S*(.*)", done.stdout, re.M):
+        found.setdefault(name, []).append((outcome, rest))
+    assert found, done.stdout + done.stderr
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES["right"])
+def test_what_is_stated(name, outcomes):
+    assert {outcome for outcome, _ in outcomes[name]} in ({"PASSED"}, {"XFAIL"}), outcomes[name]
+
+
+@pytest.mark.parametrize("name", NAMES["wrong"])
+def test_what_is_not(name, outcomes):
+    assert [outcome for outcome, _ in outcomes[name]] == ["PASSED", "ERROR"], outcomes[name]
