@@ -4,7 +4,8 @@ A test states them if it reads them after they happened: stats()["graph_breaks"]
 stats()["break_reasons"]["outside_effect"] those of that reason; the same holds for fallbacks. check() reads both. What
 is left, added up over all periods between resets, must be what the markers `breaks` and `fallbacks` of the test say:
 @pytest.mark.breaks(outside_effect=2), or @pytest.mark.breaks("outside_effect") if the count varies from run to run. If
-it depends on the parameters, a dict has it by the id of one: breaks(outside_effect={"print": 2}).
+it depends on the parameters, a dict has it by the id of one: breaks(outside_effect={"print": 2}). Sweeps state a sum
+over all reasons: breaks(total=90).
 
 Hits of an entry that has no graph because framejit refused, or has a defect, are fallbacks here.
 """
@@ -119,8 +120,10 @@ def difference(item, kind, unstated):
     for marker in item.iter_markers(kind):
         exact.update({reason: count_for(item, count) for reason, count in marker.kwargs.items()})
         any_count.update(marker.args)
-    counted = {reason: count for reason, count in unstated.items() if reason not in any_count}
-    if counted == +exact and all(unstated[reason] for reason in any_count):
+    had = {reason: count for reason, count in unstated.items() if reason not in any_count}
+    if "total" in exact:
+        had = {"total": sum(had.values())}
+    if collections.Counter(had) == exact and all(unstated[reason] for reason in any_count):
         return None
     said, had = (", ".join(f"{reason}={count}" for reason, count in sorted(counts.items()))
                  for counts in (exact + collections.Counter(any_count), unstated))

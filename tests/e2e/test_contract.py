@@ -405,6 +405,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.breaks(changed_container=1, real_iterator=1)
 @pytest.mark.parametrize("name", CHANGED)
 @pytest.mark.parametrize("made_inside", [False, True])
 def test_containers_that_change_while_they_are_iterated(name, made_inside):

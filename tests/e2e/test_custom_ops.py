@@ -184,6 +184,7 @@ def raw_op(name, schema, kernel, fake):
     return getattr(torch.ops.framejit_ops, name)
 
 
+@pytest.mark.breaks(unsupported_op=3)
 def test_lists_of_other_lengths_than_the_shape_function_says():
     shapes = lambda n: lambda x: [torch.empty_like(x)] * n  # noqa: E731
     longer = raw_op("longer", "(Tensor x) -> Tensor[]", lambda x: [x + 1, x + 2, x + 3], shapes(2))
@@ -197,6 +198,7 @@ def test_lists_of_other_lengths_than_the_shape_function_says():
                 same(compiled(x), fn(x))
 
 
+@pytest.mark.breaks(data_dependent_value=2)
 def test_numbers_that_an_op_gives_are_the_kernels():
     rounded = raw_op("rounded", "(Tensor x) -> int", lambda x: int(x.sum()), lambda x: 3)
     with torch.no_grad():
@@ -206,6 +208,7 @@ def test_numbers_that_an_op_gives_are_the_kernels():
             same(compiled(torch.full((n,), 2.)), fn(torch.full((n,), 2.)))
 
 
+@pytest.mark.breaks(unsupported_op=1)
 def test_kernels_with_effects_run_as_often_as_in_plain_python():
     logged = raw_op("logged", "(Tensor x) -> ()", lambda x: RUNS.append(x.sum().item()), lambda x: None)
     empty = raw_op("empty", "(Tensor x) -> Tensor[]", lambda x: RUNS.append("empty") or [], lambda x: [])
@@ -257,6 +260,9 @@ def in_other_modes(x):
         return y, modes(x * 3).clone()
 
 
+@pytest.mark.breaks(unsupported_op={"in_autocast-no_grad": 1, "in_autocast-enable_grad": 1,
+                                    "in_autocast-inference_mode": 1, "in_other_modes": 1, "in_other_modes-no_grad": 1,
+                                    "in_other_modes-inference_mode": 1}, outside_effect={"in_other_modes": 1})
 @pytest.mark.parametrize("around", [torch.no_grad, torch.enable_grad, torch.inference_mode,
                                     lambda: torch.autocast("cpu", torch.bfloat16)])
 @pytest.mark.parametrize("fn", [lambda x: modes(x * 2) + 1, in_autocast, in_other_modes])
@@ -277,6 +283,7 @@ def test_a_size_that_depends_on_data_breaks():
     assert stats["graph_breaks"] > 0, stats
 
 
+@pytest.mark.fallbacks(run_failed=1)
 def test_an_error_of_the_kernel_reaches_the_program():
     @torch.library.custom_op("framejit_ops::small", mutates_args=())
     def small(x: torch.Tensor) -> torch.Tensor:

@@ -218,6 +218,7 @@ def over_objects_that_raises(x, a, b):
     return b.items["none"]
 
 
+@pytest.mark.breaks(outside_effect={"over_objects_with_a_break": 1}, exception_raised={"over_objects_that_raises": 1})
 @pytest.mark.parametrize("program, make",
                          [(over_objects, Watched), (over_lists, WatchedList), (over_objects_with_a_break, Watched),
                           (over_objects_that_raises, Watched)])
@@ -342,6 +343,8 @@ def set_in_the_dict_of_a_new_one(x, a):
     return x + 1, new.__dict__, new
 
 
+@pytest.mark.breaks(unsupported_write=1)
+@pytest.mark.breaks(unsupported_write={"set_in_the_dict_of_a_new_one": 1})
 @pytest.mark.parametrize("program", [set_in_the_dict, update_the_dict, delete_in_the_dict, set_both,
                                      set_in_the_dict_of_a_new_one])
 def test_items_of_a_dict_under_the_name_of_a_property(program, backend):
@@ -351,6 +354,7 @@ def test_items_of_a_dict_under_the_name_of_a_property(program, backend):
         same((compiled(x, ours), vars(ours)), (program(x, plain), vars(plain)))
 
 
+@pytest.mark.fallbacks(run_failed=2)
 def test_the_order_is_seen_by_what_fails_in_the_middle(backend):
     """An error of the graph comes after the effects before it and before those after it; or all of it is undone and
     done again."""

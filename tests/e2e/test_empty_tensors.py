@@ -177,11 +177,13 @@ def differs(fn, dtype, dynamic, backend):
                     want[1]), f"{got[1]!r} instead of {want[1]!r}"
         except AssertionError as e:
             return f"n = {n}, {backend}, {dtype}{', dynamic' if dynamic else ''}: {e}"
-    fallbacks = dict(framejit.stats()["fallback_reasons"])
+    breaks, fallbacks = (dict(framejit.stats()[reasons]) for reasons in ("break_reasons", "fallback_reasons"))
     # if a size is a symbol, indices are checked before it is known that nobody uses them: plain Python runs
     if dynamic:
         fallbacks.pop("run_failed", None)
-    return f"{backend}, {dtype}: {fallbacks}" if fallbacks and want[0] == "returned" else None
+    if want[0] == "raised":
+        breaks.pop("exception_raised", None), fallbacks.clear()
+    return f"{backend}, {dtype}: {breaks}, {fallbacks}" if breaks or fallbacks else None
 
 
 def wrong_pairs(made):
@@ -204,6 +206,7 @@ def test_a_slice_that_nothing_is_assigned_to():
     check(f, torch.ones(1, 1), breaks=0, compiles=1)
 
 
+@pytest.mark.breaks(exception_raised=1)
 def test_extrema_of_a_size_that_became_none():
     def f(x, n):
         return x[:n].argmax(0), x[:n].amax(0)

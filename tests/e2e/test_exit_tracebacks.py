@@ -87,6 +87,13 @@ def in_a_handler(x, manager, what):
     return x * 3, manager.got
 
 
+@pytest.mark.breaks(escaped_traced={"IsTheValues": 5, "LooksInside": 5},
+                    exception_raised={"IsNone": 1, "IsNone-in_a_handler": 1, "IsTheValues": 6, "LooksInside": 6,
+                                      "IsTheValues-in_a_handler": 4, "LooksInside-in_a_handler": 4},
+                    exception_state={"IsNone-in_a_handler": 1, "IsTheValues-in_a_handler": 4,
+                                     "LooksInside-in_a_handler": 4},
+                    unknown_attribute={"IsTheValues": 6, "LooksInside": 6, "IsTheValues-in_a_handler": 6,
+                                       "LooksInside-in_a_handler": 6})
 @pytest.mark.parametrize("block", [once, nested, in_a_handler])
 @pytest.mark.parametrize("manager", [IsNone, IsTheValues, LooksInside])
 def test_exit_is_told_what_eager_tells(block, manager):

@@ -132,6 +132,7 @@ def test_who_asks_for_the_number_guards_it(fn, backend):
     assert runs(fn, torch.rand(4, 3), FLOATS, backend) <= len(FLOATS)
 
 
+@pytest.mark.breaks(exception_raised=1)
 def test_a_division_by_zero_is_pythons(backend):
     def f(x, k):
         return x * (1 / k)
@@ -150,6 +151,7 @@ def test_another_type_is_another_entry(backend):
         same(compiled(x, k), f(x, k))
 
 
+@pytest.mark.breaks(exception_raised=1)
 def test_an_error_that_the_number_causes_is_eagers(backend):
     def f(x, k):
         return torch.add(x, x, alpha=k)
@@ -242,3 +244,6 @@ class TestNumbersThatDoNotFit:
                     assert str(raised.value) == str(error)
                 else:
                     same(compiled(x, n), expected)
+        # what raises runs plainly; each number is an entry of its own if none may become an input
+        reasons = {"run_failed", "entry_limit"} if dynamic is False else {"run_failed"}
+        assert set(framejit.stats()["fallback_reasons"]) <= reasons

@@ -42,6 +42,7 @@ def across_a_break(x, keeper):
     return x * 3
 
 
+@pytest.mark.breaks(outside_effect={"across_a_break": 1})
 @pytest.mark.parametrize("kind", [list, Named])
 @pytest.mark.parametrize("program, graphs", [(appended, 1), (extended, 1), (in_a_callee, 1), (across_a_break, 2)])
 def test_a_list_that_grows_compiles_once(program, graphs, kind, backend):
@@ -116,6 +117,7 @@ def test_two_names_of_one_list(backend):
         assert (ours[0] is ours[1]) == is_one
 
 
+@pytest.mark.breaks(exception_raised=3)
 def test_what_was_appended_before_an_error_stays(backend):
     def f(x, items):
         items.append(x + 1)

@@ -202,11 +202,12 @@ def test_indices_out_of_range(f, at, other):
         except (IndexError, RuntimeError) as error:
             results.append((None, (type(error), str(error)), c, d))
     (expected, error, *written), (got, our_error, *ours) = results
-    assert our_error == error
+    assert our_error == error and framejit.stats()["fallback_reasons"] == ({"run_failed": 1} if error else {})
     torch.testing.assert_close(got, expected)
     assert all(torch.equal(a, b) for a, b in zip(ours, written))
 
 
+@pytest.mark.breaks(exception_raised=1)
 def test_an_inference_tensor_outside_of_inference_mode():
     compiled = framejit.compile(copied)
     with torch.inference_mode():
@@ -237,6 +238,7 @@ OVERLAPPED = {
 }
 
 
+@pytest.mark.breaks(no_functional_form=1)
 @pytest.mark.parametrize("write", OVERLAPPED.values(), ids=OVERLAPPED)
 def test_an_input_whose_rows_share_memory(write):
     """The order of the writes decides. Sizes that vary may make rows share memory that did not."""

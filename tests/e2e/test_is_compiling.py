@@ -136,6 +136,7 @@ class TestAnErrorOfTheCompiledBranch:
         check(f, torch.randn(3, 4), breaks=0, compiles=1)
 
 
+@pytest.mark.breaks(exception_raised=1)
 def test_an_error_that_eager_has_too_is_eagers():
     def f(x):
         x = x + 1
@@ -201,6 +202,7 @@ class TestALaterError:
             return y + 1
         check(f, torch.randn(3), breaks=1, compiles=2)
 
+    @pytest.mark.breaks(data_dependent_jump=1, exception_raised=1, outside_effect=2)
     def test_is_no_later_calls_error(self, capfd):
         """The answer true avoids reading data: the first error cannot be undone."""
         def f(x):
@@ -222,6 +224,7 @@ class TestALaterError:
             same(compiled(x), f(x))
         assert "is_compiling()" not in capfd.readouterr().err
 
+    @pytest.mark.breaks(data_dependent_jump=1, exception_raised=1, outside_effect=2)
     def test_in_what_runs_on_after_a_callees_break(self, capsys):
         def callee(x):
             print("plain")
@@ -274,6 +277,8 @@ class TestTheRestOfACall:
             return [g(x, i == 0) for i in range(3)]
         check(f, torch.randn(3), breaks=3)
 
+    @pytest.mark.fallbacks(run_failed=1)
+    @pytest.mark.breaks(outside_effect=1)
     def test_after_data_has_shown_the_error(self, capsys):
         def g(x, i):
             print("plain")
@@ -286,6 +291,7 @@ class TestTheRestOfACall:
         x, i = torch.randn(5), torch.tensor([1, 2])
         same(framejit.compile(f)(x, i), f(x, i))
 
+    @pytest.mark.breaks(outside_effect=2)
     def test_the_next_call_begins_anew(self, capsys):
         def f(x, n):
             y = self.value(x * n, n == 2)

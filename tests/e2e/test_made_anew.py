@@ -122,6 +122,7 @@ def test_arithmetic_gives_the_class_that_the_type_gives(name, value):
     assert repr(got) == repr(expected) and type(got) is type(expected)
 
 
+@pytest.mark.breaks(unsupported_operand=2)
 def test_text_of_numpy_concatenated():
     got = framejit.compile(lambda x, s: (x + 1, s + "b", s * 2))(torch.ones(2), np.str_("a"))[1:]
     assert [(type(v), v) for v in got] == [(type(v), v) for v in (np.str_("a") + "b", np.str_("a") * 2)]

@@ -122,6 +122,7 @@ def test_each_call_gets_arrays_of_its_own():
     assert framejit.stats()["graph_breaks"] == 0
 
 
+@pytest.mark.breaks(escaped_traced=1)
 def test_memory_that_a_tensor_has_too():
     def array_is_written(x):
         a = np.arange(3.0)
@@ -219,6 +220,7 @@ def test_what_cannot_be_known_while_tracing():
             check(f, X, breaks=breaks)
 
 
+@pytest.mark.breaks(outside_effect=1)
 def test_warnings_of_numpy_are_each_calls():
     def f(x):
         return 1 / np.arange(3.0), x + 1

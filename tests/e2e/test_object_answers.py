@@ -70,11 +70,13 @@ def test_equality(a, b):
     both_ways(lambda x, a, b: (x + 1, a.__eq__(b), b.__ne__(a)), (X, a, b))
 
 
+@pytest.mark.breaks(unknown_callable=1, unsupported_operand=1)
 def test_equality_decides_a_branch():
     both_ways(lambda x, d: x + 100 if d == datetime.date(2020, 1, 1) else x, (X, datetime.date(2020, 1, 1)),
               (X, datetime.date(2021, 1, 1)))
 
 
+@pytest.mark.breaks(exception_raised=1)
 def test_order_of_what_has_none():
     both_ways(lambda x, a, b: (x + 1, [a] < [b]), (X, 1, 2))
     def compare(x, a, b):
@@ -113,6 +115,7 @@ def test_members_of_constants_are_guarded():
     both_ways(lambda x, p: (x + 1, p.fget(None)), (X, Properties.a), (X, Properties.b))
 
 
+@pytest.mark.breaks(unknown_callable=2)
 def test_state_of_the_process_is_no_constant():
     both_ways(lambda x: (x + 1, os.getpid()), (X,))
     limit = sys.getrecursionlimit()
@@ -158,6 +161,7 @@ def test_a_compiled_function_is_inlined_into_another():
     assert framejit.stats()["graph_breaks"] == 0
 
 
+@pytest.mark.breaks(outside_effect=1)
 def test_explain_counts_its_own_breaks():
     def breaks(x):
         print(end="")
@@ -168,6 +172,7 @@ def test_explain_counts_its_own_breaks():
     assert second.stats["graph_breaks"] == 0 and second.stats["break_reasons"] == {}
 
 
+@pytest.mark.breaks(data_dependent_value=4, unsupported_operand=4)
 def test_memory_of_other_libraries():
     """Objects made from an array share its memory, and nobody sees writes to it."""
     numpy = pytest.importorskip("numpy")
@@ -195,6 +200,7 @@ class Answering(threading.local):
         return 7
 
 
+@pytest.mark.breaks(unknown_attribute=6)
 @pytest.mark.nothing_captured
 def test_attributes_that_c_code_of_the_type_looks_up():
     """threading.local: its contents depend on the thread, and no generic lookup finds them."""

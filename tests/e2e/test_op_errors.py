@@ -64,6 +64,7 @@ FORMATTED = {
 }
 
 
+@pytest.mark.breaks(exception_raised=12)
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("name", FORMATTED)
 def test_memory_formats_of_another_rank(name):
@@ -107,6 +108,7 @@ CAUGHT = {
 }
 
 
+@pytest.mark.breaks(exception_raised=1)
 @pytest.mark.parametrize("case", CAUGHT.values(), ids=CAUGHT)
 def test_errors_that_the_program_catches_and_reads(case):
     def program(x):
@@ -133,6 +135,7 @@ NAMED_SIZES = {
 }
 
 
+@pytest.mark.breaks(exception_raised=1)
 @pytest.mark.parametrize("case", NAMED_SIZES.values(), ids=NAMED_SIZES)
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_errors_that_tell_of_sizes(case, dynamic):
@@ -151,6 +154,7 @@ def test_errors_that_tell_of_sizes(case, dynamic):
         assert got[:2] == want[:2] and torch.equal(got[2], want[2])
 
 
+@pytest.mark.breaks(exception_raised=1)
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("scan", [torch.Tensor.cumsum_, torch.Tensor.cumprod_])
 def test_scans_of_bools_in_place(scan):
@@ -164,6 +168,7 @@ def test_scans_of_bools_in_place(scan):
 REDUCTIONS = (torch.sum, torch.mean, torch.prod, torch.cumsum, torch.cumprod, torch.nansum, torch.logsumexp)
 
 
+@pytest.mark.breaks(unsupported_op=1)
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("reduce", REDUCTIONS, ids=lambda f: f.__name__)
 def test_out_of_another_dtype(reduce):
@@ -298,6 +303,7 @@ def test_what_raises_for_its_data_raises_unused_too(name):
             compiled(*args)
 
 
+@pytest.mark.fallbacks(run_failed=2)
 def test_errors_of_values_are_not_those_of_kinds():
     """x ** -1 of integers is an error of the exponent: x ** 2 is still compiled."""
     x = torch.arange(3)
@@ -339,6 +345,7 @@ KINDS = {
 }
 
 
+@pytest.mark.breaks(exception_raised=2)
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.float64])
 @pytest.mark.nothing_captured

@@ -62,6 +62,10 @@ class TestRight:
     def test_markers_add_up(self):
         b()
 
+    @breaks(total=2)
+    def test_total(self):
+        b()
+
     @breaks(outside_effect=4)
     def test_periods_add_up(self):
         b()
@@ -142,6 +146,10 @@ class TestWrong:
 
     @breaks(outside_effect=3)
     def test_one_less(self):
+        b()
+
+    @breaks(total=3)
+    def test_another_total(self):
         b()
 
     @breaks(outside_effect=2, mode_entered=1)
