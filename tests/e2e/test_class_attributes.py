@@ -208,7 +208,8 @@ def writes_a_tensor(x):
     return x + 1
 
 
-@pytest.mark.breaks(outside_effect={"writes_below_a_class": 3, "writes_and_breaks": 2, "writes_through_a_metaclass": 1, "writes_a_tensor": 1})
+@pytest.mark.breaks(outside_effect={"writes_below_a_class": 3, "writes_and_breaks": 2, "writes_through_a_metaclass": 1,
+                                    "writes_a_tensor": 1})
 @pytest.mark.parametrize("f", [writes_and_reads, writes_below_a_class, writes_and_breaks, writes_through_a_metaclass,
                                writes_and_raises, writes_a_tensor], ids=lambda f: f.__name__)
 def test_what_the_program_writes_is_read(f, backend):

@@ -240,7 +240,8 @@ def cleared(linear, x):
     return seen
 
 
-@pytest.mark.breaks(data_dependent_value={"train": 2, "train_nested": 1, "train_decorated": 1, "cleared": 2}, unsupported_write={"train_decorated": 1})
+@pytest.mark.breaks(data_dependent_value={"train": 2, "train_nested": 1, "train_decorated": 1, "cleared": 2},
+                    unsupported_write={"train_decorated": 1})
 @pytest.mark.parametrize("step", [train, train_nested, train_decorated, cleared])
 def test_casts_of_weights_that_change(step, backend):
     got, want = steps(lambda f: framejit.compile(f, backend=backend), step), steps(lambda f: f, step)

@@ -41,6 +41,7 @@ class TestEntryLimit:
         same(compiled(x, "aaa"), x * 3)
         assert framejit.stats()["fallback_reasons"] == {"entry_limit": 2}
 
+    @pytest.mark.fallbacks(entry_limit=1)
     def test_the_error_has_the_callers_traceback(self):
         compiled, x = framejit.compile(self.named, backend="eager", fullgraph=True), torch.ones(3)
         with pytest.raises(framejit.GraphBreakError) as error:
@@ -54,6 +55,7 @@ class TestEntryLimit:
             same(compiled(x, "a" * i), x * i)
         assert framejit.stats()["fallback_reasons"] == {"entry_limit": 4} and framejit.stats()["fallbacks"] == 4
 
+    @pytest.mark.breaks(outside_effect=8)
     def test_each_instruction_has_its_own_room(self):
         def f(x, before, behind):
             x = x * len(before)
@@ -109,6 +111,7 @@ class TestUsersBackend:
         with pytest.raises(ZeroDivisionError):
             framejit.compile(f, backend=lambda graph, examples: lambda *inputs: 1 // 0)(torch.ones(2))
 
+    @pytest.mark.breaks(outside_effect=1)
     def test_its_error_behind_a_break(self, capsys):
         def f(x):
             print("here")
@@ -122,6 +125,7 @@ class TestUsersBackend:
             framejit.compile(f, backend=lambda graph, examples: made)(torch.ones(2))
         assert capsys.readouterr().out == "here\n" and calls == [1]
 
+    @pytest.mark.fallbacks(run_failed=1)
     def test_the_graph_as_it_is_fails_as_the_program_does(self, fallbacks):
         def f(x, i, seen):
             seen.append(1)
@@ -166,6 +170,7 @@ class TestCompileRunning:
         stats = framejit.stats()
         assert (stats["fallback_reasons"], stats["graphs"], stats["hits"]) == ({"compile_running": 1}, 1, 1)
 
+    @pytest.mark.fallbacks(compile_running=1)
     def test_a_backend_that_calls_what_is_compiled(self, fallbacks):
         inner = framejit.compile(lambda x: x + 1, backend="eager")
 
@@ -210,6 +215,7 @@ class TestHits:
         assert framejit.stats()["plain_hit_reasons"] == {"no_tensor_work": 2}
         framejit.compile(lambda x: x + 1)(torch.ones(2))
 
+    @pytest.mark.breaks(outside_effect=1, text_formatting=1)
     def test_plain_hits_are_counted_by_what_ends_them(self, capsys):
         def prints(x):
             print("before any tensor")
@@ -226,6 +232,7 @@ class TestHits:
         assert stats["plain_hit_reasons"] == {"outside_effect": 2, "text_formatting": 1}, stats
         assert stats["plain_hits"] == 3 and stats["hits"] == 3
 
+    @pytest.mark.breaks(outside_effect=1)
     def test_each_part_between_breaks_counts(self, capsys):
         def f(x):
             x = x + 1

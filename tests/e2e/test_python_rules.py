@@ -472,6 +472,7 @@ def keeps_an_error(x, kept):
     return y + 1
 
 
+@pytest.mark.breaks(escaped_traced=1)
 def test_an_exception_that_leaves_a_trace_has_its_traceback():
     kept, compiled = [], framejit.compile(keeps_an_error)
     for _ in range(3):
@@ -519,6 +520,7 @@ class Index:
         return 2
 
 
+@pytest.mark.breaks(unsupported_operand=7)
 def test_operands_that_another_class_takes():
     single = np.float32(2.5)
 

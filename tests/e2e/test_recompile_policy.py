@@ -108,6 +108,7 @@ class Broken(Lettered):
 pause = framejit.disable(lambda: None)
 
 
+@pytest.mark.breaks(disabled_function=2)
 @pytest.mark.parametrize("count", [9, 20])
 def test_each_live_module_has_room(said, count):
     """Modules of one class that are separate programs: each on its own, and as layers of one model with a break in
@@ -127,6 +128,7 @@ def test_each_live_module_has_room(said, count):
     assert framejit.stats()["fallback_reasons"] == {} and not said, framejit.stats()
 
 
+@pytest.mark.fallbacks(entry_limit=40)
 def test_the_limit_of_all_modules_says_so(said):
     """24 modules with 7 words each: none fills its own room, but together they fill 16."""
     x, models = torch.ones(3), [framejit.compile(Worded("w" * n)) for n in range(24)]
@@ -212,6 +214,7 @@ def into_a_list(x, n):
     return rows
 
 
+@pytest.mark.breaks(disabled_function=3)
 @pytest.mark.parametrize("fn, graphs", [(counted_up, 4), (until_zero, 2), (into_a_list, 2)],
                          ids=lambda v: getattr(v, "__name__", ""))
 def test_what_a_loop_writes_differs_from_the_first_round_on(fn, graphs):

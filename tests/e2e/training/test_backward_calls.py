@@ -261,7 +261,7 @@ def test_two_models_at_once():
         thread.start()
     for thread in threads:
         thread.join()
-    assert not errors
+    assert not errors and set(framejit.stats()["fallback_reasons"]) <= {"compile_running"}
     for run, model in zip(runs, plain):
         model = framejit.disable(model)
         for _ in range(10):
