@@ -110,6 +110,7 @@ def test_what_torch_disabled_is_not_compiled():
     check(lambda x: f(x * 2) * 2, torch.randn(3), breaks=1, compiles=2)
 
 
+@pytest.mark.breaks(outside_effect=1)
 def test_locals_of_a_frame_that_a_refusal_leaves():
     """Its cells exist, although none of its code has run."""
     y = 2
@@ -254,6 +255,7 @@ class TestStances:
         assert [asked for asked, _ in lines] == ["torch.compiler.set_stance(force_backend=...)",
                                                  "torch.compiler.set_stance(skip_guard_eval_unsafe=True)"]
 
+    @pytest.mark.breaks(unknown_callable=3)
     def test_set_in_compiled_code(self, stance):
         def f(x):
             y = x + 1

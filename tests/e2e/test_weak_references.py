@@ -2,6 +2,7 @@
 import gc
 import weakref
 
+import pytest
 import torch
 
 import framejit
@@ -30,6 +31,7 @@ def test_a_reference_is_called():
     check(lambda x: x + to_tensor(), torch.randn(3), breaks=0, compiles=1)
 
 
+@pytest.mark.breaks(made_in_trace=1)
 def test_the_object_may_die_or_be_another():
     owner = Owner()
     box = [weakref.ref(owner)]
@@ -46,6 +48,7 @@ def test_the_object_may_die_or_be_another():
     assert compiled(x)[0] == 2
 
 
+@pytest.mark.breaks(made_in_trace=1)
 def test_entries_keep_nothing_alive():
     owner = Owner()
     ref = weakref.ref(owner)
@@ -88,6 +91,7 @@ def test_references_are_made():
     assert breaks == 0 and owner.ref is ref and owner.ref() is owner
 
 
+@pytest.mark.breaks(made_in_trace=3)
 def test_what_the_trace_lets_go_of_is_gone():
     def writes(x, box):
         ref = weakref.ref(box.inner)
@@ -120,6 +124,7 @@ def test_what_the_trace_lets_go_of_is_gone():
         assert compiled(torch.ones(1), box, ref) == (2, True)
 
 
+@pytest.mark.breaks(made_in_trace=1, outside_effect=1)
 def test_what_was_made_in_the_trace_and_callbacks_break():
     calls = []
 

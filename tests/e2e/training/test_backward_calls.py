@@ -520,6 +520,7 @@ def test_a_second_backward_misses_numbers_too(fn):
 # ---- anomaly mode
 
 
+@pytest.mark.breaks(modes_unsupported=1)
 def test_nan_under_anomaly_mode():
     """The error is eager's; the warning names the forward line."""
     def run_once(f):
