@@ -323,6 +323,13 @@ def seen(fn, make, grad):
         return traits(result), list(log), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
 
+@pytest.mark.breaks(total={"left_by_break": 8, "left_by_a_later_break": 10, "left_in_a_zip": 10, "zip_at_its_end": 8,
+                           "two_in_a_zip": 8, "deleted": 6, "overwritten": 6, "overwritten_in_a_cell": 6,
+                           "left_by_an_exception": 8, "left_by_an_exception_of_a_callee": 8, "callee_returns": 4,
+                           "callee_returns_in_the_loop": 8, "passed_to_a_callee": 4, "returned_in_the_loop": 8,
+                           "held_elsewhere": 8, "held_in_a_list": 10, "breaks_in_between": 16,
+                           "catches-breaks_in_between": -2, "one_after_the_other": 16, "in_an_attribute": 16,
+                           "in_a_global": 6, "in_a_real_dict": 8, "in_an_object": 8, "in_containers": 6})
 @pytest.mark.parametrize("grad", [True, False], ids=["grad", "no_grad"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("make", GENERATORS)
@@ -346,6 +353,7 @@ def test_without_exit_code_it_is_one_graph(way):
     check(lambda x: way(without_exit_code, x), torch.ones(2), breaks=0, compiles=1)
 
 
+@pytest.mark.breaks(outside_effect={"grad": 6, "no_grad": 5}, real_iterator={"grad": 5, "no_grad": 4})
 @pytest.mark.parametrize("grad", [True, False], ids=["grad", "no_grad"])
 def test_an_entry_for_other_iterators_is_not_used(grad):
     """The first dropped object was an iterator of a list."""

@@ -29,6 +29,8 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.breaks(unsupported_tensor={"as_subclass": 1, "asked": 1, "make": 1},
+                    unsupported_write={"as_subclass": 1, "in a dict": 1, "asked": 1, "make": 1, "and back": 2})
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_class_is_kept(name, backend):
     fn, x = PROGRAMS[name], torch.randn(3)

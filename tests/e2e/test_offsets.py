@@ -88,6 +88,7 @@ SCATTERED = {
 
 
 @pytest.mark.breaks(unsupported_op=1)
+@pytest.mark.breaks(unsupported_op={"select, viewed": 1})
 @pytest.mark.parametrize("name", SCATTERED)
 def test_scatters_keep_the_place_of_their_argument(name):
     at_every_offset(SCATTERED[name])
@@ -184,6 +185,8 @@ WRITES = {
 }
 
 
+@pytest.mark.breaks(no_functional_form={"clone-strided": 16, "empty_like-strided": 16, "sum-strided": 16,
+                                        "zeros_like-strided": 16}, unsupported_op={"itself-strided": 4})
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("made", MADE)
 def test_a_view_made_inside_begins_where_eagers_does(made, view, backend):
@@ -194,6 +197,7 @@ def test_a_view_made_inside_begins_where_eagers_does(made, view, backend):
             v = VIEWS[view](y)
             write(v)
             return y, v
+        framejit.reset()
         compiled = framejit.compile(fn, backend=backend)
         for name, part_of in SLICES.items():
             ours, given = torch.arange(64.0).reshape(8, 8), torch.arange(64.0).reshape(8, 8)

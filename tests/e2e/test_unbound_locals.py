@@ -242,6 +242,9 @@ PROGRAMS = [
 
 
 @pytest.mark.breaks(outside_effect=8)
+@pytest.mark.breaks(outside_effect={"over_two_breaks": 6, "carried_in_a_loop": 6, "bound_and_deleted": 6, "own_cell": 6,
+                                    "in_a_comprehension": 10, "in_a_handler": 8, "callee_with_unbound": 4},
+                    unknown_callable={"names_of_locals": 6})
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_bound_or_not(program):
     compare(program, (x,), (x, x))
