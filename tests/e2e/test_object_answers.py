@@ -96,6 +96,8 @@ TEXTS = [torch.device("cpu"), torch.float32, Level.LOW, Both.A | Both.B, OSError
          range(3), 1 + 2j]
 
 
+@pytest.mark.breaks(text_formatting={"FileNotFoundError": 6, "UnicodeDecodeError": 6, "date": 9, "Decimal": 9,
+                                     "float32": 8, "OrderedDict": 9})
 @pytest.mark.parametrize("value", TEXTS, ids=lambda v: type(v).__name__)
 def test_texts(value):
     both_ways(lambda x, v: (x + 1, str(v), f"{v}", f"{v!s}", "%s" % (v,), "%r" % (v,), "%%%9r|%-4s" % (v, v),

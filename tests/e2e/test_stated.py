@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import programs
+import stated
 
 pytestmark = pytest.mark.nothing_captured  # the child compiles
 HERE = Path(__file__).parent
@@ -204,3 +205,10 @@ def test_what_is_stated(name, outcomes):
 @pytest.mark.parametrize("name", NAMES["wrong"])
 def test_what_is_not(name, outcomes):
     assert [outcome for outcome, _ in outcomes[name]] == ["PASSED", "ERROR"], outcomes[name]
+
+
+def test_hits_of_a_refusal_are_fallbacks():
+    period = stated.Period()
+    period.close({"graphs": 1, "break_reasons": {"outside_effect": 1}, "fallback_reasons": {"run_failed": 1},
+                  "plain_hit_reasons": {"no_tensor_work": 4, "outside_effect": 3, "internal_error": 2}})
+    assert period.had == {"breaks": {"outside_effect": 1}, "fallbacks": {"run_failed": 1, "internal_error": 2}}
