@@ -155,6 +155,7 @@ def program(seed):
     return scope["f"], source
 
 
+@pytest.mark.breaks(disabled_function={"9": 1, "24": 6, "29": 6})
 @pytest.mark.parametrize("seed", range(40))
 def test_drawn_programs(seed):
     fn, source = program(seed)

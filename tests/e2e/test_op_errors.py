@@ -401,7 +401,7 @@ class TestPartsOfWhatIsChecked:
 
 
 @pytest.mark.breaks(exception_raised={"index_add_": 2}, unsupported_op={"index_add_": 1})
-@pytest.mark.fallbacks(run_failed={"cumsum_": 2, "cumprod_": 2, "index_fill_": 2})
+@pytest.mark.fallbacks(run_failed={"cumsum_": 2, "cumprod_": 2})
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("write",
                          [lambda x, n: x.cumsum_(1), lambda x, n: x.cumprod_(1), lambda x, n: x.index_fill_(1, n,
