@@ -92,6 +92,7 @@ def test_names_of_captured_calls():
         assert name in names, (name, names)
 
 
+@pytest.mark.breaks(exception_raised=1)
 def test_calls_that_make_nothing_and_calls_that_raise_are_left_out():
     def f(x):
         n = x.size(0)
@@ -216,6 +217,7 @@ def test_the_events_of_a_compile_carry_its_number(tmp_path):
     assert all(f" {folder}/{line.split()[1]}/" in line for line in done.stderr.splitlines()), done.stderr
 
 
+@pytest.mark.breaks(outside_effect=2)
 def test_explained_events_carry_the_number_of_their_compile():
     def f(x):
         y = x + 1
@@ -335,6 +337,7 @@ def places_of_recompiles(heard):
     return [e["at"] for e in heard if e["event"] == "Recompile"]
 
 
+@pytest.mark.breaks(outside_effect=1)
 def test_a_recompile_names_the_line_where_the_entry_begins():
     def f(x, k):
         y = x + 1
@@ -354,6 +357,7 @@ def test_a_recompile_of_a_module_names_its_forward():
         f"test_logs.py:{Net.forward.__code__.co_firstlineno} {Net.forward.__qualname__}"], heard
 
 
+@pytest.mark.breaks(unknown_callable=2)
 def test_a_break_in_library_code_names_the_users_line_too():
     def inner(x):
         return x * random.randint(1, 1)
@@ -367,6 +371,7 @@ def test_a_break_in_library_code_names_the_users_line_too():
     assert breaks and breaks[0].at.startswith(user + ", in random.py:"), breaks
 
 
+@pytest.mark.breaks(outside_effect=5, unknown_attribute=5, unknown_callable=10)
 def test_each_break_of_a_library_call_names_the_users_line(caplog):
     """After the first break, the trace begins in the library. A file __init__.py is named with its folder."""
     caplog.set_level(logging.INFO)
@@ -383,6 +388,7 @@ def test_each_break_of_a_library_call_names_the_users_line(caplog):
     assert any(", in logging/__init__.py:" in b.at for b in breaks)
 
 
+@pytest.mark.breaks(data_dependent_value=1)
 @pytest.mark.parametrize("fn, detail", [
     (lambda x: x.sum().item(), "Tensor.item()"),
     (lambda x: float(x.sum()), "float() of a tensor"),
@@ -398,6 +404,7 @@ def test_a_read_of_data_names_what_the_program_calls(fn, detail):
     assert stop.fields["detail"] == f"{detail} needs the data of a tensor"
 
 
+@pytest.mark.breaks(data_dependent_jump=5, real_iterator=4)
 def test_a_break_in_the_body_of_a_loop_over_an_iterator_says_what_helps():
     def over(items):
         def f(model, x):
@@ -439,6 +446,7 @@ def test_dumps_that_cannot_be_written_are_one_line(tmp_path):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.breaks(unknown_callable=1)
 def test_a_break_names_a_function_of_pybind11_by_its_module():
     with torch.no_grad():
         breaks = framejit.explain(lambda x: (x + 1, torch._C._jit_texpr_fuser_enabled()))(torch.ones(2)).of("Break")
