@@ -2,6 +2,8 @@
 
 A test of something that is not compiled says so: @pytest.mark.nothing_captured. Tests that compile in child
 processes, or that check no compiled code, live in the files of WITHOUT.
+
+Every test states its graph breaks and fallbacks (stated.py); on a GPU, whose ops differ, its fallbacks.
 """
 import os
 import random

@@ -122,6 +122,7 @@ def test_a_derive_plan_that_fails_is_counted_and_the_call_goes_on():
     assert plain(program.format(planted="not_derived")) == ("{} 5\n", [])  # not a failure: nothing would be gained
 
 
+@pytest.mark.fallbacks(code_generation=1)
 def test_a_derive_plan_that_fails_is_an_error_under_strict():
     model = framejit.compile(torch.nn.Linear(8, 8), backend="planted", options={"freezing": True})
     _framejit_planted.plant("derive", "code_generation", "no room for panels")
@@ -155,6 +156,7 @@ def test_a_launch_that_fails_is_counted_in_each_call_and_said_once():
     assert plain(program, FRAMEJIT_LOGS="-warnings") == (printed, [])
 
 
+@pytest.mark.fallbacks(kernel_refused=1)
 @pytest.mark.nothing_captured
 def test_explain_shows_what_failed():
     _framejit_planted.plant("compile", "code_generation", "no registers left")
@@ -171,6 +173,7 @@ def test_explain_shows_what_failed():
         "what to do: unless it names a setting, report it" in printed), printed
 
 
+@pytest.mark.fallbacks(kernel_refused=1)
 @pytest.mark.nothing_captured
 def test_fullgraph_names_the_refusal():
     _framejit_planted.plant("compile", "code_generation", "no registers left")
