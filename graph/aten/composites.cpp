@@ -3,11 +3,13 @@
 #include "graph/aten/composites.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/broadcast_to.h>
 #include <ATen/ops/diagonal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gather.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/remainder.h>
 #include <ATen/ops/reshape.h>
@@ -154,6 +156,29 @@ bool fill_diagonal(const c10::OperatorHandle&, torch::jit::Stack& args) {  // se
   return true;
 }
 
+// Without gradients on a CPU, torch's own code calls the kernel on the tensor's memory. The kernel for two dimensions
+// computes the same maxima.
+bool max_pool1d(const c10::OperatorHandle&, torch::jit::Stack& args) {  // self, kernel_size, stride, padding, dilation,
+                                                                        // ceil_mode
+  const at::Tensor self = args[0].toTensor();
+  const auto number = [&](size_t i) -> std::optional<int64_t> {
+    const auto list = args[i].toIntVector();
+    return list.size() == 1 ? std::optional(list[0]) : std::nullopt;
+  };
+  const auto kernel = number(1), stride = args[2].toIntVector().empty() ? kernel : number(2), padding = number(3),
+             dilation = number(4);
+  if (!kernel || !stride || !padding || !dilation || *kernel <= 0 || *stride <= 0 || *dilation <= 0) return false;
+  const bool is_asked_for_gradients = self.requires_grad() && at::GradMode::is_enabled();
+  if (is_asked_for_gradients || !self.is_cpu() || !self.is_floating_point() || self.dim() < 2 || self.dim() > 3 ||
+      *padding < 0 || *padding > *kernel / 2 || self.sym_size(-1) == 0 || self.sym_size(-2) == 0)
+    return false;
+  const at::AutoDispatchBelowADInplaceOrView below;  // the result is no view
+  const at::Tensor pooled = std::get<0>(at::max_pool2d_with_indices(
+      self.contiguous().unsqueeze(-2), {1, *kernel}, {1, *stride}, {0, *padding}, {1, *dilation}, args[5].toBool()));
+  args = {IValue(pooled.squeeze(-2))};
+  return true;
+}
+
 // Straight to the recorder: at the keys in between, the op would be split into its parts.
 bool recurrent_layer(const c10::OperatorHandle& op, torch::jit::Stack& args) {
   if (!stays_whole(op_info_of(op), args)) return false;
@@ -215,6 +240,7 @@ void register_composites() {
   for (std::string_view name : ops_of(OpList::recurrent_layers))
     library->impl(std::string(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<recurrent_layer>>());
   library->impl("scaled_dot_product_attention", torch::CppFunction::makeFromBoxedFunction<&whole<attention>>());
+  library->impl("max_pool1d", torch::CppFunction::makeFromBoxedFunction<&whole<max_pool1d>>());
   library->impl("kron", torch::CppFunction::makeFromBoxedFunction<&whole<kron>>());
   library->impl("pad_sequence", torch::CppFunction::makeFromBoxedFunction<&whole<pad_sequence>>());
   library->impl("fill_diagonal_", torch::CppFunction::makeFromBoxedFunction<&whole<fill_diagonal>>());

@@ -23,6 +23,7 @@
 #include "graph/aten/float_ops.h"
 #include "graph/aten/meta_call.h"
 #include "graph/aten/recorder.h"
+#include "graph/aten/strided.h"
 #include "graph/op_lists.h"
 #include "graph/ops/rule_kit.h"
 #include "graph/shape_rule.h"
@@ -184,6 +185,7 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
   const size_t count = info.arg_classes.size();
   if (fill_in_memory_order(info, stack)) return;
   move_indices(info, stack);
+  settle_offset(info, stack);
   const FloatArgs floats = settle_floats(info, stack);
   OpCall call(info, std::span<const IValue>(stack->data() + stack->size() - count, count));
   call.node.op = info.def;
@@ -202,7 +204,6 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
     find_device(call);
     build_args(call);
     refuse_writes_to_constants(call);
-    refuse_absolute_offsets(call);
     const bool fills = info.in_place || call.def().drops_out_args;
     if (fills && call.def().has(kRandom) && !fills_contiguous(graph(), call.node))
       fail({Reason::unsupported_op, call.def().name + " on a tensor that is not contiguous"});
@@ -447,15 +448,6 @@ void Recorder::refuse_writes_to_constants(const OpCall& call) {
     });
 }
 
-// Guards do not fix the storage offset of an input, so an absolute offset means nothing there.
-void Recorder::refuse_absolute_offsets(const OpCall& call) {
-  if (!has_own_offset(call.node)) return;
-  const ValueId* self = call.node.args[0].get<ValueId>();
-  for (ValueId input : graph().inputs)
-    if (graph().values[index_of(input)].storage == graph().values[index_of(*self)].storage)
-      fail({Reason::unsupported_op, call.def().name + " with a storage offset on an input"});
-}
-
 // Eager refuses if a written tensor shares some elements with another argument but has a different layout. Like eager,
 // this looks only at tensors without gaps: two columns of a matrix lie interleaved and share nothing.
 bool Recorder::reads_what_it_writes(const OpCall& call) {
@@ -528,18 +520,11 @@ bool Recorder::shape_by_rule(OpCall& call) {
   if (std::any_of(returns.begin(), returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; })) return false;
   const bool lists = std::any_of(returns.begin(), returns.end(), is_list);
   if (lists ? returns.size() != 1 : metas.size() != returns.size()) return false;
-  if (!lists && call.def().name.starts_with("as_strided") && !within_storage(call, metas[0]))
+  if (!lists && is_as_strided(call.def()) &&
+      !is_within(static_cast<int64_t>(traced_storage_of(call.args[0].toTensor()).nbytes()), metas[0], shapes()))
     fail({Reason::exception_raised, "an error of " + call.def().name});
   add_rule_results(call, metas);
   return true;
-}
-
-// as_strided may reach beyond the storage, which is an error in the program.
-bool Recorder::within_storage(const OpCall& call, const TensorMeta& meta) {
-  SymExpr last = meta.offset;
-  for (size_t d = 0; d < meta.ndim(); ++d) last = last + (meta.sizes[d] - 1) * meta.strides[d];
-  const int64_t bytes = (shapes().hint(last) + 1) * row_of(meta.dtype).bytes;
-  return bytes <= static_cast<int64_t>(traced_storage_of(call.args[0].toTensor()).nbytes());
 }
 
 at::Tensor Recorder::result_of_rule(OpCall& call, size_t result, TensorMeta meta) {

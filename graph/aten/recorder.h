@@ -52,6 +52,12 @@ struct OpCall {
   const OpDef& def() const { return *info.def; }
 };
 
+// What is known of the contents of a tensor?
+struct Question {
+  int budget;  // nodes that may still run
+  std::vector<uint32_t> storages;  // whose writes are being replayed
+};
+
 class Recorder final : public SymOwner, public std::enable_shared_from_this<Recorder> {
  public:
   static std::shared_ptr<Recorder> make(std::string name = "f");
@@ -118,6 +124,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   bool fill_in_memory_order(const OpInfo& info, torch::jit::Stack* stack);
   void find_device(OpCall& call);
   void move_indices(const OpInfo& info, torch::jit::Stack* stack);
+  void settle_offset(const OpInfo& info, torch::jit::Stack* stack);
   bool answer_from_known_contents(OpCall& call);
   at::Tensor lifted(const at::Tensor& real);
   bool answer_lift(OpCall& call);
@@ -126,7 +133,6 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   FloatArgs settle_floats(const OpInfo& info, torch::jit::Stack* stack);
   Arg tensor_arg(const OpCall& call, const at::Tensor& tensor);
   void refuse_writes_to_constants(const OpCall& call);
-  void refuse_absolute_offsets(const OpCall& call);
   void refuse_memory(const OpCall& call);
   void refuse_op_of_users(const OpCall& call);
   bool reads_what_it_writes(const OpCall& call);
@@ -137,7 +143,6 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   bool shape_by_rule(OpCall& call);
   ShapeOrigin shape_by_torch(OpCall& call);
   void specialise_symbols(const OpCall& call);
-  bool within_storage(const OpCall& call, const TensorMeta& meta);
   void add_rule_results(OpCall& call, const std::vector<TensorMeta>& metas);
   at::Tensor result_of_rule(OpCall& call, size_t result, TensorMeta meta);
   void note_writes(const OpCall& call);
@@ -155,8 +160,9 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   const c10::Storage& traced_storage_of(const at::Tensor& tensor);
   uint32_t storage_number(const c10::Storage& traced);
   ValueId add_constant(const at::Tensor& real, bool fresh);
-  const at::Tensor* find_contents(ValueId value, int budget);
-  void compute_contents(const Node& node, int budget);
+  const at::Tensor* find_contents(ValueId value, size_t before, Question& question);
+  const at::Tensor* replay_writes(ValueId value, size_t before, Question& question);
+  bool run_for_real(size_t node, std::optional<uint32_t> replayed, Question& question);
 
   GraphBuilder builder_;
   std::optional<Graph> finished_;

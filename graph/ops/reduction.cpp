@@ -1,4 +1,6 @@
 // graph/ops/reduction.cpp — reductions and scans. ATen allocates their results contiguously (resize_reduction).
+#include <algorithm>
+
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 
@@ -178,6 +180,80 @@ bool histogram(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bi
   return true;
 }
 
+// Whether the kernel counts such elements, and each may have a weight: the points of `self` have `dims` sizes.
+bool may_be_counted(const RuleArgs& args, size_t weight, size_t dims) {
+  const TensorMeta *self = args.tensor(0), *weights = args.tensor(weight);
+  if (self == nullptr || (self->dtype != DType::kFloat32 && self->dtype != DType::kFloat64) || self->ndim() < dims)
+    return false;
+  return weights == nullptr || (weights->dtype == self->dtype && weights->ndim() == self->ndim() - dims &&
+                                std::equal(weights->sizes.begin(), weights->sizes.end(), self->sizes.begin()));
+}
+
+// Counts of bins whose edges are a list, and the edges.
+bool histogram_of_bins(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bins, ...
+  const TensorMeta* self = args.tensor(0);
+  const auto bins = args.integer(1);
+  if (!may_be_counted(args, 3, 0) || !bins || *bins <= 0) return false;
+  results = {dense_like(*self, {*bins}), dense_like(*self, {*bins + 1})};
+  return true;
+}
+
+// The number of bins between the edges in a tensor; nullopt if it is not known, or there are none.
+std::optional<SymExpr> bins_between(const TensorMeta* edges, const TensorMeta& self) {
+  if (edges == nullptr || edges->ndim() != 1 || edges->dtype != self.dtype) return std::nullopt;
+  const auto count = edges->sizes[0].as_constant();
+  return count && *count > 1 ? std::optional(SymExpr(*count - 1)) : std::nullopt;
+}
+
+bool histogram_between(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, edges, ...
+  const TensorMeta *self = args.tensor(0), *edges = args.tensor(1);
+  if (!may_be_counted(args, 2, 0)) return false;
+  const auto bins = bins_between(edges, *self);
+  if (!bins) return false;
+  results = {dense_like(*self, {*bins}), dense_like(*edges, edges->sizes)};
+  return true;
+}
+
+// Of points of as many dimensions as there are numbers of bins.
+bool bins_of_points(const RuleArgs& args, const TensorMeta*& self, std::vector<int64_t>& bins) {
+  self = args.tensor(0);
+  return may_be_counted(args, 3, 1) && args.integers(1, bins) && !bins.empty() &&
+         self->sizes.back() == SymExpr(static_cast<int64_t>(bins.size())) &&
+         std::ranges::all_of(bins, [](int64_t count) { return count > 0; });
+}
+
+bool edges_of_bins(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bins, ...
+  const TensorMeta* self = nullptr;
+  std::vector<int64_t> bins;
+  if (!bins_of_points(args, self, bins)) return false;
+  for (int64_t count : bins) results.push_back(dense_like(*self, {count + 1}));
+  return true;
+}
+
+bool histogram_of_points(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bins, ...
+  const TensorMeta* self = nullptr;
+  std::vector<int64_t> bins;
+  if (!bins_of_points(args, self, bins)) return false;
+  results.push_back(dense_like(*self, SymSizes(bins.begin(), bins.end())));
+  return true;
+}
+
+bool histogram_of_points_between(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, edges, ...
+  const TensorMeta* self = args.tensor(0);
+  std::vector<const TensorMeta*> edges;
+  if (!may_be_counted(args, 2, 1) || !args.tensors(1, edges) || edges.empty() ||
+      !(self->sizes.back() == SymExpr(static_cast<int64_t>(edges.size()))))
+    return false;
+  SymSizes sizes;
+  for (const TensorMeta* e : edges) {
+    const auto bins = bins_between(e, *self);
+    if (!bins) return false;
+    sizes.push_back(*bins);
+  }
+  results.push_back(dense_like(*self, std::move(sizes)));
+  return true;
+}
+
 bool trace(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr || self->ndim() != 2 || self->dtype == DType::kBool) return false;
@@ -237,6 +313,11 @@ std::vector<OpRow> reduction_ops() {
            {"median.dim", "nanmedian.dim", "mode"});
   add_rows(rows, kth_value, {"kthvalue"});
   add_rows(rows, histogram, {"histc"}, kChecksData);
+  add_rows(rows, histogram_of_bins, {"histogram.bin_ct"}, kChecksData);
+  add_rows(rows, histogram_between, {"histogram.bins_tensor"}, kChecksData);
+  add_rows(rows, edges_of_bins, {"_histogramdd_bin_edges"}, kChecksData);
+  add_rows(rows, histogram_of_points, {"_histogramdd_from_bin_cts"}, kChecksData);
+  add_rows(rows, histogram_of_points_between, {"_histogramdd_from_bin_tensors"}, kChecksData);
   add_rows(rows, scan<widened>, {"cumsum", "cumprod"});
   add_rows(rows, scan<same>, {"logcumsumexp"});
   add_rows(rows, cumulative_extremum, {"cummax", "cummin"});

@@ -141,6 +141,9 @@ bool batch_norm(Decomposing& d) {  // input, weight, bias, mean, var, [training]
   const TensorMeta input = d.meta(d.value(0));
   if (!is_float(input.dtype) || !d.has(3) || !d.has(4) || d.args[eps].get<double>() == nullptr) return false;
   if (has_training && d.rule().flag(5, true)) return false;
+  for (size_t i = 1; i < 5; ++i)  // the kernel does not look at those of an empty batch
+    if (d.has(i) && d.out.shapes().known(d.meta(d.value(i)).sizes[0], Relation::kEq, input.sizes[1]) == false)
+      return false;
   ValueId alpha = d.emit("rsqrt", {d.add(d.wide(d.value(4)), d.args[eps])});
   if (d.has(1)) alpha = d.mul(alpha, d.wide(d.value(1)));
   ValueId beta = d.emit("neg", {d.mul(d.wide(d.value(3)), alpha)});

@@ -100,9 +100,20 @@ class Functionalizer {
     if (found == views_.end()) return s.root == v ? s.content : r_.get(v);
     View& view = found->second;
     if (view.version == s.version && (view.replay == replay_ || s.writes == 0)) return r_.get(v);
+    if (is_as_strided(*view.op)) FJ_TRY_VOID(lay_out_content(s));
     FJ_TRY(const ValueId parent, get(view.parent));
     FJ_TRY_VOID(replay(v, view, parent));
     return r_.get(v);
+  }
+
+  // as_strided of a view reaches elements around the view: the whole content needs the recorded layout.
+  Result<void> lay_out_content(Storage& s) {
+    if (s.writes == 0 || s.root == kNoValue) return {};
+    FJ_TRY(const ValueId settled, as_recorded(s.content, s.root));
+    if (settled == s.content) return {};
+    s.content = settled;
+    ++s.version;
+    return {};
   }
 
   // as_strided needs the recorded layout. A layout with gaps cannot be restored.

@@ -332,8 +332,31 @@ bool LowerContext::is_copied_over(const Node& node) const {
   return true;
 }
 
+namespace {
+
+// Results without elements need memory only. The recorder has raised what the op raises for such sizes.
+bool lower_nothing(LowerContext& ctx) {
+  for (size_t k = 0; k < ctx.node().results.size(); ++k) {
+    NestBuilder b = ctx.result_nest(k);
+    const InstId value = b.constant(0, ctx.result_meta(k).dtype);
+    ctx.store_result(std::move(b), value, k);
+  }
+  return true;
+}
+
+bool makes_nothing(const Graph& graph, const Node& node) {
+  constexpr uint32_t kMore = graph::kMutates | graph::kRandom | graph::kDataDependent | graph::kView |
+                             graph::kSideEffect | graph::kChecksData | graph::kDivides;
+  const auto is_empty = [&](ValueId v) { return v != graph::kNoValue && graph.meta(v).numel() == SymExpr(0); };
+  return (node.op->flags & kMore) == 0 && node.op->shape_rule != nullptr && !node.results.empty() &&
+         std::ranges::all_of(node.results, is_empty);
+}
+
+}  // namespace
+
 LowerFn LowerContext::row_of_node() const {
   if (!is_supported(*node_)) return nullptr;
+  if (makes_nothing(graph_, *node_)) return lower_nothing;
   return is_few_row_product(graph_, *node_, target_) ? lower_few_row_product : find_lowering(row_name(*node_));
 }
 

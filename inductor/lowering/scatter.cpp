@@ -100,7 +100,7 @@ std::optional<ScatterArgs> scatter_args(LowerContext& ctx) {
   const auto dim = self ? ctx.dimension(1, ctx.meta(*self).ndim()) : std::nullopt;
   if (!index || !dim) return std::nullopt;
   const TensorMeta &m = ctx.meta(*self), &i = ctx.meta(*index);
-  if (i.dtype != DType::kInt64 || i.ndim() != m.ndim()) return std::nullopt;
+  if ((i.dtype != DType::kInt64 && i.dtype != DType::kInt32) || i.ndim() != m.ndim()) return std::nullopt;
   const int64_t along = *dim;
   for (size_t d = 0; d < m.ndim(); ++d)
     if (static_cast<int64_t>(d) != along && !fits(i.sizes[d], m.sizes[d])) return std::nullopt;

@@ -30,6 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 REASONS = os.path.join(HERE, "op_sweep_reasons.txt")
 FLOORS = os.path.join(HERE, "op_sweep_floors.txt")
 CLASSES = os.path.join(HERE, "op_classes.txt")
+PARTLY = os.path.join(HERE, "op_partly.txt")
 GRADIENT_REASONS = os.path.join(HERE, "training", "gradient_sweep_reasons.txt")
 CHUNK = 120         # ops of one worker process
 SECONDS_AN_OP = 300  # a worker that is silent for this long is stuck
@@ -294,9 +295,9 @@ def fallen(committed, now):
 
 
 WHY_PARTLY = """\
-# Left to PyTorch: tensors without elements (softmax, repeat, tile, roll, take); products of linear, whose library call
-# is faster; batch norm in training, which writes its statistics; indices of uint8 or int32, or of a tensor without
-# dimensions (gather, scatter, index_copy, unfold).
+# Samples whose results have no elements do not count. Left to PyTorch: library calls, if no kernel is around them
+# (products, convolutions, transforms, decompositions, attention, linear without a bias); batch norm in training, which
+# writes its statistics; tensors without dimensions (gather, index_copy, index_fill, unfold).
 """
 
 
@@ -304,7 +305,7 @@ def write_partly(path, rows):
     """Ops of which some samples, but not all, run only as PyTorch's own op: "op: own of captured"."""
     counts = collections.defaultdict(lambda: [0, 0])
     for row in rows:
-        if "class" in row:
+        if "class" in row and not row.get("empty"):
             counts[row["op"]][0] += row["class"] != "extern"
             counts[row["op"]][1] += 1
     with open(path, "w") as f:

@@ -219,3 +219,11 @@ def test_extrema_of_a_size_that_became_none():
         same(compiled(x, n), f(x, n))
     with pytest.raises(IndexError, match="non-zero size"):
         compiled(x, 0)
+
+
+def test_an_empty_batch_and_statistics_of_other_sizes():
+    """The kernel of batch norm does not look at them."""
+    def f(x, mean, variance):
+        return torch.native_batch_norm(x, None, None, mean, variance, False, 0.1, 1e-5)[0]
+    check(f, torch.empty(0, 3, 4), torch.ones(5), torch.ones(5), breaks=0)
+    check(f, torch.empty(2, 3, 0), torch.ones(3), torch.ones(3), breaks=0)

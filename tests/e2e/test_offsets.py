@@ -106,6 +106,7 @@ STRIDED = {
     "copied": lambda x: torch.as_strided_copy(x.clone(), (3,), (2,), 1),
     "in place": lambda x: x.clone().as_strided_((3,), (2,), 1) + 1,
     "scattered": lambda x: torch.as_strided_scatter(x.clone(), torch.ones(3), (3,), (2,), 1) + 1,
+    "scattered into the argument": lambda x: torch.as_strided_scatter(x, torch.ones(3), (3,), (2,), 1) + 1,
     "of the argument": lambda x: x.as_strided((3,), (2,), 1) + 1,
     "written": lambda x: written(x.clone(), (3,), (2,), 1),
     "written through a part": lambda x: (y := x * 2, written(y[2:], (3,), (2,), 1))[0],
@@ -130,6 +131,130 @@ def test_as_strided_at_every_offset(name):
 @pytest.mark.parametrize("name", [n for n in STRIDED if "argument" not in n])
 def test_as_strided_of_own_memory_is_captured(name):
     check(STRIDED[name], part(3), breaks=0, compiles=1)
+
+
+# Where a given offset lies in an argument that begins at OFFSETS: an offset that is read is guarded.
+AT_OFFSET = {
+    "at its beginning": lambda x: x.as_strided((2, 2), (1, 2), x.storage_offset()) + 1,
+    "inside": lambda x: x.as_strided((2, 2), (1, 2), x.storage_offset() + 3) + 1,
+    "returned": lambda x: x.as_strided((2, 2), (1, 2), x.storage_offset() + 3),
+    "of a row": lambda x: x.view(3, 4)[1].as_strided((2, 2), (2, 1), x.storage_offset() + 5) + 1,
+    "of a transposed view": lambda x: x.view(3, 4).t().as_strided((2, 2), (1, 4), x.storage_offset() + 6) + 1,
+    "of every second row": lambda x: x.view(3, 4)[::2].as_strided((2, 2), (1, 4), x.storage_offset() + 1) + 1,
+    "after its end": lambda x: x[:4].as_strided((2, 2), (2, 3), x.storage_offset() + 3) + 1,
+    "copied": lambda x: torch.as_strided_copy(x, (2, 2), (1, 2), x.storage_offset() + 3),
+    "no elements": lambda x: x.as_strided((0, 2), (1, 2), x.storage_offset() + 5) + 1,
+    "of its numbers": lambda x: x.as_strided((2,), (1,), x.storage_offset() + int(x.shape[0] > 3)) + 1,
+    "written": lambda x: (x.as_strided((3,), (2,), x.storage_offset()).mul_(2), x + 1)[1],
+    "after a write": lambda x: (x.mul_(2), x.as_strided((2, 2), (1, 2), x.storage_offset() + 3) + 1)[1],
+}
+
+
+@pytest.mark.parametrize("name", AT_OFFSET)
+def test_as_strided_of_the_argument_at_an_offset(name):
+    stats = at_every_offset(AT_OFFSET[name])
+    assert stats["recompiles"] == 3 and stats["graph_breaks"] == stats["fallbacks"] == 0, stats
+
+
+# No element of the argument lies where these begin.
+OUTSIDE = {
+    "before it": lambda x: x[4:].as_strided((2,), (1,), x.storage_offset()) + 1,
+    "after it": lambda x: x[:4].as_strided((2,), (1,), x.storage_offset() + 4) + 1,
+    "between its elements": lambda x: x[::2].as_strided((2,), (1,), x.storage_offset() + 1) + 1,
+    "its beginning, without elements": lambda x: x[:0].as_strided((2,), (1,), x.storage_offset() + 1) + 1,
+    "the storage": lambda x: x.as_strided((2,), (1,), 58) + 1,
+    "copied": lambda x: torch.as_strided_copy(x[4:], (2,), (1,), x.storage_offset()),
+    "scattered": lambda x: torch.as_strided_scatter(x[:4], torch.ones(2), (2,), (4,), 0) + 1,
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_as_strided_that_begins_outside_of_the_argument_is_a_break(name):
+    before_and_after = 2 if name not in ("the storage", "copied") else 1
+    check(OUTSIDE[name], part(0), breaks=1, compiles=before_and_after, fallbacks=0)
+    stats = at_every_offset(OUTSIDE[name])
+    assert stats["graph_breaks"] and not stats["fallbacks"], stats
+
+
+ERRORS = {
+    "beyond the storage": lambda x: x.as_strided((20,), (4,), 3),
+    "an offset beyond it": lambda x: x.as_strided((2,), (1,), 100),
+    "a negative offset": lambda x: x.as_strided((2,), (1,), -1),
+    "a negative stride": lambda x: x.as_strided((2,), (-1,), x.storage_offset() + 5),
+    "a negative stride, no offset": lambda x: x.as_strided((2,), (-1,)),
+    "a negative stride of own memory": lambda x: (x * 2).as_strided((2,), (-1,), 3),
+    "fewer strides": lambda x: x.as_strided((2, 2), (1,), x.storage_offset()),
+    "copied": lambda x: torch.as_strided_copy(x, (20,), (4,), 3),
+}
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_of_as_strided_are_eagers(name):
+    compiled = framejit.compile(ERRORS[name])
+    for offset in OFFSETS:
+        with pytest.raises(RuntimeError) as want:
+            ERRORS[name](part(offset))
+        with pytest.raises(RuntimeError) as got:
+            compiled(part(offset))
+        assert str(got.value).splitlines()[0] == str(want.value).splitlines()[0], offset
+    if name != "copied":  # the op itself looks at its storage
+        assert framejit.stats()["fallbacks"] == 0, framejit.stats()
+
+
+def test_a_storage_that_is_too_small_later_is_eagers_error():
+    """The elements beyond the argument are in the first storage, and not in the second."""
+    def f(x):
+        return x.as_strided((2, 2), (8, 9), 0) + 1
+    compiled = framejit.compile(f)
+    same(compiled(torch.arange(60.0)[:12]), f(torch.arange(60.0)[:12]))
+    with pytest.raises(RuntimeError, match="out of bounds for storage of size 48"):
+        compiled(torch.arange(12.0))
+
+
+def test_sizes_that_vary(backend):
+    def f(x):
+        return x.as_strided((2, x.shape[1]), (x.shape[1], 1), 2) + x.as_strided((x.shape[0],), (x.shape[1],), 0).sum()
+    compiled = framejit.compile(f, backend=backend, dynamic=True)
+    for rows, columns in ((4, 5), (6, 3), (3, 9), (8, 4)):
+        x = torch.randn(rows, columns)
+        same(compiled(x.clone()), f(x), None, f"{rows}, {columns}")
+    assert framejit.stats()["graph_breaks"] == 0
+
+
+LAID_OUT = {
+    "an element": lambda x: x.select(0, 1).select(0, 1).as_strided((2, 2), (3, 1)) + 0,
+    "a row": lambda x: x[1].as_strided((2, 2), (3, 1)) + 0,
+    "a part": lambda x: x[1:, 1:].as_strided((2, 2), (3, 1)) + 0,
+    "an offset": lambda x: x.as_strided((2, 2), (3, 1), 5) + 0,
+}
+
+
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_as_strided_of_a_written_argument_sees_its_layout(name, backend):
+    """What is written has another order in memory than the argument."""
+    def f(x, y):
+        x.copy_(y)
+        return LAID_OUT[name](x)
+    y = torch.arange(16.0).view(4, 4).exp()
+    x, given = (torch.arange(16.0).view(4, 4).t() for _ in range(2))
+    same(framejit.compile(f, backend=backend)(x, y), f(given, y))
+    same(x, given)
+    assert framejit.stats()["graphs"] == 1 and framejit.stats()["fallbacks"] == 0, framejit.stats()
+
+
+def test_gradients_through_as_strided_at_an_offset():
+    def f(x, w):
+        y = x * 2
+        return (x.as_strided((2, 2), (1, 2), x.storage_offset() + 3) * w).sum() + y.as_strided((3,), (2,), 1).sum()
+
+    def with_gradients(call, offset):
+        with torch.enable_grad():
+            x, w = part(offset).requires_grad_(), torch.arange(4.0).view(2, 2).requires_grad_()
+            return torch.autograd.grad(call(x, w), (x, w))
+    compiled = framejit.compile(f)
+    for offset in OFFSETS:
+        same(with_gradients(compiled, offset), with_gradients(f, offset), None, f"offset {offset}")
 
 
 BEHIND_WRITES = {

@@ -10,6 +10,8 @@ import torch
 
 import op_sweep
 import op_sweep_worker as worker
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "training"))
+import gradient_sweep_worker as gradient_worker  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -71,7 +73,8 @@ def test_some_samples_of_an_op(tmp_path):
     rows = [{"op": op, "class": kind} for op,
             kinds in {"sum": "kernels views", "mm": "extern extern", "roll": "extern kernels mixed"}.items()
             for kind in kinds.split()]
-    op_sweep.write_partly(str(tmp_path / "partly.txt"), [*rows, {"op": "roll", "status": "raises"}])
+    nothing = {"op": "mm", "class": "kernels", "empty": True}
+    op_sweep.write_partly(str(tmp_path / "partly.txt"), [*rows, {"op": "roll", "status": "raises"}, nothing])
     lines = (tmp_path / "partly.txt").read_text().splitlines()
     assert [line for line in lines if not line.startswith("#")] == ["roll: 2 of 3"]
 
@@ -97,17 +100,72 @@ def test_a_floor_for_each_form(tmp_path, monkeypatch):
                                           "all, bool empty": 100}
 
 
+def accepted(path):
+    """Lines "op reason dtype form sample" of a list of reasons."""
+    with open(path) as f:
+        return [line.split("#")[0].split() for line in f if line.split("#")[0].split()]
+
+
 def test_the_list_of_reasons():
-    """One line for an op and a reason: no wildcards, no op that torch does not have, no reason that is no row."""
+    """One line for an op and a reason, with a sample that shows it: no wildcards, no op that torch does not have, no
+    reason that is no row."""
     ops = {worker.label_of(op) for op in worker.op_database()}
     with open(os.path.join(ROOT, "runtime", "base", "reasons.def")) as f:
         reasons = {"late", *re.findall(r"^REASON\(\w+, (\w+),", f.read(), re.MULTILINE)}
     for path in (op_sweep.REASONS, op_sweep.GRADIENT_REASONS):
-        with open(path) as f:
-            lines = [line.split("#")[0].split() for line in f if line.split("#")[0].split()]
-        wrong = [line for line in lines if len(line) != 2 or line[0] not in ops or line[1] not in reasons]
+        lines = accepted(path)
+        wrong = [line for line in lines if len(line) != 5 or line[0] not in ops or line[1] not in reasons
+                 or not hasattr(torch, line[2]) or line[3] not in worker.FORMS or not line[4].isdigit()]
         assert not wrong, (path, wrong)
-        assert len({tuple(line) for line in lines}) == len(lines), path
+        assert len({tuple(line[:2]) for line in lines}) == len(lines), path
+
+
+def seen_reasons(line, gradients=False):
+    """What the sample of a line breaks for now; "late" if only the compiled graph finds the error."""
+    name, _, dtype, form, number = line
+    op = next(op for op in worker.op_database() if worker.label_of(op) == name)
+    if gradients:
+        sample = gradient_worker.samples_of(op, getattr(torch, dtype), int(number) + 1)[int(number)]
+        row = gradient_worker.run_one(op, sample, "framejit")
+    else:
+        samples = worker.samples_of(op, getattr(torch, dtype), [form], int(number) + 1)
+        found = next(((args, kwargs) for n, _, args, kwargs in samples if n == int(number)), None)
+        if found is None:
+            return ["no such sample"]
+        row = worker.run_one(op, *found, "framejit")
+    return row["why"].split(",") if row["status"] == "break" else [row["status"]]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_reason_still_holds():
+    """A line goes when its op is captured whole. If only the sample is, another sample must show the reason."""
+    stale = [(*line, seen) for path in (op_sweep.REASONS, op_sweep.GRADIENT_REASONS) for line in accepted(path)
+             if line[1] not in (seen := seen_reasons(line, path == op_sweep.GRADIENT_REASONS))]
+    assert not stale, "\n".join(map(str, stale))
+
+
+def test_a_stale_reason_is_seen():
+    assert seen_reasons(["item", "data_dependent_value", "float32", "plain", "0"]) == ["data_dependent_value"]
+    assert seen_reasons(["add", "unsupported_op", "float32", "plain", "0"]) == ["whole"]
+    assert seen_reasons(["add", "unsupported_op", "float32", "transposed", "999"]) == ["no such sample"]
+    assert seen_reasons(["cumprod", "no_backward", "float32", "plain", "0"], gradients=True) == ["no_backward"]
+    assert seen_reasons(["add", "no_backward", "float32", "plain", "0"], gradients=True) == ["whole"]
+
+
+@pytest.mark.slow
+def test_the_list_of_partly_captured_ops(tmp_path):
+    """What op_partly.txt says is true. make sweep finds the ops that it lacks."""
+    path = tmp_path / "partly.txt"
+    listed = [line.partition(":")[0] for line in open(op_sweep.PARTLY) if not line.startswith("#")]
+    sweep("--dtype", "float32", "--samples", "40", "--partly", str(path), "--only",
+          "^(" + "|".join(map(re.escape, listed)) + ")$")
+    assert path.read_text() == open(op_sweep.PARTLY).read()
+
+
+def test_results_without_elements():
+    none, one = torch.empty(0, 3), torch.ones(1)
+    assert worker.makes_nothing(none) and worker.makes_nothing((none, [none])) and not worker.makes_nothing((none, one))
+    assert not worker.makes_nothing(3)
 
 
 def test_luck_is_not_for_errors():

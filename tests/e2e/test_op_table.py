@@ -97,7 +97,7 @@ def make_table():
     some, none = declined({name for ops in kinds.values() for name in ops})
     text += ["", "## Rows that leave some samples to PyTorch",
              "How many of the first 40 float32 samples of torch's op_db have kernels or views of our own. The others, "
-             "those without elements or dimensions among them, run as PyTorch's own op "
+             "those without dimensions among them, run as PyTorch's own op "
              "(`tests/e2e/op_partly.txt`, `make sweep`): " + some + ".",
              "", "In none of them: " + none
              + ". Random ops (`native_dropout` that drops, `bernoulli`) are always PyTorch's own ops, which draw from "

@@ -129,6 +129,11 @@ CASES = {
     "edges": lambda x, y, z: [F.pad(x.reshape(shape), pad, mode=m) for m in ("reflect", "replicate")
                               for shape, pad in ((x.shape, (2, 3)), ((1, *x.shape), (1, 0, 2, 3)),
                                                  ((2, 3, -1), (3, 1, 2, 0)), ((1, 2, 3, -1), (1, 1, 2, 2, 0, 1)))],
+    "without elements": lambda x, y, z: (x + 1, x[:0].softmax(1), x[:, :0].log_softmax(1), x[:0].repeat(2, 3),
+                                         x.repeat(0, 1), x[:0].tile(2), x[:0].roll(1, 0), torch.hann_window(0) + 1,
+                                         F.pad(x[:0, None], (1, 1), mode="reflect"), F.pad(x[:0], (1, 1)),
+                                         F.pixel_shuffle(x[:0].view(0, 4, 2, 3), 2), F.group_norm(x[:0], 2),
+                                         x[:0].t().softmax(0)),
     # lists
     "foreach unary": lambda x, y, z: [r for f in (torch._foreach_exp, torch._foreach_neg, torch._foreach_sqrt,
                                                   torch._foreach_abs) for r in f([x, y])],
@@ -185,6 +190,27 @@ def test_interpreter_agrees(name):
         defined, compiled = (framejit.compile(CASES[name], backend=backend)(X, Y, Z)
                              for backend in ("interp", "framejit"))
     same(compiled, defined, exactly_as(lambda: CASES[name](X, Y, Z)))
+
+
+BY_INT32 = {
+    "scatter": lambda x, y, i: x.scatter(0, i, y), "scatter of a number": lambda x, y, i: x.scatter(0, i, 2.5),
+    "scatter that adds": lambda x, y, i: x.scatter_add(0, i, y), "gather": lambda x, y, i: x.gather(0, i),
+    "scatter that multiplies": lambda x, y, i: x.scatter(0, i, y, reduce="multiply"),
+    "scatter of maxima": lambda x, y, i: x.scatter_reduce(0, i, y, "amax"),
+}
+
+
+@pytest.mark.parametrize("name", BY_INT32)
+def test_positions_of_int32(name):
+    index = torch.tensor([[0, 3, 1, 0, 2, 2], [1, 3, 1, 3, 3, 0]], dtype=torch.int32)
+    try:
+        BY_INT32[name](X, Y, index)
+    except RuntimeError:
+        pytest.skip("this PyTorch takes positions of int64 only")
+    check(BY_INT32[name], X, Y, index, breaks=0)
+    kernels, extern = steps_of(BY_INT32[name], X, Y, index)
+    assert kernels and not extern, (kernels, extern)
+    check(BY_INT32[name], X, Y, index + 2)  # out of range
 
 
 SPECIAL_CASES = ("max_pool", "avg_pool", "parts", "logsigmoid", "aminmax", "logsumexp", "count_nonzero", "nansum",
