@@ -144,34 +144,35 @@ void SavedForBackward::set_done(const BackwardCall& call) {
   }
 }
 
-bool SavedForBackward::is_left(size_t root, size_t gradient, const BackwardCall& now) const {
-  return layout().reaches[root][gradient] && !is_done(root, gradient) && !(now.given[root] && now.wanted[gradient]);
+bool SavedForBackward::is_left(size_t root, size_t gradient, const BackwardCall* now) const {
+  const bool is_now = now != nullptr && now->given[root] && now->wanted[gradient];
+  return layout().reaches[root][gradient] && !is_done(root, gradient) && !is_now;
 }
 
-// Roots that may go backward after this call, for other gradients too. now: none, if nothing is given.
-std::vector<bool> SavedForBackward::roots_left(const BackwardCall& now) const {
-  std::vector<bool> left(now.given.size());
+// Roots that may go backward after this call, for other gradients too.
+std::vector<bool> SavedForBackward::roots_left(const BackwardCall* now) const {
+  std::vector<bool> left(layout().roots.size());
   const size_t gradients = layout().gradients.size();
   for (size_t r = 0; r < left.size(); ++r) {
     for (size_t g = 0; !left[r] && g < gradients; ++g) left[r] = is_left(r, g, now);
-    if (layout().ends[r] && !is_done(r, gradients) && !(now.given[r] && now.is_whole)) left[r] = true;
+    if (layout().ends[r] && !is_done(r, gradients) && !(now != nullptr && now->given[r] && now->is_whole))
+      left[r] = true;
   }
   return left;
 }
 
-bool SavedForBackward::is_read_later(size_t saved, const std::vector<bool>& roots, const BackwardCall& now) const {
+bool SavedForBackward::is_read_later(size_t saved, const std::vector<bool>& roots, const BackwardCall* now) const {
   for (size_t r = 0; r < roots.size(); ++r)
-    for (size_t g = 0; roots[r] && layout().readers[saved][r] && g < now.wanted.size(); ++g)
+    for (size_t g = 0; roots[r] && layout().readers[saved][r] && g < layout().gradients.size(); ++g)
       if (layout().gradient_readers[saved][g] && is_left(r, g, now)) return true;
   return false;
 }
 
 void SavedForBackward::free_values() {
-  const BackwardCall nothing(layout());
-  const std::vector<bool> left = roots_left(nothing);
+  const std::vector<bool> left = roots_left(nullptr);
   for (size_t i = 0, next = 0; i < layout().saved.size(); ++i) {
     if (layout().saved[i].of != SavedValue::kValue) continue;
-    if (!is_read_later(i, left, nothing)) values_[next].reset_data();
+    if (!is_read_later(i, left, nullptr)) values_[next].reset_data();
     ++next;
   }
   if (has_any(left)) return;
@@ -251,7 +252,7 @@ std::optional<std::vector<at::Tensor>> SavedForBackward::unpacked(const Backward
   for (size_t k = 0; k < inputs.size(); ++k)
     if (inputs[k].defined() && inputs_[k].has_other_data(inputs[k])) return std::nullopt;
   const bool partial = is_partial(call);
-  const std::vector<bool> left = is_last ? roots_left(call) : std::vector<bool>();
+  const std::vector<bool> left = is_last ? roots_left(&call) : std::vector<bool>();
   std::vector<at::Tensor> values;
   for (size_t i = 0, next = 0; i < layout().saved.size(); ++i) {
     const BackwardLayout::Saved& saved = layout().saved[i];
@@ -260,7 +261,7 @@ std::optional<std::vector<at::Tensor>> SavedForBackward::unpacked(const Backward
       values.emplace_back();
     } else if (value != nullptr) {
       values.push_back(has_hooks_ ? shown_values_[next - 1].laid(value->unpack()) : value->unpack());
-      if (is_last && !is_read_later(i, left, call)) value->reset_data();
+      if (is_last && !is_read_later(i, left, &call)) value->reset_data();
     } else {
       const bool is_input = saved.of == SavedValue::kInput;
       const std::vector<uint32_t>& kept = is_input ? layout().kept_inputs : layout().kept_outputs;

@@ -68,9 +68,10 @@ class SavedForBackward {
 
   bool is_done(size_t root, size_t gradient) const { return done_[root * (layout().gradients.size() + 1) + gradient]; }
   void set_done(const BackwardCall& call);
-  bool is_left(size_t root, size_t gradient, const BackwardCall& now) const;
-  std::vector<bool> roots_left(const BackwardCall& now) const;
-  bool is_read_later(size_t saved, const std::vector<bool>& roots, const BackwardCall& now) const;
+  // now: a call that is counted as done; null: none.
+  bool is_left(size_t root, size_t gradient, const BackwardCall* now) const;
+  std::vector<bool> roots_left(const BackwardCall* now) const;
+  bool is_read_later(size_t saved, const std::vector<bool>& roots, const BackwardCall* now) const;
   bool is_partial(const BackwardCall& call) const;
   bool is_read(size_t saved, const BackwardCall& call) const;
   void free_values();
@@ -104,7 +105,7 @@ class SavedForBackward {
   std::vector<Showing> roots_;  // how the plan's tangents lie, as empty_like(output)
   // Per root: per gradient, then for what leads to no gradient, whether its backward has run, or cannot run any more.
   std::vector<bool> done_;
-  std::vector<BackwardCall> earlier_;  // that freed what they went through
+  c10::SmallVector<BackwardCall, 1> earlier_;  // that freed what they went through
 };
 
 }  // namespace framejit::runtime

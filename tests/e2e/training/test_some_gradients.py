@@ -1,4 +1,4 @@
-"""Backwards towards some of the inputs, and formulas that lead to no input: what eager checks and frees is on the way."""
+"""Backwards towards some inputs, and formulas that lead to none: what eager checks and frees is on the way."""
 import pytest
 import torch
 from torch import nn
