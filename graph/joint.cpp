@@ -47,6 +47,33 @@ std::vector<uint32_t> levels_of_roots(const Graph& recorded, const JointLayout& 
   return levels;
 }
 
+// reads: per recorded node, storages of the forward. What nodes hold that lead to no gradient is added to `kept`.
+void describe_holders(const Graph& recorded, const std::vector<std::vector<uint32_t>>& reads, JointLayout& layout,
+                      std::vector<Set>& kept) {
+  std::map<uint32_t, std::vector<Saved>> in_storage;
+  const auto storage_of = [&](const Saved& saved) {
+    const ValueId v = (saved.of == Saved::kInput ? recorded.inputs : recorded.outputs)[saved.index];
+    return v == kNoValue ? recorded.values.size() : recorded.values[index_of(v)].storage;
+  };
+  for (const auto& [of, count] :
+       {std::pair(Saved::kInput, layout.forward_inputs), {Saved::kOutput, layout.forward_outputs}})
+    for (uint32_t i = 0; i < count; ++i) in_storage[storage_of({of, i})].push_back({of, i});
+  for (Holder& holder : layout.holders) {
+    for (const Saved& saved : holder.checked) {
+      Set& by = kept[storage_of(saved)];
+      by.resize(layout.roots.size());
+      add(by, holder.roots);
+    }
+    std::set<uint32_t> storages;
+    for (size_t i = holder.first_op; i < holder.end_op; ++i) storages.insert(reads[i].begin(), reads[i].end());
+    for (uint32_t storage : storages)
+      if (const auto at = in_storage.find(storage); at != in_storage.end())
+        holder.checked.insert(holder.checked.end(), at->second.begin(), at->second.end());
+    holder.holds = holder.holds || !storages.empty();
+  }
+  std::erase_if(layout.holders, [](const Holder& holder) { return !holder.holds; });
+}
+
 // kept: per storage, for which roots a formula keeps it.
 void describe_keepers(const Graph& recorded, const std::vector<Set>& kept, JointLayout& layout) {
   const size_t roots = layout.roots.size();
@@ -87,23 +114,18 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
     }
     return on;
   };
-  layout.conflicts.resize(roots * roots);
+  std::vector<std::vector<uint32_t>> reads(recorded.nodes.size());  // storages of the forward
   for (size_t i = layout.forward_nodes; i < recorded.nodes.size(); ++i) {
     const Node& node = recorded.nodes[i];
     Set on(roots);
-    bool keeps = false;
-    std::vector<uint32_t> read;  // storages of the forward
+    std::vector<uint32_t>& read = reads[i];
     for_each_value(node, [&](ValueId v) {
       if (v == kNoValue) return;
       const int32_t producer = recorded.values[index_of(v)].node;
-      if (depends[index_of(v)].empty() && producer < static_cast<int32_t>(layout.forward_nodes)) {
-        keeps = true;
+      if (depends[index_of(v)].empty() && producer < static_cast<int32_t>(layout.forward_nodes))
         read.push_back(recorded.values[index_of(v)].storage);
-      }
-      if (const auto at = made_of.find(v); at != made_of.end()) {
-        keeps = true;
+      if (const auto at = made_of.find(v); at != made_of.end())
         read.insert(read.end(), at->second.begin(), at->second.end());
-      }
       add(on, tangents_of(v));
     });
     const bool is_for_any = std::find(on.begin(), on.end(), true) != on.end();
@@ -121,11 +143,8 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
       add(into, on);
     }
     for (size_t r = 0; r < roots; ++r)
-      for (size_t s = 0; s < roots; ++s) {
-        if (!on[r] || !on[s]) continue;
-        if (keeps) layout.conflicts[r * roots + s] = true;
-        if (!is_sum(node)) shared[r][s] = true;
-      }
+      for (size_t s = 0; s < roots; ++s)
+        if (on[r] && on[s] && !is_sum(node)) shared[r][s] = true;
   }
   const std::vector<uint32_t> levels = levels_of_roots(recorded, layout, depends);
   layout.groups = grouped(levels, shared);
@@ -135,6 +154,7 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
     const bool depends_on_any = std::find(on.begin(), on.end(), true) != on.end();
     for (size_t r = 0; depends_on_any && r < roots; ++r) layout.reaches[r][g] = layout.reaches[r][g] || on[r];
   }
+  describe_holders(recorded, reads, layout, kept);
   describe_keepers(recorded, kept, layout);
 }
 

@@ -18,6 +18,22 @@ struct GradientOf {
   bool operator==(const GradientOf&) const = default;
 };
 
+// A value that the backward reads: an input or output of the forward, or one that the forward makes for it.
+struct Saved {
+  enum Of : uint8_t { kInput, kOutput, kValue } of = kValue;
+  uint32_t index = 0;  // of the input or output; kValue: among the values saved
+  bool operator==(const Saved&) const = default;
+};
+
+// A node of eager's graph that holds something for the backward. It runs for a root that is given and a gradient that
+// is wanted. It checks the versions of what it holds and frees it, as a rule, so that a second run raises.
+struct Holder {
+  std::vector<bool> roots, gradients;  // no gradient at all: it runs in a backward of everything
+  std::vector<Saved> checked;          // inputs and outputs of the forward
+  size_t first_op = 0, end_op = 0;     // the recorded nodes that it consists of
+  bool holds = false;
+};
+
 // How a joint graph reads. Inputs: those of the forward, then one tangent per root, which is the whole gradient of that
 // output. Outputs: those of the forward, then the gradients, in the order in which eager's engine would give them.
 struct JointLayout {
@@ -32,21 +48,12 @@ struct JointLayout {
   std::vector<std::vector<bool>> input_keepers, output_keepers;
   std::vector<std::string> root_names;  // what eager calls the node that made the output
   std::vector<uint32_t> without_history;  // recorded nodes of the forward that ran without grad mode
-  // Per pair of roots (the first times the number of roots, plus the second): whether a formula that runs for both
-  // keeps something. Eager frees it in the first backward, so a second one raises.
-  std::vector<bool> conflicts;
+  std::vector<Holder> holders;  // in the order in which eager's engine would run them
   std::vector<uint32_t> groups;  // per root: roots of a group share formulas, and none is computed from another
   // Per root and gradient: whether eager computes the gradient if the root's gradient is given. A gradient of zeros
   // counts, although its value does not depend on the root's.
   std::vector<std::vector<bool>> reaches;
   bool has_functions = false;  // formulas of the program: torch has no derivative of them
-};
-
-// A value that the backward reads: an input or output of the forward, or one that the forward makes for it.
-struct Saved {
-  enum Of : uint8_t { kInput, kOutput, kValue } of = kValue;
-  uint32_t index = 0;  // of the input or output; kValue: among the values saved
-  bool operator==(const Saved&) const = default;
 };
 
 struct TrainingGraphs {
@@ -58,9 +65,9 @@ struct TrainingGraphs {
   std::vector<GradientOf> gradients;
   std::vector<uint32_t> kept_inputs, kept_outputs;  // whose versions eager checks in the backward
   std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept one, per root: it keeps it
-  std::vector<bool> conflicts;  // as in JointLayout
-  std::vector<std::vector<bool>>
-      readers;  // per value in `saved`, per tangent: whether what it leads to reads the value
+  std::vector<Holder> holders;  // as in JointLayout
+  // Per value in `saved`: for which tangents, and for which gradients, the backward reads it.
+  std::vector<std::vector<bool>> readers, gradient_readers;
   std::vector<std::string> root_names;  // as in JointLayout
   std::vector<uint32_t> groups;
   std::vector<std::vector<bool>> reaches;  // as in JointLayout
@@ -73,7 +80,7 @@ struct TrainingGraphs {
 };
 
 // Fills in what the recorded joint graph says of its formulas: what they keep, which roots share them, and on which
-// roots a gradient depends. What `reaches` and `conflicts` say beforehand stays.
+// roots a gradient depends. What `reaches` and `holders` say beforehand stays; those that hold nothing go.
 void describe_joint(const Graph& recorded, JointLayout& layout);
 
 // Per root: whether a formula that runs for it reads this very value of the recorded forward. Formulas that read

@@ -45,8 +45,10 @@ class LazyBackward final : public runtime::BackwardPlans {
       layout_.kept_versions.push_back(outputs.properties[output].version);
       layout_.output_keepers.push_back(graphs_->output_keepers[k]);
     }
-    layout_.conflicts = graphs_->conflicts;
+    layout_.ends.resize(layout_.roots.size());
+    for (const graph::Holder& holder : graphs_->holders) add_holder(holder);
     layout_.readers = graphs_->readers;
+    layout_.gradient_readers = graphs_->gradient_readers;
     layout_.names = graphs_->root_names;
     layout_.draws = graphs_->draws;
     layout_.input_names = graphs_->forward.input_names;
@@ -105,6 +107,13 @@ class LazyBackward final : public runtime::BackwardPlans {
     if (properties.of != OutputProperties::Of::kNothing) return true;
     const bool shares = properties.shares_input || properties.shares_output;
     return shares && std::ranges::find(layout_.roots, output) == layout_.roots.end();
+  }
+
+  void add_holder(const graph::Holder& holder) {
+    layout_.holders.push_back({holder.roots, holder.gradients, {}});
+    for (const graph::Saved& saved : holder.checked) layout_.holders.back().checked.push_back(saved_value(saved));
+    for (size_t r = 0; layout_.holders.back().is_end() && r < holder.roots.size(); ++r)
+      if (holder.roots[r]) layout_.ends[r] = true;
   }
 
   bool is_partly_reached(uint32_t gradient) const {

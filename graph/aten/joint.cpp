@@ -17,6 +17,7 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/aten/holders.h"
 #include "graph/aten/torch_texts.h"
 #include "graph/shape_rule.h"
 #include "runtime/aten/history_walk.h"
@@ -56,8 +57,7 @@ runtime::HistoryNodes nodes_reached(std::vector<torch::autograd::Node*> outputs)
 
 // Leaves whose gradient nobody wants: views that were made without grad mode, of tensors that need a gradient. Eager
 // still runs their formulas, so what these keep must be kept.
-std::vector<at::Tensor> other_leaves(const std::vector<std::set<const torch::autograd::Node*>>& reached,
-                                     const std::vector<at::Tensor>& wanted) {
+std::vector<at::Tensor> other_leaves(const HistoryReached& reached, const std::vector<at::Tensor>& wanted) {
   std::vector<at::Tensor> others;
   const auto has = [](const std::vector<at::Tensor>& tensors, const at::Tensor& leaf) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) { return t.is_same(leaf); });
@@ -70,17 +70,6 @@ std::vector<at::Tensor> other_leaves(const std::vector<std::set<const torch::aut
       others.push_back(end->variable);
     }
   return others;
-}
-
-// Some nodes save a number that no recorded op reads. Eager frees it in the first backward, so a second one must raise.
-void note_kept_numbers(const std::vector<std::set<const torch::autograd::Node*>>& reached, JointLayout& layout) {
-  layout.conflicts.resize(reached.size() * reached.size());
-  for (size_t r = 0; r < reached.size(); ++r)
-    for (const torch::autograd::Node* node : reached[r]) {
-      if (!keeps_number(*node)) continue;
-      for (size_t s = 0; s < reached.size(); ++s)
-        if (reached[s].contains(node)) layout.conflicts[r * reached.size() + s] = true;
-    }
 }
 
 bool is_function(const torch::autograd::Node* node) { return dynamic_cast<const UserFunction*>(node) != nullptr; }
@@ -192,7 +181,8 @@ std::vector<bool> JointRecording::views_on_the_way(const std::vector<at::Tensor>
   return met;
 }
 
-std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& roots, JointLayout& layout) {
+std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& roots,
+                                                     const std::vector<at::Tensor>& all_outputs, JointLayout& layout) {
   std::vector<at::Tensor> outputs, tangents, wanted;
   std::vector<GradientOf> wanted_of;
   for (uint32_t i = 0; i < leaves_.size(); ++i)
@@ -207,14 +197,14 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   std::vector<size_t> order;
   for (size_t i = 0; i < wanted.size(); ++i)
     wanted[i].register_hook([&order, i](const at::Tensor&) { order.push_back(i); });
-  std::vector<std::set<const torch::autograd::Node*>> reached;
+  HistoryReached reached;
   for (const at::Tensor& output : outputs) {
     const runtime::HistoryNodes nodes = nodes_reached({formulas_.in_place_of(output.grad_fn()).get()});
     for (const torch::autograd::Node* node : nodes) functions_.note(static_cast<uint32_t>(reached.size()), *node);
     reached.emplace_back(nodes.begin(), nodes.end());
   }
-  note_kept_numbers(reached, layout);
   for (const at::Tensor& leaf : other_leaves(reached, wanted)) wanted.push_back(leaf);
+  HolderNotes holders(*recorder_, reached, wanted);
   std::vector<at::Tensor> found, gradients;
   RecordScope scope(*recorder_);
   ForwardScope views_by_op;  // a backward may write to views of what it made
@@ -224,18 +214,22 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   recorder_->set_line({});
   recorder_->allow_sparse_results(true);
   try {
+    holders.look_into_ends(visible_, all_outputs);
     found = run_engine(outputs, wanted, tangents, /*keeps_graph=*/false, /*creates_graph=*/false);
   } catch (...) {
     scope.drop();
     throw;
   }
+  std::vector<size_t> leaves;  // per gradient
   for (size_t i : order) {
     if (i >= wanted_of.size() || !found[i].defined()) continue;
     layout.gradients.push_back(wanted_of[i]);
     gradients.push_back(found[i]);
+    leaves.push_back(i);
     const torch::autograd::Node* leaf = torch::autograd::impl::grad_accumulator(wanted[i]).get();
     for (size_t r = 0; r < roots.size(); ++r) layout.reaches[r].push_back(reached[r].contains(leaf));
   }
+  layout.holders = holders.of(leaves);
   return gradients;
 }
 
@@ -377,7 +371,7 @@ Result<JointGraph> JointRecording::build(const std::vector<at::Tensor>& outputs,
     formulas_.replace(edges);
     part_roots(roots);
   }
-  for (at::Tensor& gradient : run_backward(roots, layout)) results.push_back(std::move(gradient));
+  for (at::Tensor& gradient : run_backward(roots, outputs, layout)) results.push_back(std::move(gradient));
   FJ_TRY_VOID(recorder_->build(results));
   joint.graph = recorder_->graph();
   describe_joint(joint.graph, layout);

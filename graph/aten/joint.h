@@ -78,7 +78,8 @@ class JointRecording {
     at::Tensor output, tangent, part;  // part: a leaf that stands for the output in other roots
   };
   // Gradients in the engine's order. The layout gets what each is for, and which roots lead to it.
-  std::vector<at::Tensor> run_backward(const std::vector<Root>& roots, JointLayout& layout);
+  std::vector<at::Tensor> run_backward(const std::vector<Root>& roots, const std::vector<at::Tensor>& all_outputs,
+                                       JointLayout& layout);
   at::Tensor add_tangent(const at::Tensor& output, size_t index);
   void part_roots(std::vector<Root>& roots) const;
   bool leads_to_base(const at::Tensor& view) const;

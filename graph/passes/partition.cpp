@@ -92,7 +92,7 @@ class Partition {
     made.roots = layout_.roots;
     made.groups = layout_.groups;
     made.gradients = layout_.gradients;
-    made.conflicts = layout_.conflicts;
+    made.holders = layout_.holders;
     made.root_names = layout_.root_names;
     for (uint32_t i = 0; i < layout_.keeps_input.size(); ++i)
       if (is_checked_input(i)) {
@@ -107,7 +107,7 @@ class Partition {
     FJ_TRY_VOID(make_forward(made));
     FJ_TRY_VOID(make_backward(made));
     made.reaches = layout_.reaches;
-    made.readers = readers(made.backward, made.saved.size(), made.reaches);
+    find_readers(made);
     return made;
   }
 
@@ -486,43 +486,47 @@ class Partition {
     return unchecked_.size() > before;
   }
 
-  // Per saved value, per tangent. reaches: per tangent, per gradient; what the backward says is added.
-  static std::vector<std::vector<bool>> readers(const Graph& backward, size_t saved,
-                                                std::vector<std::vector<bool>>& reaches) {
-    const size_t tangents = backward.inputs.size() - saved;
+  // What the backward says is added to what eager's formulas reach.
+  static void find_readers(TrainingGraphs& made) {
+    const Graph& backward = made.backward;
+    const size_t saved = made.saved.size(), tangents = backward.inputs.size() - saved;
     using Set = std::vector<bool>;
     std::vector<Set> on(backward.values.size(), Set(tangents)), of(backward.values.size(), Set(saved));
     for (size_t i = 0; i < saved; ++i) of[index_of(backward.inputs[i])][i] = true;
+    std::vector<Set> directly = of;  // those that have met no tangent on the way
     for (size_t t = 0; t < tangents; ++t) on[index_of(backward.inputs[saved + t])][t] = true;
     const auto add = [](Set& to, const Set& from) {
       for (size_t i = 0; i < to.size(); ++i) to[i] = to[i] || from[i];
     };
-    std::vector<Set> found(saved, Set(tangents));
+    made.readers.assign(saved, Set(tangents));
+    made.gradient_readers.assign(saved, Set(backward.outputs.size()));
     for (const Node& node : backward.nodes) {
-      Set node_on(tangents), node_of(saved);
+      Set node_on(tangents), node_of(saved), node_directly(saved);
       for_each_value(node, [&](ValueId v) {
         if (v == kNoValue) return;
         add(node_on, on[index_of(v)]);
+        add(node_of, of[index_of(v)]);
         // What depends on a tangent has been read for it already.
         if (std::none_of(on[index_of(v)].begin(), on[index_of(v)].end(), [](bool b) { return b; }))
-          add(node_of, of[index_of(v)]);
+          add(node_directly, directly[index_of(v)]);
       });
       for (ValueId v : node.results)
-        if (v != kNoValue) on[index_of(v)] = node_on, of[index_of(v)] = node_of;
+        if (v != kNoValue) on[index_of(v)] = node_on, of[index_of(v)] = node_of, directly[index_of(v)] = node_directly;
       for (size_t i = 0; i < saved; ++i)
-        if (node_of[i]) add(found[i], node_on);
+        if (node_directly[i]) add(made.readers[i], node_on);
     }
-    reaches.resize(tangents, Set(backward.outputs.size()));
+    made.reaches.resize(tangents, Set(backward.outputs.size()));
     for (size_t g = 0; g < backward.outputs.size(); ++g) {
       if (backward.outputs[g] == kNoValue) continue;
       const size_t v = index_of(backward.outputs[g]);
       const bool is_constant = std::find(on[v].begin(), on[v].end(), true) == on[v].end();
+      for (size_t i = 0; i < saved; ++i) made.gradient_readers[i][g] = of[v][i];
       for (size_t t = 0; t < tangents; ++t) {
-        reaches[t][g] = reaches[t][g] || on[v][t];
-        for (size_t i = 0; is_constant && reaches[t][g] && i < saved; ++i) found[i][t] = found[i][t] || of[v][i];
+        made.reaches[t][g] = made.reaches[t][g] || on[v][t];
+        for (size_t i = 0; is_constant && made.reaches[t][g] && i < saved; ++i)
+          made.readers[i][t] = made.readers[i][t] || directly[v][i];
       }
     }
-    return found;
   }
 
   // What a checkpoint computes again comes where it is first read, so that one checkpoint after the other is in memory.

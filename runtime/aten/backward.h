@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -37,9 +38,17 @@ struct BackwardLayout {
   std::vector<uint32_t> kept_inputs, kept_outputs;  // eager would hold these and check their versions
   std::vector<int64_t> kept_versions;  // per kept output, as `versions`
   std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept one, per root: for which backwards
-  // Per pair of roots: whether eager's backward of the first frees something that the second needs.
-  std::vector<bool> conflicts;
+  // A node of eager's that holds something. It runs for a root that is given and a gradient that is wanted; if it leads
+  // to no gradient, in a backward of everything.
+  struct Holder {
+    std::vector<bool> roots, gradients;
+    std::vector<SavedValue> checked;  // inputs and outputs
+    bool is_end() const { return std::find(gradients.begin(), gradients.end(), true) == gradients.end(); }
+  };
+  std::vector<Holder> holders;  // in eager's order
+  std::vector<bool> ends;  // per root: whether a holder that it reaches leads to no gradient
   std::vector<std::vector<bool>> readers;  // per saved value, per root: whether the root's backward reads the value
+  std::vector<std::vector<bool>> gradient_readers;  // per saved value, per gradient: whether it is made of the value
   std::vector<std::string> names;    // per root: of eager's node
   std::vector<int64_t> versions;     // per root: what the output's own counter says; -1: it has none
   bool draws = false;                // random numbers, in the forward

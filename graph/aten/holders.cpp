@@ -1,0 +1,168 @@
+#include "graph/aten/holders.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/tensor.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+
+#include "graph/aten/formulas.h"
+#include "graph/aten/user_function.h"
+
+namespace framejit::graph {
+namespace {
+
+using torch::autograd::variable_list;
+
+// Runs when the engine comes to a node.
+class AtNode final : public torch::autograd::FunctionPreHook {
+ public:
+  explicit AtNode(std::function<void()> call) : call_(std::move(call)) {}
+  variable_list operator()(const variable_list& gradients) override {
+    call_();
+    return gradients;
+  }
+
+ private:
+  std::function<void()> call_;
+};
+
+bool errs(torch::autograd::Node& node) {
+  try {
+    (void)node(variable_list(node.num_inputs()));
+    return false;
+  } catch (const std::exception&) { return true; }
+}
+
+// As if the program had written to it.
+bool errs_after_write(torch::autograd::Node& node, const at::Tensor& tensor) {
+  c10::VariableVersion counter = tensor.unsafeGetTensorImpl()->version_counter();
+  if (!counter.enabled()) return false;
+  const auto version = counter.current_version();
+  counter.set_version(version + 1);
+  const bool found = errs(node);
+  counter.set_version(version);
+  return found;
+}
+
+bool has_any(const std::vector<bool>& set) { return std::find(set.begin(), set.end(), true) != set.end(); }
+
+const torch::autograd::CopySlices* as_write(const torch::autograd::Node* node) {
+  return dynamic_cast<const torch::autograd::CopySlices*>(node);
+}
+
+}  // namespace
+
+HolderNotes::HolderNotes(const Recorder& recorder, const HistoryReached& reached, const std::vector<at::Tensor>& leaves)
+    : recorder_(recorder), reached_(reached) {
+  find_leaves(leaves);
+  for (const auto& [node, reached] : leaves_reached_)  // only this recording owns the nodes
+    if (has_any(reached))
+      const_cast<Node*>(node)->add_pre_hook(std::make_unique<AtNode>(
+          [this, at = const_cast<Node*>(node)] { runs_.push_back({at, recorder_.graph().nodes.size()}); }));
+}
+
+void HolderNotes::find_leaves(const std::vector<at::Tensor>& leaves) {
+  std::set<const Node*> all;
+  for (const auto& nodes : reached_) all.insert(nodes.begin(), nodes.end());
+  std::vector<const Node*> from_leaves(all.begin(), all.end());
+  std::stable_sort(from_leaves.begin(), from_leaves.end(),
+                   [](const Node* a, const Node* b) { return a->topological_nr() < b->topological_nr(); });
+  std::map<const Node*, size_t> index;
+  for (size_t i = 0; i < leaves.size(); ++i) index[torch::autograd::impl::grad_accumulator(leaves[i]).get()] = i;
+  for (const Node* node : from_leaves) {
+    std::vector<bool>& reached = leaves_reached_[node];
+    reached.resize(leaves.size());
+    if (const auto at = index.find(node); at != index.end()) reached[at->second] = true;
+    for (const torch::autograd::Edge& edge : node->next_edges())
+      if (const auto at = leaves_reached_.find(edge.function.get()); at != leaves_reached_.end())
+        for (size_t i = 0; i < leaves.size(); ++i) reached[i] = reached[i] || at->second[i];
+  }
+}
+
+// Nodes that lead to no leaf, and those that pass a gradient on to such a node.
+std::vector<torch::autograd::Node*> HolderNotes::with_ends() const {
+  const auto is_end = [&](const Node* node) {
+    const auto at = leaves_reached_.find(node);
+    return at != leaves_reached_.end() && !has_any(at->second);
+  };
+  std::set<const Node*> run_by_others;
+  for (const auto& [node, reached] : leaves_reached_)
+    if (const auto* write = as_write(node); write != nullptr && has_any(reached)) run_by_others.insert(write->fn.get());
+  std::vector<Node*> found;
+  for (const auto& [node, reached] : leaves_reached_) {
+    const bool leads_to_end =
+        std::any_of(node->next_edges().begin(), node->next_edges().end(),
+                    [&](const torch::autograd::Edge& edge) { return is_end(edge.function.get()); });
+    if ((leads_to_end || is_end(node)) && !run_by_others.contains(node)) found.push_back(const_cast<Node*>(node));
+  }
+  return found;
+}
+
+void HolderNotes::look_into_ends(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
+  for (Node* node : with_ends()) {
+    const bool is_leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node) != nullptr;
+    if (is_leaf || dynamic_cast<const UserFunction*>(node) != nullptr) continue;
+    const bool is_end = !has_any(leaves_reached_.at(node));
+    if (as_write(node) == nullptr) checked_[node] = checked_by(*node, inputs, outputs);
+    if (is_end) add_end(*node);
+  }
+  std::stable_sort(ends_.begin(), ends_.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+}
+
+// Throws what the node throws if nothing is written after the forward.
+std::vector<Saved> HolderNotes::checked_by(Node& node, const std::vector<at::Tensor>& inputs,
+                                           const std::vector<at::Tensor>& outputs) {
+  (void)node(variable_list(node.num_inputs()));
+  std::vector<Saved> checked;
+  for (const auto& [of, tensors] : {std::pair(Saved::kInput, &inputs), {Saved::kOutput, &outputs}})
+    for (uint32_t i = 0; i < tensors->size(); ++i)
+      if ((*tensors)[i].defined() && errs_after_write(node, (*tensors)[i])) checked.push_back({of, i});
+  return checked;
+}
+
+void HolderNotes::add_end(Node& node) {
+  Holder holder;
+  holder.roots = roots_of(node);
+  holder.checked = checked_[&node];
+  node.release_variables();
+  holder.holds = as_write(&node) != nullptr || errs(node);  // the node of a write frees what it runs
+  ends_.emplace_back(node.sequence_nr(), std::move(holder));
+}
+
+std::vector<bool> HolderNotes::roots_of(const Node& node) const {
+  std::vector<bool> roots;
+  for (const auto& nodes : reached_) roots.push_back(nodes.contains(&node));
+  return roots;
+}
+
+std::vector<Holder> HolderNotes::of(const std::vector<size_t>& leaf_of) {
+  std::vector<Holder> holders;
+  auto end = ends_.begin();
+  const auto take_end = [&] {
+    holders.push_back((end++)->second);
+    holders.back().gradients.resize(leaf_of.size());
+  };
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    const auto [node, first_op] = runs_[i];
+    while (end != ends_.end() && end->first > node->sequence_nr()) take_end();
+    Holder holder;
+    holder.roots = roots_of(*node);
+    for (size_t leaf : leaf_of) holder.gradients.push_back(leaves_reached_.at(node)[leaf]);
+    holder.first_op = first_op;
+    holder.end_op = i + 1 < runs_.size() ? runs_[i + 1].first_op : recorder_.graph().nodes.size();
+    if (const auto at = checked_.find(node); at != checked_.end()) {
+      holder.checked = at->second;
+      holder.holds = errs(*node);  // the engine has freed it
+    }
+    holder.holds = holder.holds || keeps_number(*node);
+    holders.push_back(std::move(holder));
+  }
+  while (end != ends_.end()) take_end();
+  return holders;
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,55 @@
+// graph/aten/holders.h — which nodes of eager's graph hold something for a backward, seen while torch's engine runs
+// over a recording.
+//
+// What a node reads there is what it holds. But a node that leads to no gradient does not run, and what passes a
+// gradient on to it does not compute that. Eager does both: such nodes are reached through views that were made without
+// grad mode. With an undefined gradient a node computes nothing and still unpacks what it holds: its errors tell what
+// that is.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "graph/aten/recorder.h"
+#include "graph/joint.h"
+
+namespace framejit::graph {
+
+using HistoryReached = std::vector<std::set<const torch::autograd::Node*>>;  // per root: what its backward may run
+
+class HolderNotes {
+ public:
+  // leaves: where the backward ends. The recorder and `reached` must stay.
+  HolderNotes(const Recorder& recorder, const HistoryReached& reached, const std::vector<at::Tensor>& leaves);
+  // Call it before the engine runs, inside of a RecordScope. Inputs may be undefined.
+  void look_into_ends(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
+  // After the engine has run. leaf_of: per gradient.
+  std::vector<Holder> of(const std::vector<size_t>& leaf_of);
+
+ private:
+  using Node = torch::autograd::Node;
+  struct Run {
+    Node* node;
+    size_t first_op;
+  };
+  void find_leaves(const std::vector<at::Tensor>& leaves);
+  std::vector<Node*> with_ends() const;
+  static std::vector<Saved> checked_by(Node& node, const std::vector<at::Tensor>& inputs,
+                                       const std::vector<at::Tensor>& outputs);
+  void add_end(Node& node);
+  std::vector<bool> roots_of(const Node& node) const;
+
+  const Recorder& recorder_;
+  const HistoryReached& reached_;
+  std::map<const Node*, std::vector<bool>> leaves_reached_;
+  std::vector<Run> runs_;
+  std::map<const Node*, std::vector<Saved>> checked_;  // by nodes at the ends
+  std::vector<std::pair<uint64_t, Holder>> ends_;  // with their place in the engine's queue
+};
+
+}  // namespace framejit::graph
