@@ -43,7 +43,7 @@ Schedule right() {
   return schedule;
 }
 
-struct Broken {
+struct BrokenSchedule {
   const char* error;
   std::function<void(Schedule&)> spoil;
 };
@@ -56,7 +56,7 @@ TEST(ScheduleVerify, WhatIsRightPasses) {
 }
 
 TEST(ScheduleVerify, FindsWhatIsBroken) {
-  const Broken table[] = {
+  const BrokenSchedule table[] = {
       {"step 0: t is read before it is made", [](Schedule& s) { std::swap(s.steps[0], s.steps[1]); }},
       {"step 0: t is read before it is made", [](Schedule& s) { group(s, 0).nests[0].body[0].buffer = 1; }},
       {"step 2: two nests are named n0", [](Schedule& s) { s.steps.push_back(s.steps[0]); }},
@@ -69,7 +69,7 @@ TEST(ScheduleVerify, FindsWhatIsBroken) {
       {"nest n0, %1: ", [](Schedule& s) { group(s, 0).nests[0].body[1].operands[0] = 2; }},
       {"step 0: no such buffer", [](Schedule& s) { s.steps[0] = ExternCall{0, "sort", {7}, {1}}; }},
   };
-  for (const Broken& row : table) {
+  for (const BrokenSchedule& row : table) {
     Schedule schedule = right();
     row.spoil(schedule);
     const auto valid = verify(schedule);
