@@ -5,7 +5,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 # -O1 compiles in a quarter less time than -O2. What runs at each call of a compiled function gets -O2.
 set(CMAKE_CXX_FLAGS_RELEASE "-O1 -DNDEBUG")
-set(FRAMEJIT_HOT_FOLDERS "^(runtime|guards|frame_hook/hook)(/|$)")
+set(FRAMEJIT_HOT_FOLDERS "^(runtime|guards|frame_hook/(hook|resume|aten))(/|$)")
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

@@ -159,7 +159,8 @@ TEST(ArenaBlocks, OfAPlan) {
   call mm.out(b5, b0, b2)
   kernel k0(b5, b2, b3) runs c0 extent 25600 grain -1 unit 64
   give arena 1
-  b4 = mm(b3, b1)
+  allocate b4
+  call mm.out(b3, b1, b4)
   give arena 2
   return b4
 }
