@@ -243,8 +243,10 @@ PyObject* fetch_member(const RunState&, PyObject* base, const Step& step) {
   PyObject* descriptor = _PyType_Lookup(Py_TYPE(base), step.object);
   if (!descriptor || Py_TYPE(descriptor) != &PyMemberDescr_Type) return nullptr;
   const PyMemberDef* member = reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member;
+  char* const place = reinterpret_cast<char*>(base) + member->offset;
+  if (member->type == T_BOOL) return *place ? Py_True : Py_False;  // __suppress_context__ of an exception
   if (member->type != T_OBJECT && member->type != T_OBJECT_EX) return nullptr;
-  PyObject* value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(base) + member->offset);
+  PyObject* value = *reinterpret_cast<PyObject**>(place);
   return value || member->type == T_OBJECT_EX ? value : Py_None;
 }
 

@@ -213,3 +213,25 @@ def test_a_type_error_holds_for_every_number(wrong):
         got, want = compiled(X, n), fn(X, n)
         assert torch.equal(got[0], want[0]) and got[1] == want[1]
     assert framejit.stats()["recompiles"] == 1, "2, then any number"
+
+
+def test_members_of_an_error_from_a_break_are_guarded():
+    cause = [None]
+
+    def fails():
+        print(end="")
+        raise ValueError("no") from cause[0]
+
+    def run(x):
+        try:
+            fails()
+        except ValueError as error:
+            return x + 1, error.__suppress_context__, error.__cause__ is None
+
+    framejit.reset()
+    compiled = framejit.compile(run)
+    for _ in range(3):
+        assert compiled(X)[1:] == (True, True)  # "from None"
+    stats = framejit.stats()
+    assert stats["recompiles"] == 0 and stats["fallbacks"] == 0
+    assert stats["break_reasons"] == {"outside_effect": 1, "exception_raised": 1}

@@ -1,5 +1,6 @@
 """Tensors that depend only on constants: reads of their data are answered while tracing, and nothing breaks."""
 
+import pytest
 import torch
 
 import framejit
@@ -102,6 +103,7 @@ def test_what_is_written_is_known_at_each_moment():
         check(f, X, breaks=0)
 
 
+@pytest.mark.breaks(data_dependent_value=1)
 def test_what_is_not_known():
     def of_an_input(x):
         t = torch.arange(4.0) + x
