@@ -48,6 +48,7 @@ def test_errors(name):
     check(REFUSED[name], torch.rand(40), breaks=1, fallbacks=0)
 
 
+@pytest.mark.fallbacks(run_failed=1)
 def test_errors_that_data_shows():
     """The kernel finds them; plain Python raises them."""
     def f(x):
