@@ -400,8 +400,6 @@ class TestPartsOfWhatIsChecked:
         assert stats["kernels"] and stats["graphs"] == 1 and stats["fallbacks"] == 3, stats
 
 
-@pytest.mark.breaks(exception_raised={"index_add_": 2}, unsupported_op={"index_add_": 1})
-@pytest.mark.fallbacks(run_failed={"cumsum_": 2, "cumprod_": 2})
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("write",
                          [lambda x, n: x.cumsum_(1), lambda x, n: x.cumprod_(1), lambda x, n: x.index_fill_(1, n,
@@ -421,3 +419,7 @@ def test_dimensions_that_there_are_not(write, request):
             except (IndexError, RuntimeError) as e:
                 outcomes.append(str(e).splitlines()[0])
         assert outcomes[0] == outcomes[1]
+    # Errors of index_add_ show in the trace, or in the run if a shape function of torch in Python has been imported.
+    stats, name = framejit.stats(), request.node.callspec.id
+    told = {"cumsum_": 5, "cumprod_": 5, "index_fill_": 1, "index_add_": 4, "scatter_": 1}
+    assert stats["graph_breaks"] + stats["fallbacks"] == told[name]
