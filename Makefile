@@ -64,6 +64,7 @@ early-build:
 # The library that is the same for every Python: the builds for the others take it from here.
 core:
 	@+[ -e $(STAMP) ] || $(MAKE) early
+	@grep -qs '^FRAMEJIT_WITH_TORCH:.*=ON' $(BUILD)/CMakeCache.txt || rm -f $(BUILD)/build.ninja  # an early one
 	@+$(MAKE) $(BUILD)/build.ninja
 	@$(TOOLS)/quietly "build the core" nice ninja -C $(BUILD) -j $(JOBS) framejit_core
 

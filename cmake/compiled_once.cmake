@@ -4,9 +4,9 @@
 # would compile everything anew, and a file would not notice that it forgot to include it. Nor are torch's: each file
 # that sees them instantiates their templates and emits their inline functions, 12 s for an empty one.
 #
-# Files of one folder are joined: headers are read and their templates instantiated once for all of them. A new checkout builds in half the time so. While you work on the code, configure with -DFRAMEJIT_JOIN=OFF
-# (make build JOIN=OFF, in a new build folder): a change then compiles one file, and a file notices what it forgot to
-# include.
+# Files of one folder are joined: headers are read and their templates instantiated once for all of them. A new checkout
+# builds in half the time so. While you work on the code, configure with -DFRAMEJIT_JOIN=OFF (make
+# build JOIN=OFF, in a new build folder): a change then compiles one file, and a file notices what it forgot to include.
 option(FRAMEJIT_PRECOMPILE "Precompile the headers of the standard library, of LLVM and of GoogleTest" ON)
 option(FRAMEJIT_JOIN "Compile the files of a folder several at a time" ON)
 set(FRAMEJIT_JOINED_FILES 28)
@@ -73,11 +73,11 @@ function(framejit_joined_files out)
   endif()
   list(GET ARGN 0 first)
   get_filename_component(folder "${first}" DIRECTORY)
+  cmake_path(RELATIVE_PATH folder BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" OUTPUT_VARIABLE name)
+  string(MAKE_C_IDENTIFIER "${name}" name)
   math(EXPR last "${count} - 1")
   foreach(begin RANGE 0 ${last} ${FRAMEJIT_JOINED_FILES})
     list(SUBLIST ARGN ${begin} ${FRAMEJIT_JOINED_FILES} some)
-    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" OUTPUT_VARIABLE name)
-    string(MAKE_C_IDENTIFIER "${name}" name)
     set(made "${CMAKE_BINARY_DIR}/joined/${name}_${begin}.cpp")
     set(text)
     foreach(file IN LISTS some)
