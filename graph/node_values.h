@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
 #include "graph/graph.h"
 
@@ -30,14 +31,21 @@ inline bool has_argument(const Node& node, ValueId v) {
   return std::any_of(node.args.begin(), node.args.end(), [&](const Arg& arg) { return has_value(arg, v); });
 }
 
+// Null: the op has no argument of this name, or the node leaves it to the schema's default.
+inline const Arg* named_argument(const Node& node, std::string_view name) {
+  const auto& names = node.op->arg_names;
+  const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+  return at < std::min(names.size(), node.args.size()) ? &node.args[at] : nullptr;
+}
+
 // Whether it advances a generator. Attention without dropout does not.
 inline bool draws_numbers(const Node& node) {
   if (!node.op->has(kRandom)) return false;
   const auto& names = node.op->arg_names;
-  const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), "dropout_p") - names.begin());
-  if (at == names.size()) return true;
-  if (at >= node.args.size()) return false;  // the schema's default is 0
-  const double* p = node.args[at].get<double>();
+  if (std::find(names.begin(), names.end(), "dropout_p") == names.end()) return true;
+  const Arg* dropout = named_argument(node, "dropout_p");
+  if (dropout == nullptr) return false;  // the schema's default is 0
+  const double* p = dropout->get<double>();
   return p == nullptr || *p != 0;
 }
 

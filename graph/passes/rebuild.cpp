@@ -292,6 +292,18 @@ ValueId memory_of(const Graph& graph, ValueId value) {
   }
 }
 
+std::set<ValueId> settled_memory(const Graph& graph) {
+  std::set<ValueId> memory;
+  const auto settle = [&](ValueId v) {
+    if (v != kNoValue) memory.insert(memory_of(graph, v));
+  };
+  for (ValueId v : graph.outputs) settle(v);
+  for (const auto& [input, v] : graph.updates) settle(v);
+  for (const Node& node : graph.nodes)
+    if (is_as_strided(*node.op)) for_each_value(node, settle);
+  return memory;
+}
+
 std::set<ValueId> addressed_memory(const Graph& graph) {
   std::set<ValueId> memory;
   for (const Node& node : graph.nodes)

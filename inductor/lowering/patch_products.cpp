@@ -32,15 +32,7 @@ bool are_all(const Arg& arg, int64_t number) {
 
 class Patches {
  public:
-  explicit Patches(const Graph& graph) : graph_(graph) {
-    const auto keep = [&](ValueId v) {
-      if (v != graph::kNoValue) own_memory_.insert(graph::memory_of(graph, v));
-    };
-    for (ValueId v : graph.outputs) keep(v);
-    for (const auto& [input, v] : graph.updates) keep(v);
-    for (const Node& node : graph.nodes)
-      if (graph::is_as_strided(*node.op)) graph::for_each_value(node, keep);
-  }
+  explicit Patches(const Graph& graph) : graph_(graph), settled_(graph::settled_memory(graph)) {}
 
   bool is_patches(const Node& node) const {
     if (node.op->name != "convolution") return false;
@@ -93,7 +85,7 @@ class Patches {
     const ValueId result =
         permuted(graph::reshaped(r.out(), product, {n, h, w, k[0]}), {SymExpr(0), SymExpr(3), SymExpr(1), SymExpr(2)});
     const ValueId old = node.results[0];
-    if (own_memory_.contains(old)) return r.set(old, graph::with_layout(r.out(), result, made));
+    if (settled_.contains(old)) return r.set(old, graph::with_layout(r.out(), result, made));
     r.set(old, result);
     moved_.insert(old);
   }
@@ -110,8 +102,8 @@ class Patches {
   }
 
   const Graph& graph_;
-  std::set<ValueId> own_memory_;  // values whose memory is an output, or that as_strided addresses
-  std::set<ValueId> moved_;       // old values that lie in memory in another order than before
+  const std::set<ValueId> settled_;
+  std::set<ValueId> moved_;  // old values that lie in memory in another order than before
 };
 
 }  // namespace

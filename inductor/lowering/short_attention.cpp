@@ -7,12 +7,12 @@
 #include "graph/op_lists.h"
 #include "graph/passes/rebuild.h"
 #include "inductor/lowering/lower.h"
+#include "inductor/lowering/users.h"
 
 namespace framejit::inductor {
 
 using graph::Arg;
 using graph::Graph;
-using graph::index_of;
 using graph::Node;
 using graph::SymExpr;
 using graph::SymSizes;
@@ -25,21 +25,14 @@ constexpr int64_t kSize = 64, kQueriesOfABlock = 64;  // of the kernel
 
 class Finder {
  public:
-  Finder(const Graph& graph, const TargetInfo& target)
-      : graph_(graph), target_(target), is_read_(graph.values.size(), false) {
-    const auto read = [&](ValueId v) {
-      if (v != graph::kNoValue) is_read_[index_of(v)] = true;
-    };
-    for (const Node& node : graph.nodes) graph::for_each_value(node, read);
-    for (ValueId v : graph.outputs) read(v);
-    for (const auto& [input, v] : graph.updates) read(v);
-  }
+  Finder(const Graph& graph, const TargetInfo& target) : graph_(graph), target_(target), users_(graph) {}
 
   bool is_short(const Node& node) const {
     if (!is_in(graph::OpList::takes_columns, node.op->name) || graph::draws_numbers(node)) return false;
     for (size_t i = 1; i < node.results.size(); ++i)
-      if (node.results[i] != graph::kNoValue && is_read_[index_of(node.results[i])]) return false;
-    const bool* causal = argument(node, "is_causal") == nullptr ? nullptr : argument(node, "is_causal")->get<bool>();
+      if (node.results[i] != graph::kNoValue && users_.is_read(node.results[i])) return false;
+    const Arg* arg = named_argument(node, "is_causal");
+    const bool* causal = arg == nullptr ? nullptr : arg->get<bool>();
     return causal != nullptr && (!*causal || mask_of(node) == graph::kNoValue) && fits(node) && scale_of(node);
   }
 
@@ -50,25 +43,19 @@ class Finder {
     r.adopt(node.results[0],
             r.out().emit("framejit::short_attention",
                          {operand(0), operand(1), operand(2), mask == graph::kNoValue ? Arg() : Arg(r.get(mask)),
-                          *argument(node, "is_causal")->get<bool>(), *scale_of(node)},
+                          *named_argument(node, "is_causal")->get<bool>(), *scale_of(node)},
                          graph_.meta(node.results[0])));
   }
 
  private:
-  static const Arg* argument(const Node& node, std::string_view name) {
-    const auto& names = node.op->arg_names;
-    const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-    return at < node.args.size() ? &node.args[at] : nullptr;
-  }
-
   static ValueId mask_of(const Node& node) {
-    const Arg* arg = argument(node, "attn_bias");
+    const Arg* arg = named_argument(node, "attn_bias");
     const ValueId* mask = arg == nullptr ? nullptr : arg->get<ValueId>();
     return mask == nullptr ? graph::kNoValue : *mask;
   }
 
   static std::optional<double> scale_of(const Node& node) {
-    const Arg* arg = argument(node, "scale");
+    const Arg* arg = named_argument(node, "scale");
     if (arg == nullptr || arg->is_none()) return 0.125;  // one over the root of kSize
     const double* scale = arg->get<double>();
     return scale == nullptr ? std::nullopt : std::optional(*scale);
@@ -114,7 +101,7 @@ class Finder {
 
   const Graph& graph_;
   const TargetInfo& target_;
-  std::vector<bool> is_read_;  // per value
+  const Users users_;
 };
 
 }  // namespace

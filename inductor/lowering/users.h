@@ -21,6 +21,7 @@ class Users {
     const size_t n = last_[index_of(v)];
     return count_[index_of(v)] == 1 && n != SIZE_MAX ? std::optional(n) : std::nullopt;
   }
+  bool is_read(graph::ValueId v) const { return count_[index_of(v)] != 0; }  // being an output counts
 
  private:
   void note(graph::ValueId v, size_t reader) {

@@ -72,16 +72,8 @@ class Joiner {
         users_(graph),
         target_(target),
         joins_casts_(weights.empty()),
-        family_of_(graph.nodes.size()) {
-    for (ValueId v : graph.outputs)
-      if (v != graph::kNoValue) own_memory_.insert(graph::memory_of(graph, v));
-    for (const auto& [input, v] : graph.updates) own_memory_.insert(graph::memory_of(graph, v));
-    for (const Node& node : graph.nodes)
-      if (graph::is_as_strided(*node.op))
-        graph::for_each_value(node, [&](ValueId v) {
-          if (v != graph::kNoValue) own_memory_.insert(graph::memory_of(graph, v));
-        });
-  }
+        family_of_(graph.nodes.size()),
+        settled_(graph::settled_memory(graph)) {}
 
   Result<Graph> run() {
     find_families();
@@ -130,7 +122,7 @@ class Joiner {
       const Node& node = graph_.nodes[n];
       if (known_.makes_known(node) || node.op->has(graph::kView) || find_lowering(node.op->name) != nullptr) continue;
       const auto layer = linear_layer(graph_, known_, node);
-      const bool is_member = layer && !own_memory_.contains(node.results[0]) && may_join(node, *layer);
+      const bool is_member = layer && !settled_.contains(node.results[0]) && may_join(node, *layer);
       if (!family.empty() && !(is_member && fits(family, *layer))) close(family);
       if (is_member) family.push_back({n, *layer});
     }
@@ -199,7 +191,7 @@ class Joiner {
   const bool joins_casts_;
   std::vector<Family> families_;
   std::vector<size_t> family_of_;  // per node: its number, from 1 on
-  std::set<ValueId> own_memory_;   // values whose memory is an output, or that as_strided addresses
+  const std::set<ValueId> settled_;
   std::set<ValueId> columns_;      // old values that are views of a family's result
 };
 
