@@ -68,7 +68,7 @@ int SizeGuards::first_failure(const int64_t* symbols) const {
   int64_t* v = values_.data();
   size_t at = 0;
   for (size_t fact = 0; fact < facts_.size(); ++fact) {
-    for (; at < facts_[fact].end; ++at)
+    for (; at < static_cast<size_t>(facts_[fact].end); ++at)
       if (!runtime::evaluate(ops_[at], symbols, v, v[at])) return static_cast<int>(fact);
     if (!holds(v[facts_[fact].left], facts_[fact].relation, v[facts_[fact].right])) return static_cast<int>(fact);
   }

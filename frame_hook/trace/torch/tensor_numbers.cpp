@@ -63,7 +63,10 @@ PyObject* function_of(const NumberStep& step) {
     PyObject* function;
   };
   const auto row = [](NumberStep::Op op, bool is_single, const char* name, _PyCFunctionFast function) {
-    return Row{op, is_single, {name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL, nullptr}, nullptr};
+    return Row{op,
+               is_single,
+               {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), METH_FASTCALL, nullptr},
+               nullptr};
   };
   static auto* const rows = new std::vector<Row>{
       row(NumberStep::kAdd, true, "float32.add", add<float>), row(NumberStep::kAdd, false, "float64.add", add<double>),

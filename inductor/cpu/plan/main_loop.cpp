@@ -54,8 +54,9 @@ void plan_main_loop(Planning& p) {
   const int64_t wide = lanes.wide();
   lanes.main_lanes = lanes.wide();
   lanes.is_part = p.kernel.is_flat && !p.kernel.is_whole();
-  const std::optional<int64_t> points = lanes.is_part ? std::nullopt : size;
-  const bool has_main = !points || *points >= wide;
+  const bool is_known = size.has_value() && !lanes.is_part;
+  const int64_t points = is_known ? *size : 0;
+  const bool has_main = !is_known || points >= wide;
   if (has_streams(p)) lanes.main_lanes = stream_lanes(p);
   if (has_main && has_streams(p)) lanes.part_points = p.costs.stream_points;
   if (!has_main) lanes.main = MainLoop::kNone;
@@ -65,13 +66,13 @@ void plan_main_loop(Planning& p) {
   if (lanes.main == MainLoop::kNone) {
     lanes.main_end = 0;
   } else if (lanes.main == MainLoop::kStreams) {
-    if (points) lanes.main_end = streams_end(p, *points);
+    if (is_known) lanes.main_end = streams_end(p, points);
   } else {
     // There is never a tail, whatever part of the range a call asks for.
     lanes.is_even = size && *size % wide == 0 && (!lanes.is_part || kFlatUnit % wide == 0);
-    if (points) lanes.main_end = *points / wide * wide;
+    if (is_known) lanes.main_end = points / wide * wide;
   }
-  lanes.has_tail = !lanes.is_even && (!points || *lanes.main_end != *points);
+  lanes.has_tail = !lanes.is_even && (!is_known || *lanes.main_end != points);
 }
 
 }  // namespace framejit::inductor

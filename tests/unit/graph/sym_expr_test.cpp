@@ -187,8 +187,9 @@ TEST(ShapeEnv, ClaimsHoldByBruteForce) {
           try {
             for (const SizeFact& f : env.facts())
               allowed = allowed && holds(f.left.eval(v), f.relation, f.right.eval(v));
-            if (allowed)
+            if (allowed) {
               ASSERT_EQ(holds(left.eval(v), relation, right.eval(v)), *claim) << left.text() << " ? " << right.text();
+            }
           } catch (const NoInt64&) {  // a random divisor that is zero here
           }
         }
