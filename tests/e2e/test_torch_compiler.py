@@ -456,6 +456,7 @@ class TestTorchCompilesWithOurBackend:
             same_as(plain, net(x), x)
         assert framejit.stats()["graphs"] == 1 and framejit.stats()["kernels"] > 0
 
+    @pytest.mark.cpu_only("the torch there may not have the function")
     def test_as_torchs_default(self, dynamo):
         net, x = Net().eval(), torch.randn(3, 8)
         plain = copy.deepcopy(net)
@@ -563,6 +564,7 @@ def page_rows():
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.cpu_only("the page is about the torch of requirements.txt")
 class TestThePage:
     def test_states(self):
         rows = page_rows()
