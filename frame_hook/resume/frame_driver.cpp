@@ -275,8 +275,10 @@ int Drive::here() const { return std::max(frame_.next_index(), frame_.code()->_c
 
 // Before its first line, a frame gets the cells of its closure. Anyone who looks at a traceback may read them.
 void Drive::run_prologue() {
+  const int first = frame_.code()->_co_firsttraceable;
+  if (frame_.next_index() >= first) return;
   std::vector<uint8_t> stops(frame_.decoded()->unit_count, 0);
-  stops[frame_.code()->_co_firsttraceable] = 1;
+  stops[first] = 1;
   if (frame_.run({stops.data(), -1}).stop == EvalStop::raised) drop_error();
 }
 
@@ -309,8 +311,8 @@ Next Drive::raise_interrupt(int index) {
   return after(frame_.raise_and_run({nullptr, 0}));
 }
 
-// A compile was refused, usually by code generation, or a device did not run what was compiled. False: that is an
-// error, set, under FRAMEJIT_STRICT and, of a compile, with fullgraph=True.
+// A compile was refused, usually by code generation, or a device did not run what was compiled. False: an error is set,
+// as FRAMEJIT_STRICT asks.
 bool Drive::count_failure(Reason reason, const std::string& detail) {
   count_fallback(reason, place(frame_), detail);
   if (PyErr_Occurred()) return false;
@@ -324,10 +326,12 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   const char* died = nullptr;
   std::vector<std::unique_ptr<EntryBase>> evicted, dead = take_dead_entries(site, options_, died);
   if (const Refusal refusal = ask_account(site, options_, self(), evicted); refusal != Refusal::none) {
-    const bool loses = refusal == Refusal::does_not_pay;
-    loses ? log_loss(site) : misses(access, site).log_limit(refusal);
-    count_fallback(loses ? Reason::does_not_pay : Reason::entry_limit, place(frame_));
-    if (!options_->fullgraph) return nullptr;
+    if (!options_->fullgraph) {
+      const bool loses = refusal == Refusal::does_not_pay;
+      loses ? log_loss(site) : misses(access, site).log_limit(refusal);
+      count_fallback(loses ? Reason::does_not_pay : Reason::entry_limit, place(frame_));
+      return nullptr;
+    }
     const std::string text = misses(access, site).limit_error(refusal);
     PyErr_SetString(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, text.c_str());
     next = leave_with_error(here());

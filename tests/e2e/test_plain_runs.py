@@ -1,5 +1,6 @@
 """When plain Python runs in place of compiled code: it is counted, logged, an error under fullgraph=True, and never
 replaces the user's own errors. And what stats() counts as a hit."""
+import contextlib
 import datetime
 import sys
 import threading
@@ -22,6 +23,41 @@ def fallbacks():
     _framejit.remove_listener(token)
 
 
+@pytest.mark.parametrize("closure", [False, True], ids=["no closure", "closure"])
+@pytest.mark.parametrize("why", [
+    pytest.param("fullgraph", marks=[pytest.mark.breaks(outside_effect=2), pytest.mark.nothing_captured]),
+    "limit", "stance", pytest.param("backend", marks=pytest.mark.nothing_captured)])
+def test_an_error_of_the_compile_runs_nothing(why, closure, capsys):
+    """The error arises at the function's first instruction, so none of its code has run."""
+    x, effects, show = torch.ones(2), [], print if why == "fullgraph" else len
+
+    def refused(graph, examples):
+        raise RuntimeError("refused")
+
+    def with_closure(x, s):
+        effects.append(s)
+        show("shown")
+        return x.add_(len(s))
+
+    def without(x, s, effects=effects, show=show):
+        effects.append(s)
+        show("shown")
+        return x.add_(len(s))
+    f = with_closure if closure else without
+    assert bool(f.__closure__) == closure
+    settings = {"backend": refused} if why == "backend" else {"fullgraph": why in ("fullgraph", "limit")}
+    compiled = framejit.compile(f, **settings)
+    calls = {"limit": 8, "stance": 1}.get(why, 0)
+    for i in range(calls):
+        compiled(x, "a" * i)
+    before = x.clone()
+    with torch.compiler.set_stance("fail_on_recompile") if why == "stance" else contextlib.nullcontext():
+        for _ in range(2):
+            with pytest.raises(Exception, match="refused|fail_on_recompile|fullgraph"):
+                compiled(x, "b" * 20)
+    assert torch.equal(x, before) and len(effects) == calls and capsys.readouterr().out == ""
+
+
 class TestEntryLimit:
     @staticmethod
     def named(x, s):
@@ -39,9 +75,8 @@ class TestEntryLimit:
                 and "FRAMEJIT_ENTRIES" in text
             assert text.index("L['s'] == 'aaaaaaa' but is 'b'") < text.index("L['s'] == 'aa' but is 'b'")
         same(compiled(x, "aaa"), x * 3)
-        assert framejit.stats()["fallback_reasons"] == {"entry_limit": 2}
+        assert framejit.stats()["fallbacks"] == 0, "nothing ran plainly"
 
-    @pytest.mark.fallbacks(entry_limit=1)
     def test_the_error_has_the_callers_traceback(self):
         compiled, x = framejit.compile(self.named, backend="eager", fullgraph=True), torch.ones(3)
         with pytest.raises(framejit.GraphBreakError) as error:
