@@ -100,7 +100,7 @@ def rows_in(files):
     for file in sorted(newest.values(), key=lambda file: order.index(file["row"])):
         note = ", ".join([BUSY] * (file["others"] > QUIET) + [MISSED] * (file["exit"] != 0))
         source = Source(f"make bench NAME={file['benchmark']}", file["commit"], file["date"][:10],
-                        file["processor"] + (f" beside a {file['gpu']}" if file["gpu"] else ""), file["cores"],
+                        file["processor"] + (f" beside an {file['gpu']}" if file["gpu"] else ""), file["cores"],
                         file["python"], file["torch"], note)
         rows += [Row(file["benchmark"], line, source, (file["load"],)) for line in file["lines"]]
     return rows, set(newest) == set(order)
