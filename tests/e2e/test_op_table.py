@@ -78,7 +78,7 @@ def make_table():
     kinds, in_place = own_overloads()
     text = ["# How the core ATen ops are compiled", "",
             "Written by `tests/e2e/test_op_table.py` from the rows of the decompositions and lowerings (`make "
-            "golden-update`). A row may leave some arguments or dtypes to PyTorch (the last section counts them); ops "
+            "golden-update`). A row may leave some arguments or dtypes to PyTorch (the last section counts them). Ops "
             "outside the core set are treated the same way.", ""]
     text += ["| | ops | meaning |", "|---|---|---|"]
     text += [f"| {kind} | {len(groups[kind])} | {MEANING[kind]} |" for kind in MEANING]
@@ -88,7 +88,7 @@ def make_table():
     text += ["", "## All overloads that become kernels or index arithmetic",
              f"{total} overloads of PyTorch that write nothing: "
              + ", ".join(f"{len(ops)} {kind}" for kind, ops in kinds.items()) +
-             f". Besides, {len(in_place)} in-place overloads become their functional form. Of the core set's "
+             f". In addition, {len(in_place)} in-place overloads become their functional form. Of the core set's "
              f"{sum(len(ops) for ops in groups.values())} ops, {sum(len(groups[kind]) for kind in kinds)} are among "
              "them."]
     for kind, ops in kinds.items():
@@ -96,12 +96,11 @@ def make_table():
         text += ["", f"{kind}, not core: " + ", ".join(f"`{op}`" for op in ops if op not in core)]
     some, none = declined({name for ops in kinds.values() for name in ops})
     text += ["", "## Rows that leave some samples to PyTorch",
-             "How many of the first 40 float32 samples of torch's op_db have kernels or views of our own. The others, "
-             "those without dimensions among them, run as PyTorch's own op "
+             "Each figure says how many of the first 40 float32 samples of torch's op_db become kernels or views of "
+             "framejit. The other samples, such as those of tensors without dimensions, run as PyTorch's own op "
              "(`tests/e2e/op_partly.txt`, `make sweep`): " + some + ".",
-             "", "In none of them: " + none
-             + ". Random ops (`native_dropout` that drops, `bernoulli`) are always PyTorch's own ops, which draw from "
-               "its generator."]
+             "", "These have rows, but the sample that the sweep looks at runs as PyTorch's own op: " + none
+             + ". Ops that draw random numbers are never part of a kernel; [numerics.md](numerics.md) says who draws."]
     return pages.filled("\n".join(text) + "\n"), groups, total
 
 

@@ -76,6 +76,23 @@ def test_a_block_that_prints_something_else_is_found():
         assert not pages.is_as_shown(shown, "a\nb\nc\n")
 
 
+def leads_somewhere(page, link):
+    """Whether the page that a link names exists, and the heading."""
+    path, _, heading = link.partition("#")
+    target = page.parent / path if path else page
+    if not target.is_file() or not heading:
+        return target.is_file()
+    titles = re.findall(r"^#+ (.+)$", pages.FENCE.sub("", target.read_text(encoding="utf-8")), re.M)
+    return heading in [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+
+
+def test_a_link_that_leads_nowhere_is_found():
+    page = ROOT / "docs/adding.md"
+    assert leads_somewhere(page, "architecture.md#rooms-of-the-tracer") and leads_somewhere(page, "#a-guard")
+    for link in ("architecture.md#rooms", "#a-gard", "no_page.md", "no_page.md#a-guard"):
+        assert not leads_somewhere(page, link), link
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_what_a_page_names_is_there(name):
     import framejit
@@ -85,8 +102,8 @@ def test_what_a_page_names_is_there(name):
     assert set(re.findall(r"\bFRAMEJIT_[A-Z0-9_]+", text)) - known == set()
     for word in re.findall(r"\bframejit\.([a-z_]+)", text):
         assert hasattr(framejit, word) or word in ("md", "txt"), f"{name} names framejit.{word}"
-    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
-        assert link.startswith("https://") or (page.parent / link).is_file(), f"{name} links to {link}"
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        assert link.startswith("https://") or leads_somewhere(page, link), f"{name} links to {link}"
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     for block in pages.blocks(page):
         assert block.language in ("python", "sh", "text", "cpp"), f"{name}:{block.line} is of no known language"
