@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "frame_hook/aten/torch_callables.h"
+#include "graph/joint.h"
 #include "graph/aten/sym_node.h"
 #include "graph/aten/traced_tensor.h"
 #include "graph/graph_names.h"
@@ -190,10 +191,14 @@ void CapturedCalls::add(const graph::Graph& graph, size_t first_node, Words call
   calls_.push_back({std::move(results), std::move(call), first_node, graph.nodes.size()});
 }
 
-std::string CapturedCalls::text(const graph::Graph& graph) const {
+std::string CapturedCalls::text(const graph::CapturedGraph& captured) const {
+  const graph::Graph& graph = captured.graph;
   const std::vector<std::string> names = graph::value_names(graph);
+  const size_t inputs = captured.joint ? captured.joint->forward_inputs : graph.inputs.size();
+  std::vector<graph::ValueId> outputs = graph.outputs;
+  if (captured.joint) outputs.resize(captured.joint->forward_outputs);
   std::string out;
-  for (size_t i = 0; i < graph.inputs.size(); ++i)
+  for (size_t i = 0; i < inputs; ++i)
     out += "input " + spell(graph.inputs[i], names) + " = " + graph.input_names[i] + " : " +
            graph::text_of(graph.meta(graph.inputs[i])) + "\n";
   for (const Call& call : calls_) {
@@ -207,7 +212,7 @@ std::string CapturedCalls::text(const graph::Graph& graph) const {
     out += (call.results.empty() ? "" : spell(call.results, names) + " = ") + spell(call.call, names) + types +
            "   # " + line.file + ":" + std::to_string(line.number) + " " + line.function + "   aten: " + ops + "\n";
   }
-  return out + "return" + (graph.outputs.empty() ? "" : " ") + spell(graph.outputs, names) + "\n";
+  return out + "return" + (outputs.empty() ? "" : " ") + spell(outputs, names) + "\n";
 }
 
 }  // namespace framejit::frame_hook

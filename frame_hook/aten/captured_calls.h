@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "graph/graph.h"
+#include "graph/compiler.h"
 
 namespace framejit::frame_hook {
 
@@ -24,7 +24,8 @@ class CapturedCalls {
 
   size_t size() const { return calls_.size(); }
   // One line per input and per call, and one for the returned values; values have the names of graph::print(graph).
-  std::string text(const graph::Graph& graph) const;
+  // Of a joint graph, the forward.
+  std::string text(const graph::CapturedGraph& captured) const;
 
  private:
   struct Call {

@@ -346,7 +346,7 @@ void TorchRecording::log_captured(const graph::CapturedGraph& captured) const {
   const graph::Graph& graph = captured.graph;
   if (log::enabled(log::Kind::Graph))
     log::emit(log::Kind::Graph, captured.where, {{"graph", graph.name}, {"calls", std::to_string(calls_.size())}},
-              calls_.text(graph));
+              calls_.text(captured));
   graph::log_graph(graph, captured.where, "recording");
 }
 

@@ -1,6 +1,4 @@
-"""What programs written for torch.compile call and set: torch.compiler's functions, stances, marks, backends by name,
-and the way back.
-
+"""What programs written for torch.compile call and set: functions, stances, marks, backends by name, the way back.
 docs/from_torch_compile.md says what each name does here; the last tests compare that page with torch and with framejit.
 """
 import contextlib
@@ -563,9 +561,9 @@ def page_rows():
     return rows
 
 
-@pytest.mark.nothing_captured
-@pytest.mark.cpu_only("the page is about the torch of requirements.txt")
 class TestThePage:
+    pytestmark = [pytest.mark.nothing_captured, pytest.mark.cpu_only("the page is about the torch of requirements.txt")]
+
     def test_states(self):
         rows = page_rows()
         assert len(rows) > 60

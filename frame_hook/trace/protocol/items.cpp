@@ -326,7 +326,12 @@ bool Tracer::contains_with_own_errors(Value* container, Value* item) {
     const Found meta = look_up(shadows, Py_TYPE(type), facts.type_source(container), interned("__contains__"));
     if (meta.object) return truth(call(bind(*this, meta, container, Py_TYPE(type), nullptr), {item}));
   }
-  if (container->kind == ValueKind::instance &&
+  // A class in C may have a search of its own, which does not ask __iter__.
+  const PySequenceMethods* const in_c = builtin_base(facts.type_of(container))->tp_as_sequence;
+  const bool searches = in_c && in_c->sq_contains;
+  if (searches && contents_of(heap, container) == container && python_special(*this, container, "__iter__"))
+    graph_break(Reason::unsupported_operand, "a search in " + describe(container));
+  if (container->kind == ValueKind::instance && !searches &&
       (payload_of(container) == container || python_special(*this, container, "__iter__"))) {
     Value* iterator = iterate(container);
     while (Value* next = next_item(iterator))

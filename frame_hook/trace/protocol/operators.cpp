@@ -33,8 +33,8 @@ constexpr BinaryRow kBinary[] = {
     {"__truediv__", "__rtruediv__", "__itruediv__", "truediv", "itruediv", "/"},
     {"__xor__", "__rxor__", "__ixor__", "xor", "ixor", "^"},
 };
-constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kPower = 8, kSubtract = 10,
-              kTrueDivide = 11, kXor = 12, kInPlace = 13;
+constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMatrixMultiply = 4, kMultiply = 5, kRemainder = 6, kOr = 7,
+              kPower = 8, kSubtract = 10, kTrueDivide = 11, kXor = 12, kInPlace = 13;
 
 // A loop that computes with a number would make an endless expression, and everything that walks it slow.
 constexpr uint32_t kLongestSize = 64;
@@ -270,7 +270,8 @@ std::string without_names(Dicts& dicts, std::string text, DictValue* mapping, st
 
 // "..." % values, where a value needs its __str__ or __repr__ inlined first.
 Value* format_percent(Tracer& t, Value* format, Value* values) {
-  std::vector<Value*> parts = tuple_of(values) ? t.unpack(values) : std::vector<Value*>{values};
+  // CPython reads a tuple of any class item by item, without its __iter__.
+  std::vector<Value*> parts = tuple_of(values) ? t.unpack(payload_of(values)) : std::vector<Value*>{values};
   std::string text = plain_text(t.shadows, format, "format");
   if (values->kind == ValueKind::dict && text.find("%(") != std::string::npos) {
     parts.clear();
@@ -289,6 +290,8 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
       Value*& part = parts[next++];
       if (text[k] == 's') part = t.to_string(part);
       else if (text[k] == 'r') part = t.heap.string(repr_text(t, part).c_str()), text[k] = 's', holds_reprs = true;
+      else if (has_any_special(t, part, {"__int__", "__index__", "__trunc__", "__float__"}))
+        graph_break(Reason::text_formatting, "a number with a conversion of its own");
       else part = specialised(t.heap, payload_of(part));
     }
     i = k;
@@ -302,6 +305,16 @@ bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
 }
 
 }  // namespace
+
+bool has_any_special(Tracer& t, Value* v, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(), [&](const char* name) { return python_special(t, v, name); });
+}
+
+bool is_subclassed_number(Value* v) {
+  return v->kind == ValueKind::instance &&
+         (PyType_IsSubtype(v->type, &PyLong_Type) || PyType_IsSubtype(v->type, &PyFloat_Type) ||
+          PyType_IsSubtype(v->type, &PyComplex_Type));
+}
 
 Value* type_special(Tracer& t, Value* v, const char* name) {
   if (PyObject* type = real_type(v)) {
@@ -398,7 +411,9 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
     return array_operator(*this, in_place ? row.in_place_function : row.function, a, b, in_place);
   if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
-    if (other->kind == ValueKind::instance)
+    // The tensor is asked first, and takes any number.
+    const bool takes = other == b && base != kMatrixMultiply && is_subclassed_number(b);
+    if (other->kind == ValueKind::instance && !takes)
       if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
     const bool promotes_alike = base == kAdd || base == kSubtract || base == kMultiply ||
                                 ((base == kTrueDivide || base == kFloorDivide) && other == b);

@@ -194,11 +194,22 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   return t.errors.constant_steal(PyObject_RichCompare(x, y, op));
 }
 
+// Whether the comparison in C that a's class inherits has an answer for b. CPython asks it before a method of b.
+bool left_compares(Value* a, Value* b) {
+  const richcmpfunc compare = builtin_base(a->type)->tp_richcompare;
+  if (a->kind == ValueKind::tensor || !compare || compare == PyBaseObject_Type.tp_richcompare) return false;
+  const PyTypeObject* const other = builtin_base(b->type);
+  return compare == other->tp_richcompare ||
+         (compare == PyFloat_Type.tp_richcompare && other->tp_richcompare == PyLong_Type.tp_richcompare);
+}
+
 Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
   PyTypeObject *left = t.facts.type_of(a), *right = t.facts.type_of(b);
   auto attempt = [&](Value* self, int which, Value* other) -> Value* {
     Value* method = type_special(t, self, kSpecials[which]);
-    if (!method && which == Py_NE) {  // object.__ne__ inverts __eq__
+    // object.__ne__ inverts __eq__. A builtin class has a __ne__ of its own, which does not.
+    const richcmpfunc compare = real_type(self) ? nullptr : builtin_base(t.facts.type_of(self))->tp_richcompare;
+    if (!method && which == Py_NE && (!compare || compare == PyBaseObject_Type.tp_richcompare)) {
       method = type_special(t, self, "__eq__");
       if (!method) return nullptr;
       Value* equal = t.call(method, {other});
@@ -213,7 +224,7 @@ Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
   if (right_first)
     if (Value* result = attempt(b, kSwapped[op], a)) return result;
   if (Value* result = attempt(a, op, b)) return result;
-  return right_first ? nullptr : attempt(b, kSwapped[op], a);
+  return right_first || left_compares(a, b) ? nullptr : attempt(b, kSwapped[op], a);
 }
 
 // C code of its class compares it: not by identity, and not as the traced kind of value does.
@@ -247,7 +258,8 @@ Value* Tracer::compare_with_own_errors(int op, Value* a, Value* b) {
     return call_numpy(*this, operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
-    if (other->kind == ValueKind::instance)
+    const bool takes = other == b && is_subclassed_number(b);  // the tensor is asked first, and takes any number
+    if (other->kind == ValueKind::instance && !takes)
       if (Value* result = special_compare(*this, op, a, b)) return result;
     if (Value* input = float_input(*this, other, other == b ? a : b)) (other == b ? b : a) = input;
     return call_recorded(operator_function(kFunctions[op]), Arguments{{a, b}, {}});

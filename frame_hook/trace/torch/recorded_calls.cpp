@@ -39,6 +39,13 @@ CallArguments materialise_arguments(Tracer& tracer, const Arguments& from) {
 
 }  // namespace
 
+bool c_functions_may_ask(Tracer& t, Value* v) {
+  Value* const payload = payload_of(v);
+  if (payload->kind == ValueKind::tuple) return has_any_special(t, v, {"__iter__", "__len__", "__getitem__"});
+  return is_subclassed_number(v) && (has_any_special(t, v, {"__getitem__"}) ||
+                                     (is_int(payload) && has_any_special(t, v, {"__float__", "__complex__"})));
+}
+
 PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
   const bool is_list = v->kind == ValueKind::list;
   PyRef made = PyRef::steal(is_list ? PyList_New(static_cast<Py_ssize_t>(items.size()))
@@ -95,6 +102,7 @@ PyRef Tracer::materialise(Value* v) {
       return made;
     }
     case ValueKind::instance: {
+      if (c_functions_may_ask(*this, v)) break;
       if (heap.is_constant(v)) return PyRef::borrow(constant_of(shadows, v));
       auto* instance = as<InstanceValue>(v);
       // torch.Size and torch's named results: C functions only read the tuple.

@@ -192,7 +192,7 @@ void list_extend(Tracer& t, ListValue* list, Value* iterable) {
   const bool is_itself = payload_of(iterable) == list;
   if (iterable->kind != ValueKind::list && iterable->kind != ValueKind::tuple && !is_itself)
     return t.for_each(iterable, [&](Value* item) { list_append(t.shadows, list, item); }, true);
-  for (Value* item : t.unpack(is_itself ? list : iterable)) list_append(t.shadows, list, item);
+  for (Value* item : t.unpack(iterable)) list_append(t.shadows, list, item);
 }
 
 std::optional<int64_t> raw_length(Dicts& dicts, Value* v) {

@@ -93,6 +93,9 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
     raise_unless_in_c(t.errors, v, is_sequence_in_c(v),
                       std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t.heap, v);
+  const bool has_own_iterator = inner->kind == ValueKind::list || inner->kind == ValueKind::dict;
+  if (inner != v && !has_own_iterator && has_any_special(t, v, {"__len__", "__getitem__"}))
+    graph_break(Reason::unsupported_operand, "reversed() of " + describe(v));
   if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {
     const bool is_list = inner->kind == ValueKind::list && !is_deque(v);
     IteratorValue* it = make_iterator(t.heap, Over::reversed, is_list ? &PyListRevIter_Type : &PyReversed_Type,

@@ -141,12 +141,15 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "divmod", 2, 2);
   for (Value* v : args.positional) {
     const ValueKind kind = payload_of(v)->kind;
-    if (kind != ValueKind::object && kind != ValueKind::sym_int)
+    const bool is_own = has_any_special(t, v, {"__divmod__", "__rdivmod__"});
+    if (is_own || (kind != ValueKind::object && kind != ValueKind::sym_int))
       graph_break(Reason::unsupported_operand,
                   std::string("divmod() of an object of type ") + t.facts.type_of(v)->tp_name);
   }
-  Value* quotient = t.binary_operator(2, args.positional[0], args.positional[1]);
-  return t.heap.tuple({quotient, t.binary_operator(6, args.positional[0], args.positional[1])});
+  // In C, without __floordiv__ and __mod__ of subclasses.
+  Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
+  Value* quotient = t.binary_operator(2, a, b);
+  return t.heap.tuple({quotient, t.binary_operator(6, a, b)});
 }
 
 Value* builtin_pow(Tracer& t, const Arguments& args) {

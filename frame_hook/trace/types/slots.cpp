@@ -338,6 +338,10 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
       graph_break(Reason::unknown_callable, name_of_callable(slot) + " of " + describe(args.positional[0]));
     a = args.positional[0];
   }
+  if (name == "__iadd__" && list_of(a)) {
+    list_extend(t, list_of(a), args.positional[1]);  // which asks its __iter__
+    return args.positional[0];
+  }
   if (op < 0) return t.compare(static_cast<int>(compared - std::begin(kComparisons)), a, b);
   if (prefix == 'r') return t.binary_operator(op, b, a);
   if (prefix == 0) return t.binary_operator(op, a, b);
