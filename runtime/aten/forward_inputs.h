@@ -1,8 +1,8 @@
 // runtime/aten/forward_inputs.h — what a backward holds of its forward's inputs.
 //
-// `.data = ...`, model.half() and the like give a tensor other data, and tell no version. What was computed from the
-// tensor before, views too, stays with the old data. An input is more than its tensor, then: it is this tensor, this
-// memory, and the way in which it showed the memory.
+// `.data = ...`, model.half() and the like give a tensor other data without a new version. What was computed from the
+// tensor before, views included, keeps the old data. So an input is more than a tensor object: it is the tensor, its
+// memory at the time of the forward, and its sizes and strides over that memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
