@@ -47,8 +47,8 @@ class InputHistory {
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> leaf_;  // that needs a gradient
 };
 
-// An input that eager's formulas hold. They hold the tensor and read what it has by then. Its memory is held too, for
-// what they computed from it before, or saw of it.
+// An input that eager's formulas hold. They hold the tensor, and read the data that it has when they run. The memory
+// that it had in the forward is held too, for what was computed from that.
 class KeptInput {
  public:
   // has_hooks: hooks of the program see what is saved, and may give back something else.
