@@ -18,7 +18,7 @@ bool gives_to_root(const TrainingGraphs& graphs, uint32_t root) {
   return std::find(graphs.gradients.begin(), graphs.gradients.end(), own) != graphs.gradients.end();
 }
 
-// Per root: a backward from the given ones begins with it, or gives it a gradient. given: empty if all may be given.
+// Per root: whether a backward from the given roots starts at it or reaches it. given: empty if all may be given.
 std::vector<bool> roots_reached(const TrainingGraphs& graphs, const std::vector<bool>& given) {
   std::vector<bool> reached = given.empty() ? std::vector<bool>(graphs.roots.size(), true) : given;
   for (size_t r = 0; r < given.size(); ++r)
@@ -28,9 +28,9 @@ std::vector<bool> roots_reached(const TrainingGraphs& graphs, const std::vector<
   return reached;
 }
 
-// The part of a joint graph that was recorded before its backward. Outputs: a clone of each root, which reads what the
-// ops after the root read. (The root itself, if it is a view, would be made once more from what its base has become.)
-// A zero replaces a root that the backward does not meet. Then a clone of each of `others`.
+// The part of a joint graph that was recorded before its backward. Outputs: a clone of each root, so that the output
+// has the value that ops after the root read. (A root that is a view would be made again, from the later contents of
+// its base.) A zero replaces a root that the backward does not reach. Then a clone of each of `others`.
 Graph forward_of(const TrainingGraphs& graphs, const std::vector<bool>& given, const std::vector<ValueId>& others) {
   Graph made = *graphs.recorded;
   const std::vector<bool> reached = roots_reached(graphs, given);
@@ -97,7 +97,7 @@ class Cutter {
   }
   bool has_cut() const { return !cut_.empty(); }
 
-  // Constants that the rest does not read, from here on: what they were made of may be gone.
+  // Drops constants that the rest does not read: what they were made of may be gone.
   void drop_unread(Graph& rest) {
     const std::set<ValueId> read = values_read(rest);
     for (size_t i = cut_.size(), first = forward_.inputs.size(); i-- > 0;) {
@@ -162,7 +162,8 @@ class Cutter {
   std::vector<ValueId> cut_;
 };
 
-// Which memory an output is a view of. One that is said to be fresh would become a copy, which no other op reads.
+// Which memory an output is a view of. An output that counts as fresh would become a copy, and no other op would read
+// the copy.
 OutputAlias shared_memory(const Graph& graph, size_t output) {
   const ValueId memory = memory_of(graph, graph.outputs[output]);
   const auto input = std::find(graph.inputs.begin(), graph.inputs.end(), memory);
@@ -187,20 +188,20 @@ bool take_without_statistics(Rebuild& rebuild, const Node& node) {
   return true;
 }
 
-// Whether a root needs the value that an input had before the forward wrote to it. now: aliases of what it holds since.
+// Whether a root needs the value that an input had before the forward wrote to it. now: aliases of its new value.
 bool needs_old_value(const Graph& graph, uint32_t input, const std::set<ValueId>& now) {
   std::set<ValueId> needed(graph.outputs.begin(), graph.outputs.end());
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     const auto is_read = [&](ValueId v) { return needed.contains(v) && !now.contains(v); };
     if (std::none_of(node->results.begin(), node->results.end(), is_read)) continue;
-    if (node->op->name == "relu" && has_argument(*node, graph.inputs[input])) continue;  // the same of its own result
+    if (node->op->name == "relu" && has_argument(*node, graph.inputs[input])) continue;  // relu(relu(x)) is relu(x)
     for_each_value(*node, [&](ValueId v) { needed.insert(v); });
   }
   return needed.contains(graph.inputs[input]);
 }
 
-// The replay comes after the forward, so an input that the forward writes holds the new value. Where that is a constant
-// to every derivative, it is read from there.
+// The replay runs after the forward, so an input that the forward writes holds its new value. If that value is a
+// constant to every derivative, the replay reads it from the input.
 Result<Graph> with_written_inputs(const Graph& from, const std::vector<std::pair<uint32_t, ValueId>>& updates,
                                   bool has_histories) {
   std::vector<bool> has_history(from.values.size());

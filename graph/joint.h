@@ -79,8 +79,8 @@ struct TrainingGraphs {
   std::vector<uint32_t> without_history;  // of its nodes, as in JointLayout
 };
 
-// Fills in what the recorded joint graph says of its formulas: what they keep, which roots share them, and on which
-// roots a gradient depends. What `reaches` and `holders` say beforehand stays; those that hold nothing go.
+// Fills in what the recorded joint graph shows about its formulas: what they keep, which roots share them, and on which
+// roots a gradient depends. Adds to what `reaches` and `holders` already have; removes holders that hold nothing.
 void describe_joint(const Graph& recorded, JointLayout& layout);
 
 // Per root: whether a formula that runs for it reads this very value of the recorded forward. Formulas that read

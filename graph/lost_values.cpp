@@ -158,7 +158,7 @@ Result<LostContents> part_of(const Graph& whole, const std::vector<ValueId>& wan
     for (ValueId v : whole.nodes[n].results) runs[n] = runs[n] || (needed.contains(v) && !held.contains(v));
     if (runs[n]) for_each_value(whole.nodes[n], [&](ValueId v) { needed.insert(v); });
     if (runs[n] && (whole.nodes[n].op->flags & (kMutates | kRandom | kDataDependent | kSideEffect)) != 0)
-      return Error{Reason::no_backward, "a value is lost that " + whole.nodes[n].op->name + " made"};
+      return Error{Reason::no_backward, "a value that " + whole.nodes[n].op->name + " made is lost"};
   }
   LostContents made;
   GraphBuilder out(whole.name);
@@ -170,7 +170,7 @@ Result<LostContents> part_of(const Graph& whole, const std::vector<ValueId>& wan
       map[v] = out.add_input(whole.meta(v), out.new_storage(), "held " + std::to_string(made.held.size()));
       made.held.push_back(at->second);
     } else if (v != kNoValue && whole.values[index_of(v)].node < 0 && !is_constant(v)) {
-      return Error{Reason::no_backward, "a value is lost that is made of an input that is gone"};
+      return Error{Reason::no_backward, "a value that was computed from an input is lost, and the input is gone"};
     }
   }
   for (ValueId v : whole.constants) map[v] = out.add_constant(whole.meta(v), out.new_storage());

@@ -1,8 +1,8 @@
 // graph/lost_values.h — what the formulas of a backward read, where inputs of the forward are gone.
 //
-// Eager's formulas hold the values that they read. Here a forward saves fewer values, and others: which, the partition
-// decides. A value that a formula reads is lost if it is made of an input that is gone. Often it can be computed from
-// what is left: the values that the forward saved, and the inputs and outputs that are still there.
+// Eager's formulas hold the values that they read. Here the partition decides which values a forward saves: fewer, and
+// other ones. So if an input is gone, values that were computed from it, and that a formula reads, are lost. Often they
+// can be computed from what is left: the saved values, and the inputs and outputs that are still there.
 #pragma once
 
 #include <vector>

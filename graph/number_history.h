@@ -1,5 +1,5 @@
-// graph/number_history.h — the number in a 0-dim tensor of a recorded graph, as arithmetic on numbers that exist before
-// the graph runs.
+// graph/number_history.h — the number in a 0-dim tensor of a recorded graph, as arithmetic on numbers that are known
+// before the graph runs.
 //
 // An optimizer counts its steps in tensors, and reads the counts as Python numbers. What a program computes from such a
 // number need not wait for the graph: the steps found here are computed where the call begins.
@@ -34,8 +34,8 @@ using NumberSteps = std::vector<NumberStep>;
 class NumberHistory {
  public:
   using ConstantOf = std::function<std::optional<double>(ValueId)>;  // the number in a captured tensor, if it is known
-  // The steps that make the number that `value` holds after all nodes so far; the last one is the result. Empty: there
-  // are no such steps, or more than a few.
+  // The steps that make the number that `value` holds after all nodes so far; the last one is the result. Empty: the
+  // number is not known as such steps, or it takes more than a few.
   NumberSteps find(const Graph& graph, ValueId value, const ConstantOf& constant_of);
   void forget();  // nodes were dropped
 

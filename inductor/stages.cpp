@@ -137,7 +137,7 @@ Result<void> run_lower(Compilation& c) {
   return {};
 }
 
-// With writes of inputs in place, if that keeps the order of steps that may fail.
+// The schedule in which inputs are written in place; none if that would change the order of steps that may fail.
 std::optional<Schedule> schedule_in_place(Compilation& c, bool with_refusals) {
   if (!c.may_write_inputs || c.graph.updates.empty()) return std::nullopt;
   LoweredGraph in_place = c.lowered;

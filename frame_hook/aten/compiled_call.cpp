@@ -34,7 +34,7 @@ int64_t constant_elements(const runtime::Buffer& buffer) {
   return elements;
 }
 
-// Little work, all of it ours: done before another thread could have taken over.
+// Kernels only, with little work: they end sooner than another thread could take the GIL.
 bool is_short(const runtime::CallPlan& plan) {
   for (const runtime::Step& step : plan.steps)
     if (std::holds_alternative<runtime::ExternStep>(step)) return false;
@@ -109,7 +109,7 @@ class PlannedCall final : public CompiledCall {
       }
     for (size_t i = 0; i < output_count; ++i) {
       const runtime::Output& output = plan.outputs[i];
-      // A view of all of an input has a history of its own, if it has one.
+      // If outputs have a history, a view of a whole input may be another tensor than the input, with its own history.
       const bool is_input =
           output.kind == runtime::Output::kInput && (!backward_ || results[i].is_same(*tensors[output.index]));
       outputs[i] = is_input ? Py_NewRef(inputs[output.index]) : THPVariable_Wrap(results[i]);

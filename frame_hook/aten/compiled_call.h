@@ -22,8 +22,8 @@ struct RecordedValues {
   const std::vector<at::Tensor>& example_inputs;
 };
 
-// Inputs of which a run of the plan makes second handles. If Python holds the tensor, torch takes the GIL for that, and
-// a process whose interpreter ends at that moment would abort.
+// Inputs to which a run of the plan makes second handles. For a tensor that Python holds, torch takes the GIL to make
+// one. If the interpreter ends at that moment, the process would abort.
 std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan);
 
 // What an allocator throws, the system's or torch's.

@@ -220,7 +220,7 @@ bool DerivedWeights::drop_idlest(const Instance& instance, const std::vector<at:
   return idlest != nullptr;
 }
 
-// Shown without a log, because the user can change it.
+// Printed even if no log is on, because the user can change it.
 void DerivedWeights::warn_not_watched(const std::string& why) const {
   if (log::is_first_time("weights that are not watched") && log::enabled(log::Kind::NotWatched))
     log::emit(log::Kind::NotWatched, name_, {{"reason", why}, {"setting", "options={\"freezing\": True}"}});

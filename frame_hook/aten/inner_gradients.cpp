@@ -55,8 +55,8 @@ bool TorchRecording::make_leaf(const at::Tensor& tensor) {
   return true;
 }
 
-// The engine runs without the GIL, as it must; nobody else knows of what is traced. Whatever it raises, plain Python
-// raises again.
+// torch's engine must run without the GIL. That is safe: no other thread has the traced tensors. Whatever it raises,
+// plain Python raises again.
 bool TorchRecording::find_gradients(const GradientCall& call, graph::InnerGradients& found) {
   const auto unpacked = [](const std::vector<PyObject*>& objects) {
     std::vector<at::Tensor> tensors;

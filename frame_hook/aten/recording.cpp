@@ -192,12 +192,12 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
   PyRef result;
   try {
     result = PyRef::steal(run());
-  } catch (const c10::Error& e) {  // some functions of torch let it through, and Python would never see it
+  } catch (const c10::Error& e) {  // some functions of torch let it pass, without an error of Python
     drop_error();
     scope.drop();
     return refuse_limit(called, e.what_without_backtrace());
   }
-  if (auto failure = recorder_->take_break()) {  // whatever Python made of it on the way
+  if (auto failure = recorder_->take_break()) {  // whatever became of the exception on its way through Python
     scope.drop();
     return refuse(failure->reason, failure->detail);
   }
@@ -211,7 +211,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
     PyErr_Restore(type, value, trace);
     if (graph::has_torch_text(graph::TorchText::reads_memory, text))
       return refuse(Reason::data_dependent_value, "a function that reads a tensor's memory");
-    // An error that only traced tensors give, and not the program.
+    // An error that real tensors would not raise: its cause is that these are traced.
     if (graph::has_torch_text(graph::TorchText::traced_limit, text)) return refuse_limit(called, text);
     return names_symbol(words, shapes().symbol_count())
                ? refuse(Reason::exception_raised, "an error of " + name_of(called))
@@ -381,7 +381,7 @@ Result<graph::CapturedGraph> TorchRecording::build(const std::vector<PyObject*>&
   return captured;
 }
 
-// The engine runs without the GIL, as it must; nobody else knows of what is traced.
+// torch's engine must run without the GIL. That is safe: no other thread has the traced tensors.
 Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size_t>& written) {
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i) && inputs_[i].is_view())

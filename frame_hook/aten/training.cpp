@@ -145,7 +145,7 @@ class LazyBackward final : public runtime::BackwardPlans {
     return {static_cast<runtime::SavedValue::Of>(saved.of), saved.index};
   }
 
-  // What has no code runs op by op.
+  // A backward without compiled code runs op by op. This says so.
   void tell(const Error& error) const {
     FJ_ASSERT(!config().strict, "no code for a backward: " + error.message);
     runtime::count_failed_backward(std::string(text::first_line(error.message)) + "; its ops run one by one",

@@ -65,7 +65,8 @@ class Drive final {
   Next resume(const Segment& segment, SegmentRun& run, size_t level);
 
  private:
-  // Each level of a recursion in compiled code is a nest of these frames: keep what a hit does not need out of them.
+  // Each level of a recursion in compiled code takes several of these C++ frames: keep whatever a hit does not need out
+  // of them.
   Next round();
   [[gnu::noinline]] Next miss(const guards::FrameAccess& access, int index);
   [[gnu::noinline]] void place_contents(const FramePlan& plan, const SegmentRun& run);
@@ -166,7 +167,8 @@ Next Drive::after(const EvalResult& result) {
 
 Next Drive::run_break() { return after(frame_.run_one()); }
 
-// A mode began after the frame did: nothing is traced until the frame leaves it, which only a call can do.
+// The frame has entered a mode under which nothing can be traced. Only a call can leave the mode, so this checks after
+// each call.
 Next Drive::run_under_mode() {
   std::vector<uint8_t> stops(frame_.decoded()->unit_count + 1, 0);
   for (const Instruction& i : frame_.decoded()->instructions)
@@ -257,7 +259,7 @@ void Drive::log_loss(Site& site) {
                             " calls had used them: " + guards::kObjectIsGone}});
 }
 
-// A function that FRAMEJIT=1 found is compiled to its return or not at all.
+// A function that FRAMEJIT=1 found is compiled as a whole, to its return, or not at all.
 void Drive::count_vain_try(const CompileOutcome& outcome) {
   CodeNote& note = note_of(frame_.state());
   if (++note.vain_tries < kMostVainTries || std::exchange(note.functions_left_alone, true)) return;

@@ -18,7 +18,7 @@ namespace framejit::frame_hook {
 class FrameDriver final : public FrameHandler {
  public:
   PyObject* on_frame(LiveFrame& frame, PyObject* options) override;
-  // A frame that nobody named: FRAMEJIT_TRACE_ALL. Frames that run during a compile are left alone.
+  // A frame that no compile() asked for: FRAMEJIT_TRACE_ALL. Frames that run during a compile are left alone.
   PyObject* on_frame(LiveFrame& frame, const std::shared_ptr<const CompileOptions>& options);
   // A frame that FRAMEJIT=1 found. Without a value: it was not compiled, nothing of it has run, and the caller passes
   // it through.

@@ -1,7 +1,7 @@
-// frame_hook/resume/loop_hints.h — numbers that are known to change before they have changed.
+// frame_hook/resume/loop_hints.h — numbers that are known to vary before they have.
 //
-// A segment that begins inside a loop, after a break, runs again in the next round. By then the numbers that the loop
-// writes (its index, a count) have other values.
+// A segment that begins inside a loop, after a break, runs again in the next iteration. By then the numbers that the
+// loop writes (its index, a count) have other values.
 #pragma once
 
 #include <string>

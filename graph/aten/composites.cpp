@@ -1,4 +1,4 @@
-// graph/aten/composites.cpp — see composites.h. Each gives the results of the ATen function that it names, and leaves
+// graph/aten/composites.cpp — see composites.h. Each has the results of the ATen function that it names, and leaves
 // unusual calls, errors and calls with constant sizes to that function. One is called with fewer arguments.
 #include "graph/aten/composites.h"
 

@@ -75,7 +75,7 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* 
   recorder->record(info, stack);
 }
 
-// Most size checks that torch's shape functions and our rules leave out matter only for these.
+// torch's shape functions and our rules leave out some checks of sizes. Most of those can fail only for empty tensors.
 bool has_empty_argument(const Graph& graph, const Node& node) {
   const auto empty = [&](ValueId v) { return v != kNoValue && graph.meta(v).numel() == SymExpr(0); };
   return std::any_of(node.args.begin(), node.args.end(), [&](const Arg& arg) {
@@ -85,7 +85,7 @@ bool has_empty_argument(const Graph& graph, const Node& node) {
   });
 }
 
-// Their kernels call ops that autocast casts, but autocast is not active where a compiled graph runs them.
+// The kernel calls ops that autocast casts, but autocast is not active when a compiled graph runs the kernel.
 bool is_cast_inside(const std::string& name, c10::Device device) {
   return is_in(OpList::casts_inside, name) && at::autocast::is_autocast_enabled(device.type());
 }
@@ -169,7 +169,8 @@ Recorder::FloatArgs Recorder::settle_floats(const OpInfo& info, torch::jit::Stac
   return found;
 }
 
-// The kernel may compute a number among the results in any way. In calls the kernel runs under the modes of the call.
+// Refuses results that are numbers, which the kernel may compute in any way. Refuses modes that the traced code has
+// entered, because the kernel will run under those of the call.
 void Recorder::refuse_op_of_users(const OpCall& call) {
   const std::string& name = call.def().name;
   const auto is_number = [](ReturnClass r) { return r == ReturnClass::kOther; };
@@ -299,7 +300,7 @@ void Recorder::find_device(OpCall& call) {
   const bool may_mix = call.def().name == "copy_" || call.def().name == "_to_copy";
   for (const IValue& arg : call.args)
     each_tensor(arg, [&](const at::Tensor& tensor) {
-      const bool scalar = tensor.dim() == 0 && tensor.is_cpu();  // it yields to any device
+      const bool scalar = tensor.dim() == 0 && tensor.is_cpu();  // any other device wins
       if (!found || (only_scalars && !scalar)) {
         call.device = tensor.device();
         found = true;

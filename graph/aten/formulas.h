@@ -15,8 +15,8 @@ class Formulas {
  public:
   using Node = decltype(torch::autograd::Edge::function);  // as torch holds it
 
-  // Puts nodes with our formulas in place of torch's in `edges` and in the history that they lead to, whose nodes
-  // nobody else knows of. Records ops that nothing reads.
+  // Puts nodes with our formulas in place of torch's, in `edges` and in the history that they lead to. Nobody else may
+  // hold nodes of that history. Records ops whose results nothing reads.
   void replace(torch::autograd::edge_list& edges);
   // The node with our formula, or the node itself.
   Node in_place_of(const Node& torchs) const;
@@ -27,7 +27,7 @@ class Formulas {
   std::map<const void*, Node> ours_;  // a node of ours keeps torch's alive
 };
 
-// Whether it may keep a number of the program, as a product or a quotient does.
+// Whether the node may have saved a number of the program, as those of products and quotients do.
 bool keeps_number(const torch::autograd::Node& node);
 
 }  // namespace framejit::graph

@@ -1,10 +1,10 @@
 // graph/aten/holders.h — which nodes of eager's graph hold something for a backward, seen while torch's engine runs
 // over a recording.
 //
-// What a node reads there is what it holds. But a node that leads to no gradient does not run, and what passes a
-// gradient on to it does not compute that. Eager does both: such nodes are reached through views that were made without
-// grad mode. With an undefined gradient a node computes nothing and still unpacks what it holds: its errors tell what
-// that is.
+// What a node reads while it runs is what it holds. But here, a node that leads to no gradient does not run, and the
+// node before it computes no gradient for it. In eager, both do: views that were made without grad mode lead to such
+// nodes. So these nodes are also run with an undefined gradient. Then a node computes nothing, but still unpacks what
+// it holds, and its errors show what that is.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -52,7 +52,7 @@ struct OpCall {
   const OpDef& def() const { return *info.def; }
 };
 
-// What is known of the contents of a tensor?
+// State of one question about the contents of a tensor.
 struct Question {
   int budget;  // nodes that may still run
   std::vector<uint32_t> storages;  // whose writes are being replayed

@@ -46,7 +46,7 @@ class Proof {
     return v == nullptr || *v == kNoValue ? nullptr : v;
   }
 
-  // Null for memory that was written: its contents may be others.
+  // Null if the memory was written, because its contents may have changed.
   const Node* maker(ValueId v, int budget) const {
     const ValueInfo& info = graph_.values[index_of(v)];
     return budget == 0 || info.node < 0 || written_.contains(info.storage) ? nullptr : graph_.maker(v);
@@ -56,7 +56,7 @@ class Proof {
     return node.op->has(kView) || node.op->name == "clone" || node.op->name == "_to_copy";
   }
 
-  // A number that no element of an int64 tensor is below.
+  // A lower bound of the elements of an int64 tensor.
   std::optional<int64_t> least_of(ValueId v, int budget) const {
     const Node* node = maker(v, budget);
     if (node == nullptr || graph_.meta(v).dtype != DType::kInt64) return std::nullopt;

@@ -76,7 +76,7 @@ class ReachedFunctions {
  public:
   void note(uint32_t root, const torch::autograd::Node& node);
   bool any() const { return !roots_of_.empty(); }
-  // An error: a backward of only some roots is not what the recording says.
+  // An error: the recording is wrong for a backward from only some of the roots.
   Result<void> verify(const JointLayout& layout) const;
 
  private:

@@ -29,7 +29,7 @@ bool read_number(PyObject* tensor, double& number);
 // The current modes of this thread and process: grad, inference, autocast, default dtype, deterministic and precision
 // flags, torch-function modes, saved-tensor hooks, and everything that shows in the thread's dispatch keys.
 std::shared_ptr<const ModeFacts> current_mode_facts();
-// That no profiler of torch is told of ops and ranges; null: one is.
+// The fact that no profiler of torch records ops and ranges; null: one does.
 std::shared_ptr<const ModeFacts> no_listener_facts();
 
 }  // namespace framejit::guards

@@ -258,7 +258,7 @@ bool LowerContext::is_supported(const Node& node) const {
   bool all_fit = true;
   graph::for_each_value(node, [&](ValueId v) { all_fit = all_fit && fits(v); });
   if (!all_fit) return false;
-  // For an integer result, eager must check when it runs whether a number fits.
+  // If the result is an integer, only eager, when it runs, can check whether the number fits.
   if (node.op->name.starts_with(kNumberIsTensor) && !is_float(meta(node.results[0]).dtype)) return false;
   return std::all_of(node.results.begin(), node.results.end(), fits);
 }

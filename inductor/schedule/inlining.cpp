@@ -212,8 +212,8 @@ bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, Lo
   });
 }
 
-// After a pass that rewrote item i, the items before it are unchanged: one sweep from the front sees all producers. Of
-// the item, only checks that no reader makes stay.
+// Rewriting item i leaves the items before it unchanged, so one sweep from the front sees all producers. left: what
+// remains of the item, which is the checks that no reader makes.
 bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints,
                  const Costs& costs, RefusalNotes* notes, Nest& left) {
   const Nest* producer = std::get_if<Nest>(&program.items[i]);

@@ -166,8 +166,8 @@ class Recording {
            std::any_of(static_cast<const at::Tensor*>(outputs_), outputs_end, is_it);
   }
 
-  // Roots may share a node only if they reach the same inputs, leaves aside. The engine runs everything that a node
-  // leads to, hooks included, even if no gradient arrives there.
+  // Roots may share a node only if they reach the same inputs that are not leaves. The engine runs every node that a
+  // node leads to, hooks included, even if no gradient arrives there.
   bool same_node(size_t r, size_t s) const {
     if (r == s) return true;
     if (is_watched_ || layout_.groups[r] != layout_.groups[s]) return false;

@@ -108,7 +108,7 @@ class KeptSource {
     return std::memcmp(copy_.data(), data_, head_) == 0 &&
            std::memcmp(copy_.data() + head_, data_ + bytes_ - tail_, tail_) == 0;
   }
-  // Whether bytes are compared. Otherwise nothing but the tensor and the watch tells that it has changed.
+  // Whether bytes are compared. Otherwise only the tensor itself and the watch can show that it has changed.
   bool compares() const { return head_ + tail_ > 0; }
   const void* data() const { return data_; }
   int64_t version() const { return has_version_ ? version_ : -1; }

@@ -2,8 +2,8 @@
 // weights are unchanged.
 //
 // A source is unchanged while it is the same view of the same memory with the same version, and nobody wrote to that
-// memory. The system tells this for large sources (runtime/write_watch.h); small ones are compared with a copy. A value
-// is identified by its recipe and its sources: executables that want the same value share it.
+// memory. For large sources, the system knows whether somebody wrote (runtime/write_watch.h); small ones are compared
+// with a copy. A value is identified by its recipe and its sources: executables that want the same value share it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

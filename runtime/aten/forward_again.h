@@ -1,8 +1,8 @@
 // runtime/aten/forward_again.h — a backward by PyTorch's own engine and formulas, over a forward that runs once more,
 // op by op, under autograd.
 //
-// For gradients that have a history themselves (create_graph=True), for those that are not plain tensors (of vmap:
-// is_grads_batched=True), and where an input has other data by then: the formulas read these, and see what they are.
+// This serves gradients that have a history themselves (create_graph=True), gradients that are not plain tensors (those
+// of vmap: is_grads_batched=True), and inputs that the program has given other data since the forward.
 #pragma once
 
 #include <ATen/core/Tensor.h>

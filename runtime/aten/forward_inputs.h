@@ -1,8 +1,8 @@
 // runtime/aten/forward_inputs.h — what a backward holds of its forward's inputs.
 //
-// `.data = ...`, model.half() and the like give a tensor other data, and tell no version. What was computed from the
-// tensor before, views too, stays with the old data. An input is more than its tensor, then: it is this tensor, this
-// memory, and the way in which it showed the memory.
+// `.data = ...`, model.half() and the like give a tensor other data without a new version. What was computed from the
+// tensor before, views included, keeps the old data. So an input is more than a tensor object: it is the tensor, its
+// memory at the time of the forward, and its sizes and strides over that memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -47,8 +47,8 @@ class InputHistory {
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> leaf_;  // that needs a gradient
 };
 
-// An input that eager's formulas hold. They hold the tensor and read what it has by then. Its memory is held too, for
-// what they computed from it before, or saw of it.
+// An input that eager's formulas hold. They hold the tensor, and read the data that it has when they run. The memory
+// that it had in the forward is held too, for what was computed from that.
 class KeptInput {
  public:
   // has_hooks: hooks of the program see what is saved, and may give back something else.

@@ -15,7 +15,7 @@ bool has_hooks(torch::autograd::Node& node);
 // Whether hooks would run where a gradient reaches the tensor: its own, those of its node, retain_grad().
 bool is_watched(const at::Tensor& tensor);
 
-// Whether a backward of `from` would give `to` a gradient. They are two tensors.
+// Whether a backward of `from` would give `to`, a different tensor, a gradient.
 bool leads_to(const at::Tensor& from, const at::Tensor& to);
 
 // Gives an output a history whose backward has run: a second one that reaches one of `inputs` raises eager's error.

@@ -32,7 +32,7 @@ namespace {
 const c10::DispatchKeySet kBelowAutograd =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
-// Views and writes inside are seen by autograd's bookkeeping.
+// While one exists, autograd's bookkeeping sees views and writes.
 class Tracked {
  public:
   explicit Tracked(bool wanted) : wanted_(wanted) {
@@ -355,7 +355,7 @@ Result<void> PlanRunner::Call::own_written_inputs() {
   return {};
 }
 
-// Values that may show a written input are copied before the first write.
+// Values that may be views of a written input are copied before the first write.
 void PlanRunner::Call::write_inputs(const CallPlan& plan) {
   if (plan.updates.empty()) return;
   const auto value_of = [&](BufferId buffer) { return Call::tensor(buffer); };

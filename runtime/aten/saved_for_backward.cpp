@@ -212,7 +212,7 @@ bool SavedForBackward::is_read_by_plan(const SavedValue& kept, const BackwardCal
   return false;
 }
 
-// Throws where eager would. What only other gradients need may have been written to.
+// Throws where eager would. A value that only other gradients need may have been overwritten: it is undefined here.
 SavedForBackward::AllKept SavedForBackward::all_kept(const BackwardCall& call, torch::autograd::Node& node) const {
   AllKept found;
   bool has_raised = false;

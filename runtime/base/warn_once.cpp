@@ -25,8 +25,8 @@ Said& said() {
   return *one;
 }
 
-// How many causes of this reason were said when a new one is noted; nothing: it is not a new one, or nothing is said of
-// further ones.
+// Notes a cause, and returns how many causes of this reason were noted before it. Nothing: this cause was noted
+// already, or there were too many.
 std::optional<size_t> note_cause(Reason reason, const std::string& cause) {
   const std::lock_guard lock(said().mutex);
   std::set<std::string>& causes = said().causes[reason];

@@ -198,7 +198,7 @@ def test_a_users_backend_lives_as_long_as_what_it_compiled():
         gc.collect()
         assert [ref() for ref in alive] == [None, None]
         before = framejit.stats()["graphs"]
-        for _ in range(20):  # more than there is room for: the entries of those that are gone make room
+        for _ in range(20):  # more than the limit: entries of objects that are gone are dropped
             assert torch.equal(framejit.compile(f, backend=lambda graph, examples: graph)(x), x + 1)
         assert framejit.stats()["graphs"] == before + 20
 

@@ -90,7 +90,7 @@ PROGRAMS = {
     "an argument that is no row of rows": lambda x: twice((x + 1)[:, 1:].t()) + 1,
     "results of two types": lambda x: [part * 2 for part in halves(x + 1)],
     "a shape function that computes": lambda x: product(x + 1, x.t()) * 2,
-    "two ops, one behind the other": lambda x: padded(twice(x) + 1, 1)[0].sum(1) * 2,
+    "two ops, one after the other": lambda x: padded(twice(x) + 1, 1)[0].sum(1) * 2,
 }
 OTHERS = {  # these give an answer only for the current sizes: each size is a separate graph, or half of them
     "a shape function that makes memory": (lambda x: on_cpu(x + 1) * 2, 5),

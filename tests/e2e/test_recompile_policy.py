@@ -130,7 +130,7 @@ def test_each_live_module_has_room(said, count):
 
 @pytest.mark.fallbacks(entry_limit=40)
 def test_the_limit_of_all_modules_says_so(said):
-    """24 modules with 7 words each: none fills its own room, but together they fill 16."""
+    """24 modules with 7 words each: none reaches its own limit, but together they reach the limit of 16 modules."""
     x, models = torch.ones(3), [framejit.compile(Worded("w" * n)) for n in range(24)]
     with torch.no_grad():
         for length in range(7):
@@ -166,7 +166,7 @@ def test_modules_that_are_gone_give_way_to_those_that_are_compiled_anew(said):
 
 
 def test_the_entry_that_was_not_used_for_longest_makes_room(said):
-    """After 16 hits, not before: words that come once each fill the room, and give way to words that are used."""
+    """After 16 hits, not before: words that come once fill all entries, and are replaced by words that come again."""
     compiled, x = framejit.compile(lambda x, word: x * len(word)), torch.ones(3)
     framejit.reset()
     with torch.no_grad():

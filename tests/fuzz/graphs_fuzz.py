@@ -161,7 +161,7 @@ class Program:
         self.lines.append(line)
 
     def move(self, device):
-        """Inputs that raise on the CPU stay behind: on a GPU, an index that is out of range ends the process."""
+        """Inputs that raise on the CPU are left out: on a GPU, an index that is out of range ends the process."""
         import torch
         from devices import moved
         scope = {"torch": torch}

@@ -196,7 +196,8 @@ std::shared_ptr<SymbolicFrame> Machine::new_frame(FunctionValue* function) {
   return frame;
 }
 
-// Those of the traced frame, except for functions made with their own `__builtins__` dictionary (namedtuple's __new__).
+// The builtins of the traced frame, except for functions made with their own `__builtins__` dictionary (namedtuple's
+// __new__).
 Value* Machine::builtins_of(FunctionValue* function) {
   PyObject* own =
       function->object ? reinterpret_cast<PyFunctionObject*>(function->object.get())->func_builtins : nullptr;

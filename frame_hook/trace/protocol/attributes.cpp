@@ -144,7 +144,7 @@ Value* exception_attribute(Attempts& attempts, Heap& heap, InstanceValue* self, 
   if (Value* written = self->find_attr(name, &known); known) return written ? written : heap.none();
   const std::string_view text = text_of(name);
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
-  // An __exit__ gets another object in its place, and a real traceback holds frames.
+  // While traced, an __exit__ gets a stand-in for the traceback, and a real traceback holds frames.
   if (text == "__traceback__" && (self->object || attempts.find_raise(self)))
     graph_break(Reason::unknown_attribute, "__traceback__ of a caught exception");
   if (self->object || text == "args") return nullptr;

@@ -134,9 +134,9 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
   f->attrs.emplace_back(PyRef::borrow(name), to);
 }
 
-// Writes another number, string or None to a data attribute that the class already has. Nothing else that was found in
-// the class changes by that, and the class stays as the guards know it (guards/class_state.h). Any other write to a
-// class breaks.
+// Writes another number, string or None to a data attribute that the class already has. Such a write changes no other
+// look-up in the class, so its type_unchanged guards still hold (guards/class_state.h). Any other write to a class is a
+// break.
 void set_class_data(Shadows& shadows, Value* v, PyObject* name, Value* to) {
   const auto refuse = [&] {
     graph_break(Reason::outside_effect, std::string("a write to a class attribute of ") + describe(v));

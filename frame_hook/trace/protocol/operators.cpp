@@ -36,7 +36,8 @@ constexpr BinaryRow kBinary[] = {
 constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMatrixMultiply = 4, kMultiply = 5, kRemainder = 6, kOr = 7,
               kPower = 8, kSubtract = 10, kTrueDivide = 11, kXor = 12, kInPlace = 13;
 
-// A loop that computes with a number would make an endless expression, and everything that walks it slow.
+// In a loop that computes with a number, the expression would grow with each turn, and so would the time of everything
+// that walks it.
 constexpr uint32_t kLongestSize = 64;
 
 // Subtracts the length of the expression, in symbols and operations, from `left`; false if it is longer.
@@ -230,14 +231,13 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
       graph_break(Reason::unsupported_operand, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
   if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
   if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
-  const bool has_sequence_slots =
-      t.facts.type_of(a)->tp_as_sequence;  // in place, CPython asks this one to repeat
+  const bool has_sequence_slots = t.facts.type_of(a)->tp_as_sequence;  // a *= b: CPython asks a for sq_inplace_repeat
   if (op == kMultiply && is_sequence(b) && is_int(payload_of(a)) && !(in_place && has_sequence_slots))
     return repeat(t, b, a, false);
   ViewValue *left_view = payload_as<ViewValue>(a, ValueKind::view),
             *right_view = payload_as<ViewValue>(b, ValueKind::view);
   const bool set_like = set_of(a) || left_view, for_sets = op == kOr || op == kAnd || op == kSubtract || op == kXor;
-  // A view takes any iterable.
+  // The operators of a view of a dict accept any iterable.
   const bool takes_any = for_sets && ((left_view && !right_view && !set_of(b)) || (right_view && !set_like));
   if (takes_any)
     graph_break(Reason::unsupported_operand, std::string("operator ") + kBinary[op].symbol +

@@ -220,7 +220,8 @@ CheckpointCall checkpoint_call(Tracer& t, const Arguments& args) {
   return call;
 }
 
-// torch's own function for it gives each of its outputs a history, and knows of no tensor that is not an argument.
+// Whether one of these values (or each, with `all`) is a tensor that needs a gradient. torch's function for a reentrant
+// checkpoint gives every output a history, and sees only the tensors among its arguments.
 bool is_as_reentrant(Tracer& t, const std::vector<Value*>& tensors, bool all) {
   const auto needs = [&](Value* v) {
     return v->kind == ValueKind::tensor && t.truth(t.get_attribute(v, interned("requires_grad")));

@@ -131,7 +131,7 @@ class Versions {
 
 // The fused op computes what the ops on lists compute, and those become kernels. Null: it does something else too, or
 // the tensors are not on the CPU. Unlike the ops on lists, it does not advance the versions of what it writes, except
-// those of the steps (argument number `counted`), which an op of their own writes.
+// those of the step counts (argument number `counted`), which a separate op writes.
 Value* on_lists(Tracer& t, const char* module, const char* name, const Arguments& args, size_t counted) {
   for (const char* other : {"differentiable", "has_sparse_grad", "has_complex"})
     if (Value* v = keyword(args, other); v && t.truth(v)) return nullptr;
@@ -173,7 +173,7 @@ Value* fused_adagrad(Tracer& t, const Arguments& args) {
 
 namespace {
 
-// Guards that no profiler is told of ranges and ops; false: one is.
+// Guards that no profiler records ranges and ops; false: one does.
 bool relies_on_no_listener(Shadows& shadows, TensorFrontend& frontend) {
   if (shadows.tables().relies_on_no_listener) return true;
   const auto facts = frontend.no_listener();
@@ -195,7 +195,7 @@ auto pending_range(Shadows& shadows, Value* self) {
 
 }  // namespace
 
-// Nobody listens. If the trace ends inside of the range, the exit enters it.
+// No profiler records the range. If the trace ends inside of it, the exit enters it.
 Value* enter_range(Tracer& t, const Arguments& args) {
   if (args.positional.size() != 1 || args.positional[0]->object || !relies_on_no_listener(t.shadows, t.frontend()))
     return nullptr;

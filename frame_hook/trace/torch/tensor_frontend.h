@@ -42,8 +42,8 @@ struct Deriving {
   bool replays = false;     // plans of a GPU are replayed as graphs of its driver
 };
 
-// Work that a call leaves to its caller: its weights have stayed the same for so many calls that values are derived
-// from them. If the caller drops it undone, a later call offers it again.
+// Work that a call leaves to its caller: to derive values from the weights, which have stayed the same for enough
+// calls. If the caller drops it undone, a later call offers it again.
 class DueDerivation {
  public:
   virtual ~DueDerivation() = default;
@@ -142,7 +142,7 @@ class Recording {
   // What stands for the float of such a 0-dim traced tensor where torch takes a number, not a tensor. New reference;
   // null: an error is set.
   virtual PyObject* float_number(PyObject* traced, double now) = 0;
-  // How the number in a traced 0-dim tensor comes about (empty: not known), and the number in an input of this call.
+  // How the number in a traced 0-dim tensor is computed (empty: not known), and the number in an input of this call.
   virtual graph::NumberSteps number_of(PyObject*) { return {}; }
   virtual double number_in_input(size_t) { return 0; }
   // The tensors given to float_number whose number has been read since; borrowed.
@@ -154,13 +154,13 @@ class Recording {
   // backward; `gradients`, one per input, are what it returns (null: None). False: take_break() says why.
   virtual bool begin_function(const FunctionCall&, TracedFunction&) { return false; }
   virtual bool end_function(const std::vector<PyObject*>&) { return false; }
-  // Makes a traced tensor that the trace has made, and that has no history, a leaf that needs a gradient. False: it is
-  // no such tensor.
+  // Turns a traced tensor into a leaf that needs a gradient. False: it is an input, has a history, or cannot have a
+  // gradient.
   virtual bool make_leaf(PyObject*) { return false; }
   // Whether the last recorded call has made such a leaf by itself (torch.rand(3, requires_grad=True)).
   virtual bool take_new_leaf() { return false; }
-  // What is recorded from here to the end of the scope is computed again by a backward, and not saved for it. False: it
-  // writes to something that was there before.
+  // What is recorded from here to the end of the scope is computed again in the backward, not saved for it. False: it
+  // writes to something that existed before the scope.
   virtual void begin_checkpoint() {}
   virtual bool end_checkpoint() { return true; }
 
@@ -186,7 +186,7 @@ class TensorFrontend {
   virtual TensorClass classify(PyObject* object, std::string* reason) = 0;
   virtual std::unique_ptr<Recording> begin() = 0;
   virtual std::shared_ptr<const guards::ModeFacts> current_modes() = 0;
-  // The fact that no profiler is told of ranges and ops; null: one is told.
+  // The fact that no profiler records ranges and ops; null: one does.
   virtual std::shared_ptr<const guards::ModeFacts> no_listener() { return nullptr; }
   virtual bool records_nothing() { return false; }  // a mode or transform under which no op can be recorded is active
   // Modes that traced code may change (grad mode, autocast, ...): opaque snapshots. While tracing they are changed for

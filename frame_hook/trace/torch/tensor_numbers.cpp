@@ -1,9 +1,9 @@
 // frame_hook/trace/torch/tensor_numbers.cpp — numbers that a program reads from 0-dim tensors: the step counts of an
 // optimizer.
 //
-// The guard program reads the number where the call begins, and computes what the trace has done with it since. The
-// result is an open float, so it may differ in each call. Many tensors that hold one number now are guarded to hold one
-// number, and share one float: an optimizer counts the steps of each parameter in a tensor of its own.
+// The guard program reads the number when the call begins, and repeats what the trace has computed from it. The result
+// is an open float, so it may differ in each call. Tensors that hold equal numbers now are guarded to hold equal
+// numbers, and share one float: an optimizer counts the steps of each parameter in a tensor of its own.
 #include <bit>
 
 #include "frame_hook/trace/torch/traced_tensors.h"

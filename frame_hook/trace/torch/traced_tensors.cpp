@@ -156,7 +156,7 @@ void TracedTensors::guard_fixed_floats() {
 
 namespace {
 
-// Adds no guards: code that acts on the answer materialises the value, which guards its contents.
+// Adds no guards: whoever acts on the answer then calls materialise(), which guards the contents.
 bool holds_tensor(TensorFrontend& frontend, PyObject* object, int depth) {
   std::string reason;
   if (is_exact_scalar(Py_TYPE(object)) || depth > 4) return false;

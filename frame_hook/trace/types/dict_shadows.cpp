@@ -313,7 +313,8 @@ void take_order(DictValue* into, const DictValue* from) {
       into->order_from.push_back(real);
 }
 
-// For id() of a real object in a real dict of ints: the number, which holds for that object.
+// The key to look up in `v`. In a real dict, the id() of a real object is looked up as a number, and a guard fixes the
+// object.
 Value* settled_key(Errors& errors, DictValue* v, Value* key) {
   const bool by_identity = key->kind == ValueKind::tensor || (key->kind == ValueKind::instance && is_identity_key(key));
   if (v->object && key->object && by_identity) errors.heap.facts.guard_identity(key);

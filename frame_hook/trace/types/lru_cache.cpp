@@ -93,8 +93,8 @@ bool acted(Tracer& t, const Actions& before) {
          !t.frontend().same_modes(now.modes, before.modes);
 }
 
-// For a trace that breaks at a call which must run for real once: when it has run, the call is traced as its result. A
-// wrapper that has died (made anew in each call) caches nothing.
+// For a trace that breaks at a call which must run for real once. From then on, the call is traced as its cached
+// result. A wrapper that is made anew in each call, and has died since, caches nothing.
 class StillUncached final : public guards::ModeFacts {
  public:
   StillUncached(PyObject* callable, PyObject* key)

@@ -62,7 +62,7 @@ FJ_ROW(delitem, "delitem", 2, (t.delete_item(a[0], a[1]), t.heap.none()))
 #undef FJ_BINARY
 #undef FJ_ROW
 
-// The getters hold what they were given for good, so one made of constants is a constant.
+// A getter never changes, so one that is made of constants is a constant.
 #define FJ_GETTER(handler, type)                                                         \
   Value* handler(Tracer& t, const Arguments& args) {                                     \
     return run_plain(t, reinterpret_cast<PyObject*>(known_type(KnownType::type)), args); \
@@ -73,7 +73,7 @@ FJ_GETTER(operator_attrgetter, attribute_getter)
 
 }  // namespace rows
 
-// What it gets is only kept in C; it says so when it is pickled.
+// Which items or attributes it gets is kept in C; only its __reduce__ shows them.
 Value* call_getter(Tracer& t, Value* getter, const Arguments& args) {
   PyObject* const real = getter->object.get();
   t.facts.guard_identity(getter);

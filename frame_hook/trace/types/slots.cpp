@@ -177,8 +177,8 @@ Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
   return t.heap.boolean(raw_contains(t, args.positional[0], args.positional[1]));
 }
 
-// What a slot that is called by name returns by itself: NotImplemented, where an operator would ask the other operand,
-// or its error. Null: the protocol knows the answer.
+// What a slot that is called by name returns or raises itself: NotImplemented (where an operator would ask the other
+// operand), or its error. Null: neither; the protocol knows the answer.
 Value* refusal_of_slot(OpenNumbers& numbers, PyTypeObject* owner, const char* name, const Arguments& args) {
   PyObject* slot = _PyType_Lookup(owner, interned(name));
   if (!slot) return nullptr;

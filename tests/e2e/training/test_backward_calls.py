@@ -173,7 +173,7 @@ def test_two_losses_that_share_what_is_not_saved():
 
 @pytest.mark.nothing_captured  # here: a process of its own, which once died
 def test_a_loss_and_then_what_it_was_made_from():
-    """The first backward frees the number of the product, which the second one misses, as in eager."""
+    """The first backward frees the number that the product has saved, so the second one raises, as in eager."""
     code = ("import torch, framejit; f = lambda c: (lambda t: (t, t.sin()))(c * 2); "
             "c = torch.ones(3, requires_grad=True); a, b = framejit.compile(f)(c); "
             "b.sum().backward(); print(c.grad.tolist(), flush=True); a.sum().backward()")

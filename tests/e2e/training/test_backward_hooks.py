@@ -190,7 +190,7 @@ def test_retain_grad():
     check_step(make, breaks=None, backward=None, graphs=2)
 
 
-# ---- views that others are made of
+# ---- views that other outputs are computed from
 
 
 def of_an_input(x):

@@ -113,7 +113,7 @@ def test_inputs(name, how):
 
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_two_backwards(create_graph):
-    """Each reads what there is by then."""
+    """Each reads the data that is there by then."""
     def step(run, args, k):
         a, b = args
         y = run(a, b).sum()
@@ -152,7 +152,7 @@ class Half(torch.autograd.Function):
 
 @pytest.mark.fallbacks(run_failed=1)
 def test_a_limit_is_an_error():
-    """No formula of torch is there to read the new data. The function runs plainly from then on."""
+    """torch has no formula here that could read the new data. The function runs plainly from then on."""
     x, w = leaf(3), leaf(3)
     run = framejit.compile(lambda: Half.apply(x, w))
     y = run().sum()

@@ -334,7 +334,7 @@ LOST = {
 @pytest.mark.fallbacks(run_failed=1)
 @pytest.mark.parametrize("name", LOST)
 def test_the_error_of_a_missing_input_names_it(name):
-    """A limit: eager holds what the sine is of."""
+    """A limit: eager holds the argument of the sine."""
     run = framejit.compile(LOST[name])
     w = leaf(3, 3)
     y = run(torch.ones(3, 3), w)

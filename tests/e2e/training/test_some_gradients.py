@@ -80,7 +80,7 @@ def chain_of_ends(x, w):
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0), (2, 0, 1), (0, 0), (2, 0)])
 @pytest.mark.parametrize("f", [ends, chain_of_ends])
 def test_what_leads_to_no_input_is_freed(f, order):
-    """Behind a view that was made without grad mode. backward() runs it, so a second one raises."""
+    """After a view that was made without grad mode. backward() runs it, so a second one raises."""
     def step(run, args, k):
         outputs = run(*args)
         for i in order:
@@ -98,7 +98,7 @@ def test_what_leads_to_no_input_does_not_run_for_an_input():
 
 HELD = {"an end": lambda n, c, w: (row_of(c).exp() + c.sin(), c.sin()),
         "an end that holds": lambda n, c, w: (row_of(w)[n], w.sin()),
-        "an end behind another": lambda n, c, w: (row_of(w)[n].exp(), w.sin()),
+        "an end after another": lambda n, c, w: (row_of(w)[n].exp(), w.sin()),
         "what passes a gradient to an end": lambda n, c, w: (w.sin(), nn.functional.linear(c, row_of(w.unsqueeze(0))))}
 
 

@@ -89,7 +89,7 @@ def test_a_write_to_what_this_output_reads_but_does_not_keep(of):
 
 @pytest.mark.nothing_captured
 def test_a_write_after_one_of_several_views():
-    """Eager hands the view out, and raises where its history is asked for."""
+    """Eager returns the view, and raises when its history is asked for."""
     def f(x):
         h = x * 2
         part = h.unbind(0)[0]
@@ -305,7 +305,7 @@ def test_a_view_of_a_view_without_grad_mode(view, inside):
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_view_without_grad_mode_asks_as_its_base_does(first):
-    """It keeps no flag of its own. Guards ask its base."""
+    """The view has no requires_grad of its own: guards ask its base."""
     run = framejit.compile(lambda v: v * 2)
     for asks in (first, not first):
         base = torch.ones(2, 3, requires_grad=asks)

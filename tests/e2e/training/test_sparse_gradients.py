@@ -51,7 +51,7 @@ def test_one_lookup():
     pytest.param(lambda e, i: F.embedding_bag(i[None], e.weight, sparse=True).sin().sum() + e(i).sum(), id="a bag"),
 ])
 def test_what_computes_with_a_sparse_gradient(forward):
-    """Its memory is no kernel's business: the sum of two gradients raised in the backward."""
+    """No kernel may read its memory: the sum of two gradients once raised in the backward."""
     want = run(forward, lambda f: f)
     same(run(forward, framejit.compile), want)
     assert framejit.stats()["break_reasons"].get("no_backward"), framejit.stats()

@@ -87,7 +87,7 @@ TEST(Backend, LargeOperandsAndResultsOfLibraryCallsLieInTheArena) {
     return %4
   })";
   check_graph(text, {.tolerance = 1e-4, .kernels = 3});
-  EXPECT_EQ(storages(text), "aatat") << "the product behind lies in the memory of the result that leaves";
+  EXPECT_EQ(storages(text), "aatat") << "the later product lies in the memory of the output";
 }
 
 TEST(Backend, TensorsOfTheirOwn) {

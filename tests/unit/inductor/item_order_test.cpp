@@ -83,7 +83,7 @@ TEST(ItemOrder, EqualsASearchOfTheWholeGraph) {
       if (now.size() < 2) break;
       for (size_t a = 0; a < now.size(); ++a)
         for (size_t b = a + 1; b < now.size(); ++b)
-          ASSERT_FALSE(model.needs(now[a], now[b])) << "seed " << seed << ": " << now[b] << " stands behind " << now[a];
+          ASSERT_FALSE(model.needs(now[a], now[b])) << "seed " << seed << ": " << now[b] << " comes after " << now[a];
       const size_t at = 1 + pick(now.size() - 1);
       order.look_back(now[at]);
       for (size_t k = at; k-- > 0;) {
@@ -115,7 +115,7 @@ TEST(ItemOrder, WhatStandsBetweenMovesAside) {
 TEST(ItemOrder, CallsStayInOrder) {
   ItemOrder order({nest_of({0}, {1}), call_of(0, {1}, {2}), call_of(0, {0}, {3}), nest_of({1, 3}, {4})});
   order.look_back(3);
-  EXPECT_TRUE(order.is_parted(0)) << "the first call would run behind the second";
+  EXPECT_TRUE(order.is_parted(0)) << "the first call would run after the second";
 }
 
 }  // namespace

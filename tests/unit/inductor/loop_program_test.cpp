@@ -100,7 +100,7 @@ TEST(LoopProgram, TheParserSaysWhereItStops) {
   expect_errors({
       {"another beginning", "graph @f", "expected"},
       {"no number of symbols", "loops @f {", "expected"},
-      {"text behind the end", program("") + "more", "text after the program"},
+      {"text after the end", program("") + "more", "text after the program"},
       {"an unknown item", program("  loop n0\n"), "expected input, constant, temp, output, extern or nest"},
       {"an unknown dtype", program("  temp z: f33[4]\n"), "unknown dtype f33"},
       {"an unknown buffer", points("    %0 = load z[i0] : f32\n"), "unknown buffer z"},
