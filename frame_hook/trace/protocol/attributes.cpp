@@ -383,16 +383,31 @@ Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
   return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
 }
 
-Value* python_special(Tracer& t, Value* v, const char* name) {
-  if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return nullptr;
-  if (v->kind == ValueKind::object && !(t.facts.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
-  const Found d = look_up(t.shadows, v, interned(name));
+namespace {
+
+// What python_special() binds; its object is null where that finds none.
+Found special_of(Shadows& shadows, Value* v, const char* name) {
+  if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return {};
+  if (v->kind == ValueKind::object && !(shadows.heap.facts.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return {};
+  const Found d = look_up(shadows, v, interned(name));
   if (d.object == Py_None && std::string_view(name) != "__hash__")
     graph_break(Reason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");
-  if (!d.object || d.object == Py_None) return nullptr;
+  if (!d.object || d.object == Py_None) return {};
   PyTypeObject* kind = Py_TYPE(d.object);
-  if (kind == &PyWrapperDescr_Type || kind == &PyMethodDescr_Type || kind == &PyClassMethodDescr_Type) return nullptr;
-  return bind(t, d, v, v->type, nullptr);
+  const bool is_c = kind == &PyWrapperDescr_Type || kind == &PyMethodDescr_Type || kind == &PyClassMethodDescr_Type;
+  return is_c ? Found{} : d;
+}
+
+}  // namespace
+
+bool has_any_special(Shadows& shadows, Value* v, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const char* name) { return special_of(shadows, v, name).object != nullptr; });
+}
+
+Value* python_special(Tracer& t, Value* v, const char* name) {
+  const Found d = special_of(t.shadows, v, name);
+  return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
 }
 
 Value* Tracer::lookup_special(Value* v, const char* name) {

@@ -166,9 +166,9 @@ void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
     graph_break(Reason::unsupported_operand, name_of_callable(callable) + "() of an OrderedDict");
 }
 
-void refuse_what_is_asked(Tracer& t, PyObject* callable, const Arguments& args) {
+void refuse_what_is_asked(Shadows& shadows, PyObject* callable, const Arguments& args) {
   for (Value* v : args.positional)
-    if (c_functions_may_ask(t, v))
+    if (c_functions_may_ask(shadows, v))
       graph_break(Reason::unsupported_operand, name_of_callable(callable) + "() of " + describe(v));
 }
 
@@ -180,7 +180,7 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
   if (uses_codec(callable)) refuse_foreign_codecs(t.shadows, args);
   if (CFunction row = find_c_function(callable)) return row(t, args);
   if (runs_concretely(callable)) {
-    refuse_what_is_asked(t, callable, args);
+    refuse_what_is_asked(t.shadows, callable, args);
     return is_of_numpy(callable) ? call_numpy(t, callable, args)
                                  : run_plain(t, callable, without_symbols(t.shadows, args));
   }
@@ -190,7 +190,7 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
   if (torch) {
     if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_symbols(t.shadows, args));
   } else if (is_pure_function(callable)) {
-    refuse_what_is_asked(t, callable, args);
+    refuse_what_is_asked(t.shadows, callable, args);
     if (Value* result = t.numbers.computed(callable, args)) return result;
     const bool of_range = !args.positional.empty() &&
                           payload_of(args.positional[0])->type == &PyRange_Type;  // their own __eq__ compares them

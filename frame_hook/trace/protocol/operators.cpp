@@ -290,7 +290,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
       Value*& part = parts[next++];
       if (text[k] == 's') part = t.to_string(part);
       else if (text[k] == 'r') part = t.heap.string(repr_text(t, part).c_str()), text[k] = 's', holds_reprs = true;
-      else if (has_any_special(t, part, {"__int__", "__index__", "__trunc__", "__float__"}))
+      else if (has_any_special(t.shadows, part, {"__int__", "__index__", "__trunc__", "__float__"}))
         graph_break(Reason::text_formatting, "a number with a conversion of its own");
       else part = specialised(t.heap, payload_of(part));
     }
@@ -305,10 +305,6 @@ bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
 }
 
 }  // namespace
-
-bool has_any_special(Tracer& t, Value* v, std::initializer_list<const char*> names) {
-  return std::any_of(names.begin(), names.end(), [&](const char* name) { return python_special(t, v, name); });
-}
 
 bool is_subclassed_number(Value* v) {
   return v->kind == ValueKind::instance &&
@@ -387,6 +383,11 @@ bool repeats(Tracer& t, Value* v, Value* other) {
   return (of_text || is_sequence(other)) && v->kind == ValueKind::instance && python_special(t, v, "__index__");
 }
 
+// A tensor on the left is asked first, and takes a number of any class.
+bool takes_number(int op, Value* a, Value* b) {
+  return a->kind == ValueKind::tensor && op != kMatrixMultiply && is_subclassed_number(b);
+}
+
 }  // namespace
 
 Value* Tracer::binary_operator(int op, Value* a, Value* b) {
@@ -411,9 +412,7 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
     return array_operator(*this, in_place ? row.in_place_function : row.function, a, b, in_place);
   if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
-    // The tensor is asked first, and takes any number.
-    const bool takes = other == b && base != kMatrixMultiply && is_subclassed_number(b);
-    if (other->kind == ValueKind::instance && !takes)
+    if (other->kind == ValueKind::instance && !takes_number(base, a, b))
       if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
     const bool promotes_alike = base == kAdd || base == kSubtract || base == kMultiply ||
                                 ((base == kTrueDivide || base == kFloorDivide) && other == b);

@@ -108,9 +108,9 @@ DictValue* function_dict(Errors& errors, FunctionValue* f);  // the value of __d
 // type(v).name bound to v if Python code (or anything but the builtin's own C slot) implements it; null otherwise.
 Value* python_special(Tracer& t, Value* v, const char* name);
 Value* type_special(Tracer& t, Value* v, const char* name);      // the same; of a class: its metaclass's
-bool has_any_special(Tracer& t, Value* v, std::initializer_list<const char*> names);  // python_special has one
+bool has_any_special(Shadows& shadows, Value* v, std::initializer_list<const char*> names);  // python_special has one
 // C functions read what a number or a tuple of a Python class holds. Some of them ask methods that the class has.
-bool c_functions_may_ask(Tracer& t, Value* v);
+bool c_functions_may_ask(Shadows& shadows, Value* v);
 bool is_subclassed_number(Value* v);  // of a Python class that extends int, float or complex
 PyTypeObject* method_wrapper_type();                            // of object().__str__
 MethodValue* make_method(Heap& heap, Value* function, Value* self);

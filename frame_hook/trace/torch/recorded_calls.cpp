@@ -39,11 +39,11 @@ CallArguments materialise_arguments(Tracer& tracer, const Arguments& from) {
 
 }  // namespace
 
-bool c_functions_may_ask(Tracer& t, Value* v) {
+bool c_functions_may_ask(Shadows& shadows, Value* v) {
   Value* const payload = payload_of(v);
-  if (payload->kind == ValueKind::tuple) return has_any_special(t, v, {"__iter__", "__len__", "__getitem__"});
-  return is_subclassed_number(v) && (has_any_special(t, v, {"__getitem__"}) ||
-                                     (is_int(payload) && has_any_special(t, v, {"__float__", "__complex__"})));
+  if (payload->kind == ValueKind::tuple) return has_any_special(shadows, v, {"__iter__", "__len__", "__getitem__"});
+  return is_subclassed_number(v) && (has_any_special(shadows, v, {"__getitem__"}) ||
+                                     (is_int(payload) && has_any_special(shadows, v, {"__float__", "__complex__"})));
 }
 
 PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
@@ -102,7 +102,7 @@ PyRef Tracer::materialise(Value* v) {
       return made;
     }
     case ValueKind::instance: {
-      if (c_functions_may_ask(*this, v)) break;
+      if (c_functions_may_ask(shadows, v)) break;
       if (heap.is_constant(v)) return PyRef::borrow(constant_of(shadows, v));
       auto* instance = as<InstanceValue>(v);
       // torch.Size and torch's named results: C functions only read the tuple.

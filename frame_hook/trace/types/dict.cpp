@@ -136,7 +136,7 @@ Value* dict_copy(Tracer& t, const Arguments& args) {
   Value* self = args.positional[0];
   if (self->type == &PyDictProxy_Type && shows_ordered_dict(self))
     graph_break(Reason::unsupported_copy, "copy() of a mappingproxy of an OrderedDict");
-  if (builtin_base(self->type) == &PyODict_Type && has_any_special(t, self, {"__getitem__", "__setitem__"}))
+  if (builtin_base(self->type) == &PyODict_Type && has_any_special(t.shadows, self, {"__getitem__", "__setitem__"}))
     graph_break(Reason::unsupported_copy, "copy() of " + describe(self));
   DictValue* made = t.heap.dict();
   dict_update(t, made, self_dict(t.errors, args, "copy"));

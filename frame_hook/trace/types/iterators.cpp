@@ -94,7 +94,7 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
                       std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t.heap, v);
   const bool has_own_iterator = inner->kind == ValueKind::list || inner->kind == ValueKind::dict;
-  if (inner != v && !has_own_iterator && has_any_special(t, v, {"__len__", "__getitem__"}))
+  if (inner != v && !has_own_iterator && has_any_special(t.shadows, v, {"__len__", "__getitem__"}))
     graph_break(Reason::unsupported_operand, "reversed() of " + describe(v));
   if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {
     const bool is_list = inner->kind == ValueKind::list && !is_deque(v);

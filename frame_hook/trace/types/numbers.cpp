@@ -141,7 +141,7 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "divmod", 2, 2);
   for (Value* v : args.positional) {
     const ValueKind kind = payload_of(v)->kind;
-    const bool is_own = has_any_special(t, v, {"__divmod__", "__rdivmod__"});
+    const bool is_own = has_any_special(t.shadows, v, {"__divmod__", "__rdivmod__"});
     if (is_own || (kind != ValueKind::object && kind != ValueKind::sym_int))
       graph_break(Reason::unsupported_operand,
                   std::string("divmod() of an object of type ") + t.facts.type_of(v)->tp_name);
