@@ -201,6 +201,8 @@ SAID = {
     "a gradient that cannot be recorded": (
         "x = torch.rand(4, 2, requires_grad=True)\nf = framejit.compile(lambda x: x.cumprod(1))\n"
         "with torch.enable_grad():\n    [f(x) for _ in range(3)]", "no_backward", "framejit.disable"),
+    "a tracer": ("import sys\nf = framejit.compile(lambda x: x * 2)\nsys.settrace(lambda *event: None)\n"
+                 "[f(torch.ones(3)) for _ in range(3)]\nsys.settrace(None)", "observed", "end the tool"),
     "a generator": ("@framejit.compile\ndef g(x):\n    yield x * 2\n[list(g(torch.ones(3))) for _ in range(3)]",
                     "generator_frame", "compile the function that consumes it"),
     "a coroutine": ("@framejit.compile\nasync def g(x):\n    return x * 2\n",
