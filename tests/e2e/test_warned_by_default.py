@@ -218,6 +218,18 @@ def test_what_the_user_can_change_is_said_once(what):
     assert plain(program, FRAMEJIT_LOGS="-warnings") == (printed, [])
 
 
+@pytest.mark.parametrize("strict, options, change", [
+    ("0", "fullgraph=True", "x = x.to_sparse()"), ("0", "fullgraph=True", "planted.plant('compile', 'gpu', 'no')"),
+    ("1", "", "planted.plant('compile', 'gpu', 'no')"), ("1", "", "planted.plant('compile', 'internal_error', 'no')")])
+def test_what_raises_is_not_said_to_run(strict, options, change):
+    printed, lines = plain(f"x = torch.ones(3)\n{change}\n"
+                           f"f = framejit.compile(lambda x: x * 2, backend='planted', {options})\n"
+                           "try:\n    with torch.no_grad():\n        f(x)\n"
+                           "except (framejit.GraphBreakError, SystemError):\n    print('raised')\n",
+                           FRAMEJIT_STRICT=strict)
+    assert (printed, lines) == ("raised\n", [])
+
+
 def test_two_kinds_of_tensors_are_two_lines():
     _, lines = plain("f = framejit.compile(lambda x: x * 2, backend=lambda graph, inputs: graph)\n"
                      "g = framejit.compile(lambda x: x * 3)\n"
