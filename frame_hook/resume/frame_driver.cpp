@@ -155,7 +155,10 @@ Next Drive::no_result(RunStatus status, const Segment& segment, Reason stopped_b
   const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   const std::string detail = words ? words : "";
   drop_error();
-  if (!is_failure(stopped_by)) return plainly_because(Reason::run_failed, detail);
+  // A later call meets them again. Other errors are the program's, and plain Python raises them.
+  const bool is_lasting = stopped_by == Reason::no_backward || stopped_by == Reason::unsupported_op;
+  if (is_lasting) log::warn_reason(stopped_by, detail, place(frame_));
+  if (!is_failure(stopped_by)) return plainly_because(is_lasting ? stopped_by : Reason::run_failed, detail);
   return count_failure(stopped_by, detail) ? plainly() : leave_with_error(here());
 }
 
