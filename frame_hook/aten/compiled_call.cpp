@@ -80,8 +80,7 @@ class PlannedCall final : public CompiledCall {
     c10::SmallVector<at::Tensor, 8> results(output_count), held;
     const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data(), owners) : DerivedWeights::Use{};
     if (backward_ && backward_->has_given_up()) {
-      PyErr_SetString(PyExc_RuntimeError,
-                      "framejit: create_graph=True needs values that a compiled forward does not keep");
+      set_error({Reason::no_backward, "an earlier backward failed, " + backward_->why_given_up()});
       return false;
     }
     if (backward_ && runtime::changes_history_of_view(*backward_, tensors.data())) {
@@ -164,9 +163,11 @@ class PlannedCall final : public CompiledCall {
         between.derived = &derived.values->tensors();
         done = derived.runner->run(inputs, symbols, results, &between);
       }
-    } catch (const runtime::ShapeFunctionErred&) {
+    } catch (const runtime::ShapeFunctionErred& e) {
       is_wrong = true;
-      throw;
+      set_error(
+          {Reason::unsupported_op, std::string("an op whose shape function has to be corrected (") + e.what() + ")"});
+      return false;
     } catch (const std::exception& e) {
       if (is_out_of_memory(e)) {  // plain Python needs some now
         runtime::ArenaPool::cpu().trim();

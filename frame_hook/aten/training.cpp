@@ -147,9 +147,12 @@ class LazyBackward final : public runtime::BackwardPlans {
 
   // A backward without compiled code runs op by op. This says so.
   void tell(const Error& error) const {
-    FJ_ASSERT(!config().strict, "no code for a backward: " + error.message);
-    runtime::count_failed_backward(std::string(text::first_line(error.message)) + "; its ops run one by one",
-                                   graph::where_it_begins(graphs_->forward));
+    const std::string where = graph::where_it_begins(graphs_->forward);
+    const bool raises = config().strict;
+    runtime::count_failed_backward(
+        std::string(text::first_line(error.message)) + (raises ? "; backward() raises it" : "; its ops run one by one"),
+        where);
+    FJ_ASSERT(!raises, "no code for a backward: " + error.message);
   }
 
   const std::shared_ptr<const graph::TrainingGraphs> graphs_;

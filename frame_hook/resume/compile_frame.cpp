@@ -298,7 +298,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   if (outcome.broke && (options->fullgraph || log::enabled(log::Kind::Break))) outcome.caret = caret_text(trace.place);
   if (interrupt_is_kept()) throw Interrupted{};
   if (outcome.broke && !outcome.failed && !options->whole)
-    count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret);
+    count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret, options->fullgraph);
   if (outcome.segment) {
     if (const CompiledCall* call = outcome.segment->call.get()) {
       stats().graphs += 1;

@@ -156,7 +156,10 @@ Next Drive::no_result(RunStatus status, const Segment& segment, Reason stopped_b
   const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   const std::string detail = words ? words : "";
   drop_error();
-  if (!is_failure(stopped_by)) return plainly_because(Reason::run_failed, detail);
+  // A later call meets them again. Other errors are the program's, and plain Python raises them.
+  const bool is_lasting = stopped_by == Reason::no_backward || stopped_by == Reason::unsupported_op;
+  if (is_lasting) log::warn_reason(stopped_by, detail, place(frame_));
+  if (!is_failure(stopped_by)) return plainly_because(is_lasting ? stopped_by : Reason::run_failed, detail);
   return count_failure(stopped_by, detail) ? plainly() : leave_with_error(here());
 }
 
@@ -316,7 +319,8 @@ Next Drive::raise_interrupt(int index) {
 // A compile was refused, usually by code generation, or a device did not run what was compiled. False: an error is set,
 // as FRAMEJIT_STRICT asks.
 bool Drive::count_failure(Reason reason, const std::string& detail) {
-  count_fallback(reason, place(frame_), detail);
+  const bool raises = config().strict || PyErr_Occurred();
+  raises ? count_raised(reason, place(frame_), detail) : count_fallback(reason, place(frame_), detail);
   if (PyErr_Occurred()) return false;
   if (config().strict)
     PyErr_Format(PyExc_SystemError, "framejit: %s: %s", name_of(reason), sentence(reason, detail).c_str());
@@ -356,8 +360,11 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   } catch (const std::bad_alloc&) {
     count_break(Reason::no_memory, "the trace and its passes", place(frame_), "");
   } catch (const std::exception& e) {
-    count_fallback(Reason::internal_error, place(frame_), e.what());
-    if (!config().strict) return account_of(site, options_).failed = true, nullptr;
+    if (!config().strict) {
+      count_fallback(Reason::internal_error, place(frame_), e.what());
+      return account_of(site, options_).failed = true, nullptr;
+    }
+    count_raised(Reason::internal_error, place(frame_), e.what());
     PyErr_SetString(PyExc_SystemError, (std::string("framejit: ") + e.what()).c_str());
   }
   if (interrupt_is_kept()) return nullptr;

@@ -53,11 +53,12 @@ bool is_failure(Reason reason) {
   return kind == ReasonKind::refusal || kind == ReasonKind::defect;
 }
 
-void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret) {
+void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret,
+                 bool raises) {
   const ReasonRow& row = row_of(reason);
   stats().graph_breaks += 1;
   stats().break_reasons[row.name] += 1;
-  if (is_warned(reason)) log::warn_reason(reason, detail, where);
+  if (!raises && is_warned(reason)) log::warn_reason(reason, detail, where);
   if (log::enabled(log::Kind::Break))
     log::emit(log::Kind::Break, where,
               {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}}, caret);
@@ -65,6 +66,10 @@ void count_break(Reason reason, const std::string& detail, const std::string& wh
 
 void count_fallback(Reason reason, const std::string& where, const std::string& detail) {
   if (is_warned(reason)) log::warn_reason(reason, detail, where);
+  count_and_log(reason, where, detail);
+}
+
+void count_raised(Reason reason, const std::string& where, const std::string& detail) {
   count_and_log(reason, where, detail);
 }
 

@@ -34,11 +34,15 @@ std::map<std::string, uint64_t> plain_hit_reasons();
 // FRAMEJIT_STRICT it is an error.
 bool is_failure(Reason reason);
 
-// Counts a break and logs it. caret: source lines with carets, or "".
-void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret);
+// Counts a break and logs it. caret: source lines with carets, or "". raises: it is an error, and nothing runs plainly.
+void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret,
+                 bool raises = false);
 
 // Counts a plain run and logs it. detail: if "", the text of the reason's row is used.
 void count_fallback(Reason reason, const std::string& where, const std::string& detail = "");
+
+// The same for one that is an error: stderr does not say that it runs plainly.
+void count_raised(Reason reason, const std::string& where, const std::string& detail);
 
 // The same for a failure that was counted before: it is logged, but not reported again.
 void count_again(Reason reason, const std::string& where);

@@ -156,10 +156,7 @@ bool stack(const RuleArgs& args, ShapeEnv& env, Results& results) {
     part.strides.emplace_back(1);
   }
   if (!joined(parts, static_cast<int64_t>(*d), args, env, results)) return false;
-  if (*d == ndim) {
-    results[0].strides = contiguous_strides(results[0].sizes);
-    return true;
-  }
+  if (*d == ndim) return true;
   TensorMeta& meta = results[0];
   const auto at = static_cast<std::ptrdiff_t>(*d);
   const SymExpr size = list[0]->sizes[*d];

@@ -70,7 +70,9 @@ bool normalised_by_batch(const RuleArgs& args, ShapeEnv& env, bool training, siz
     if (const TensorMeta* t = args.tensor(i);
         t != nullptr && (t->ndim() != 1 || !same_size(env, t->sizes[0], input->sizes[1])))
       return false;
-  results.push_back(in_suggested_format(*input, input->sizes, env));
+  // Of one channel, memory may be in both formats: it counts as contiguous.
+  results.push_back(input->is_contiguous() ? dense_like(*input, input->sizes)
+                                           : in_suggested_format(*input, input->sizes, env));
   const SymSizes channels{training ? input->sizes[1] : SymExpr(0)};
   results.push_back(dense(statistics_dtype(*input, args.tensor(1)), input->device, channels));
   results.push_back(results[1]);

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -71,10 +72,15 @@ class BackwardPlans {
                                              const std::vector<bool>& given) = 0;
 
   // A differentiable backward was wanted and is impossible: from now on, plain Python runs in place of the forward.
-  void give_up() { has_given_up_ = true; }
+  void give_up(const std::string& why) {
+    std::call_once(once_, [&] { why_ = why, has_given_up_ = true; });
+  }
   bool has_given_up() const { return has_given_up_; }
+  const std::string& why_given_up() const { return why_; }  // once it has
 
  private:
+  std::once_flag once_;
+  std::string why_;
   std::atomic<bool> has_given_up_ = false;
 };
 

@@ -343,6 +343,10 @@ std::vector<at::Tensor> SavedForBackward::other_data(const std::vector<bool>& gi
   return others;
 }
 
+constexpr const char* kPlainFromNowOn =
+    ". From now on, plain Python runs in place of this compiled code where gradients are recorded: call the function "
+    "again.";
+
 // By PyTorch's formulas: those of the plans have no derivative, and take plain tensors that lie as planned.
 variable_list SavedForBackward::run_again(const variable_list& gradients, const BackwardCall& call,
                                           torch::autograd::Node& node) {
@@ -370,9 +374,10 @@ variable_list SavedForBackward::run_again(const variable_list& gradients, const 
     }
     inputs = inputs_of(forward, missing, asker);
     if (forward.lost) lost = lost_values(forward, outputs, asker);
-  } catch (...) {
-    plans_->give_up();
-    throw;
+  } catch (const std::exception& e) {
+    plans_->give_up(e.what());
+    if (dynamic_cast<const std::runtime_error*>(&e) == nullptr) throw;
+    throw std::runtime_error(std::string(e.what()) + kPlainFromNowOn);
   }
   return backward_of_forward_again(forward, layout(), std::move(inputs), symbols_.data(), gradients, call.wanted,
                                    drawn_, lost, others, at::GradMode::is_enabled());

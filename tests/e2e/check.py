@@ -133,14 +133,15 @@ def deep_copy(value):
 
 
 def same(got, eager, ref64=None, where="result", strides=True, luck=False):
+    """strides: "all" compares those of dimensions of size one too, which may differ where the size is a symbol."""
     assert type(got) is type(eager), f"{where}: class {type(got)} instead of {type(eager)}"
     if isinstance(eager, BaseException):
         assert told_by(got) == told_by(eager), f"{where}: {told_by(got)} instead of {told_by(eager)}"
     if isinstance(eager, torch.Tensor):
         assert got.dtype == eager.dtype, f"{where}: {got.dtype} instead of {eager.dtype}"
         assert got.shape == eager.shape, f"{where}: shape {tuple(got.shape)} instead of {tuple(eager.shape)}"
-        if strides and eager.numel() > 1 and eager.layout == torch.strided:
-            s = [(a, b) for n, a, b in zip(eager.shape, got.stride(), eager.stride()) if n > 1]
+        if strides and (strides == "all" or eager.numel() > 1) and eager.layout == torch.strided:
+            s = [(a, b) for n, a, b in zip(eager.shape, got.stride(), eager.stride()) if n > 1 or strides == "all"]
             assert all(a == b for a, b in s), f"{where}: strides {got.stride()} instead of {eager.stride()}"
             assert got.storage_offset() == eager.storage_offset(), f"{where}: storage offset"
         assert got.requires_grad == eager.requires_grad, f"{where}: requires_grad"
@@ -263,7 +264,7 @@ def assert_counts(stats, raised=False, compiles=None, breaks=None, fallbacks=Non
 
 
 def check(fn, *args, compiles=None, breaks=None, fallbacks=None, backends=BACKENDS, calls=3, grad=False, seed=0,
-          kwargs=None, strides=True, **options):
+          kwargs=None, strides="all", **options):
     """Asserts that compiled `fn` behaves like eager `fn`; returns the stats of the last backend."""
     fn, kwargs = on_device(fn), kwargs or {}
     stats = exact = None  # what is exact is made once for equal results of eager

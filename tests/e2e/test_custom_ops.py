@@ -173,7 +173,7 @@ def test_a_shape_function_that_errs(name, result, fake):
             assert got.stride() == want.stride() and got.dtype == want.dtype
             assert runs == (2 if call == 0 else 1), f"call {call}"
     stats = framejit.stats()
-    assert stats["fallback_reasons"] == {"run_failed": 1} and stats["graph_breaks"] > 0, stats
+    assert stats["fallback_reasons"] == {"unsupported_op": 1} and stats["graph_breaks"] > 0, stats
     assert stats["graphs"] > 1 and stats["hits"] > 0, stats
 
 
@@ -185,7 +185,7 @@ def raw_op(name, schema, kernel, fake):
 
 
 @pytest.mark.breaks(unsupported_op=3)
-@pytest.mark.fallbacks(run_failed=3)
+@pytest.mark.fallbacks(unsupported_op=3)
 def test_lists_of_other_lengths_than_the_shape_function_says():
     shapes = lambda n: lambda x: [torch.empty_like(x)] * n  # noqa: E731
     longer = raw_op("longer", "(Tensor x) -> Tensor[]", lambda x: [x + 1, x + 2, x + 3], shapes(2))

@@ -47,6 +47,14 @@ def test_writes_to_what_has_gaps(fn, backend):
         check(fn, x, torch.randn(3, 8), backends=[backend])
 
 
+def test_stacked_channels_last(backend):
+    """Also the strides of dimensions of size one, along which eager's result is channels_last again."""
+    for size in (1, 1, 2, 3), (2, 1, 2, 3), (1, 3, 2, 3), (2, 1, 1, 1):
+        x = torch.randn(size).to(memory_format=torch.channels_last)
+        for dim in range(-5, 0):
+            check(lambda x: torch.stack([x, x], dim), x, backends=[backend])  # noqa: B023
+
+
 def test_powers_of_a_number(backend):
     def aliased(x):
         t = 2**x

@@ -201,6 +201,19 @@ SAID = {
     "a gradient that cannot be recorded": (
         "x = torch.rand(4, 2, requires_grad=True)\nf = framejit.compile(lambda x: x.cumprod(1))\n"
         "with torch.enable_grad():\n    [f(x) for _ in range(3)]", "no_backward", "framejit.disable"),
+    "a tracer": ("import sys\nf = framejit.compile(lambda x: x * 2)\nsys.settrace(lambda *event: None)\n"
+                 "[f(torch.ones(3)) for _ in range(3)]\nsys.settrace(None)", "observed", "end the tool"),
+    "a second derivative": (
+        "x = torch.rand(4, requires_grad=True)\ndef double(x):\n    x.exp_()\n    return x.sin() * x\n"
+        "f = framejit.compile(double)\nfor i in range(4):\n    y = f(x * 1)\n    try:\n"
+        "        torch.autograd.grad(y.sum(), x, create_graph=i == 0)\n    except RuntimeError:\n        assert i == 0",
+        "no_backward", "an earlier backward failed, framejit: create_graph=True"),
+    "a wrong shape function": (
+        "@torch.library.custom_op('framejit_said::twice', mutates_args=())\n"
+        "def twice(x: torch.Tensor) -> torch.Tensor:\n    return torch.cat([x, x])\n"
+        "twice.register_fake(torch.empty_like)\nf = framejit.compile(lambda x: twice(x * 2) + 1)\n"
+        "with torch.no_grad():\n    [f(torch.ones(3)) for _ in range(3)]",
+        "unsupported_op", "a result of framejit_said::twice differs from what its shape function says"),
     "a generator": ("@framejit.compile\ndef g(x):\n    yield x * 2\n[list(g(torch.ones(3))) for _ in range(3)]",
                     "generator_frame", "compile the function that consumes it"),
     "a coroutine": ("@framejit.compile\nasync def g(x):\n    return x * 2\n",
@@ -214,6 +227,18 @@ def test_what_the_user_can_change_is_said_once(what):
     printed, lines = plain(program)
     assert len(lines) == 1 and f"runs as plain Python, {reason}: " in lines[0] and says in lines[0], lines
     assert plain(program, FRAMEJIT_LOGS="-warnings") == (printed, [])
+
+
+@pytest.mark.parametrize("strict, options, change", [
+    ("0", "fullgraph=True", "x = x.to_sparse()"), ("0", "fullgraph=True", "planted.plant('compile', 'gpu', 'no')"),
+    ("1", "", "planted.plant('compile', 'gpu', 'no')"), ("1", "", "planted.plant('compile', 'internal_error', 'no')")])
+def test_what_raises_is_not_said_to_run(strict, options, change):
+    printed, lines = plain(f"x = torch.ones(3)\n{change}\n"
+                           f"f = framejit.compile(lambda x: x * 2, backend='planted', {options})\n"
+                           "try:\n    with torch.no_grad():\n        f(x)\n"
+                           "except (framejit.GraphBreakError, SystemError):\n    print('raised')\n",
+                           FRAMEJIT_STRICT=strict)
+    assert (printed, lines) == ("raised\n", [])
 
 
 def test_two_kinds_of_tensors_are_two_lines():
@@ -252,6 +277,7 @@ def test_a_backward_that_is_refused_is_an_error_under_strict():
         y = framejit.compile(lambda x: x.sin() * x, backend="planted")(torch.ones(3, requires_grad=True))
         with pytest.raises(RuntimeError, match="no code for a backward: no registers left"):
             y.sum().backward()
+    assert framejit.stats()["fallback_reasons"] == {"backward_failed": 1}
 
 
 def test_a_backward_whose_launch_fails_raises_it():

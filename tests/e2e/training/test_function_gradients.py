@@ -484,7 +484,7 @@ def test_autocast_around_the_forward():
                graphs=1)
 
 
-@pytest.mark.fallbacks(run_failed=1)
+@pytest.mark.fallbacks(no_backward=1)
 def test_second_derivative_is_an_error_and_then_plain():
     def step(run, args, k):
         x, = args

@@ -292,13 +292,14 @@ def test_the_old_value_of_an_input_that_the_forward_writes(fn):
         g, = torch.autograd.grad((y[0] if isinstance(y, tuple) else y).sum(), x, create_graph=True)
         return g, torch.autograd.grad(g.sum(), x)[0]
     run = framejit.compile(fn)
-    with pytest.raises(RuntimeError, match="is needed as it was before the compiled forward wrote to it"):
+    with pytest.raises(RuntimeError, match="is needed as it was before the compiled forward wrote to it.* plain Python "
+                       "runs in place of this compiled code where gradients are recorded"):
         of(run)
     torch.manual_seed(0)
     got = of(run)
     torch.manual_seed(0)
     assert all(torch.equal(g, w) for g, w in zip(got, of(fn), strict=True))
-    assert framejit.stats()["fallback_reasons"] == {"run_failed": 1}
+    assert framejit.stats()["fallback_reasons"] == {"no_backward": 1}
 
 
 def test_an_old_value_that_only_another_output_needs():
@@ -331,7 +332,7 @@ LOST = {
 }
 
 
-@pytest.mark.fallbacks(run_failed=1)
+@pytest.mark.fallbacks(no_backward=1)
 @pytest.mark.parametrize("name", LOST)
 def test_the_error_of_a_missing_input_names_it(name):
     """A limit: eager holds the argument of the sine."""
