@@ -49,7 +49,7 @@ struct JointLayout {
   std::vector<std::string> root_names;  // what eager calls the node that made the output
   std::vector<uint32_t> without_history;  // recorded nodes of the forward that ran without grad mode
   std::vector<Holder> holders;  // in the order in which eager's engine would run them
-  std::vector<uint32_t> groups;  // per root: roots of a group share formulas, and none is computed from another
+  std::vector<uint32_t> groups;  // per root: roots of a group share formulas, and no group is computed from itself
   // Per root and gradient: whether eager computes the gradient if the root's gradient is given. A gradient of zeros
   // counts, although its value does not depend on the root's.
   std::vector<std::vector<bool>> reaches;

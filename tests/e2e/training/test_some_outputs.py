@@ -23,6 +23,27 @@ def test_zeros_are_no_none(name):
     check_step(lambda: Program(lambda x, w: (ZEROS[name](x, w), x * w), leaf(3), leaf(3), step=step), graphs=1)
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_formula_that_outputs_share_of_which_one_has_another_output(hooked):
+    """Eager runs it once, with the sum of both gradients: it shows in the signs of zeros. Two nodes run."""
+    def fn(c, w):
+        y = (c - c.detach()) * w
+        z = y + 1
+        return y * 2, z, z.clamp(-1, 0.5)
+
+    def make():
+        c, w = leaf(3), leaf(4, 3)
+        if hooked:
+            w.register_hook(lambda g: g * 2)
+
+        def step(run, args, k):
+            results = run(*args)
+            weights = [cotangent(t) * by for t, by in zip(results, (1, -1.5, 0.25))]
+            return torch.autograd.grad(results, args, weights)
+        return Program(fn, c, w, step=step)
+    check_step(make, backward=6, graphs=1)
+
+
 def test_a_write_that_only_another_output_minds():
     """Two losses in one forward, each with its optimizer."""
     def make():
