@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -30,6 +31,8 @@ struct Saved {
 struct Holder {
   std::vector<bool> roots, gradients;  // no gradient at all: it runs in a backward of everything
   std::vector<Saved> checked;          // inputs and outputs of the forward
+  // What eager says of a write to one of these: of one that shows several views, not that its version differs.
+  std::vector<std::pair<Saved, std::string>> told;
   size_t first_op = 0, end_op = 0;     // the recorded nodes that it consists of
   bool holds = false;
 };

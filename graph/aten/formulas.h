@@ -29,5 +29,7 @@ class Formulas {
 
 // Whether it may keep a number of the program, as a product or a quotient does.
 bool keeps_number(const torch::autograd::Node& node);
+// Whether it made several views in one call.
+bool made_views(const torch::autograd::Node& node);
 
 }  // namespace framejit::graph

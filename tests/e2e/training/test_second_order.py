@@ -150,6 +150,7 @@ GONE = {
     "expanded": lambda x, w: (x + w).sum(0, keepdim=True).expand(4, 4) * w,
     "a constant": lambda x, w: (x + w).sin() * torch.arange(4.0),
     "detached": lambda x, w: (lambda h: h.sin() * h.detach())(x + w),
+    "dropout": lambda x, w: F.dropout(x + w, 0.5).sin(), "noise": lambda x, w: ((x + w) * torch.rand_like(x)).sin(),
 }
 
 
@@ -372,7 +373,6 @@ def test_numbers_of_a_generator_are_not_drawn_again():
 
 
 LOST = {
-    "dropout": lambda x, w: F.dropout(x + w, 0.5).sin(),  # its result is held, made of a mask in another form
     "a part": lambda x, w: (x.t() + w)[1:].sin(),         # only its cosine is held
 }
 

@@ -69,6 +69,38 @@ def test_a_write_that_only_another_output_minds():
     check_step(make, backward=6, graphs=1)
 
 
+PARTS = {
+    "a part of unbind": lambda z: z.unbind(0)[1][:2],
+    "split, then a view": lambda z: z.split([1, 3], 1)[1].diagonal()[1:],
+    "chunk of what is detached": lambda z: z.detach().chunk(2, 1)[1], "one view": lambda z: z[:, :2],
+}
+
+
+@pytest.mark.parametrize("of", ["input", "output"])
+@pytest.mark.parametrize("name", PARTS)
+def test_the_error_of_a_write_below_one_of_several_views(name, of):
+    """Eager names the function that made the views, where it finds a version for other tensors."""
+    def fn(x, w):
+        z = x * 2 if of == "output" else x
+        return z, PARTS[name](z) * w
+
+    def step(run, args, k):
+        x = args[0] * 1
+        z, y = run(x, args[1])
+        with torch.no_grad():
+            (x if of == "input" else z).add_(1)
+        return torch.autograd.grad(y.sum(), args)
+    stats = check_step(lambda: Program(fn, leaf(3, 4), leaf(2), step=step), backward=None)
+    assert stats["backward_graphs"] == 0
+
+
+def test_a_view_that_is_an_output_keeps_its_history_where_errors_are_looked_for():
+    def fn(x, w):
+        z = x * 2
+        return z, z[1:], z.chunk(2, 1)[1] * w, z[1:] * 3
+    check_step(lambda: Program(fn, leaf(3, 4), leaf(2)), backward=None)
+
+
 @pytest.mark.parametrize("of", ["input", "output"])
 def test_a_write_to_what_another_output_keeps(of):
     def step(run, args, k):
