@@ -9,6 +9,8 @@
 #include "graph/node_values.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
+#include "graph/shape_rule.h"
+#include "graph/shape_rule.h"
 
 namespace framejit::graph {
 namespace {
@@ -162,6 +164,99 @@ class Cutter {
   std::vector<ValueId> cut_;
 };
 
+// Makes what is written depend on what it replaces: eager's formulas go on there, with zeros. The functional form of
+// copy_() is its source alone, and those of some random ops have no derivative.
+// The zeros are fill()'s: they have no history. Eager overwrites a part of the gradient of a base, which has one.
+class Overwriting {
+ public:
+  explicit Overwriting(Graph forward) : made_(std::move(forward)) {
+    for (const ValueInfo& value : made_.values) next_storage_ = std::max(next_storage_, value.storage + 1);
+    for (ValueId input : made_.inputs)
+      if (made_.meta(input).requires_grad) with_history_.insert(storage_of(input));
+  }
+
+  Graph run() {
+    for (Node& node : std::exchange(made_.nodes, {})) {
+      bool depends = false;
+      for_each_value(node, [&](ValueId v) { depends = depends || has_history(v); });
+      if (!overwrites(node) || !add_dependent(node)) add(std::move(node));
+      for (ValueId v : made_.nodes.back().results) {
+        if (depends && v != kNoValue) with_history_.insert(storage_of(v));
+        if (v != kNoValue && is_view(made_.nodes.back(), v)) views_.insert(v);
+      }
+    }
+    return std::move(made_);
+  }
+
+ private:
+  uint32_t storage_of(ValueId v) const { return made_.values[index_of(v)].storage; }
+  bool has_history(ValueId v) const { return v != kNoValue && with_history_.contains(storage_of(v)); }
+  bool is_view(const Node& node, ValueId result) const {
+    bool shares = false;
+    for_each_value(node, [&](ValueId v) {
+      shares = shares || (v != kNoValue && v != result && storage_of(v) == storage_of(result));
+    });
+    return shares;
+  }
+  static bool is_draw(const Node& node) {
+    return node.op->has(kRandom) && node.op->has(kMutates) && node.op->write_args == std::vector<int8_t>{0};
+  }
+  bool overwrites(const Node& node) const {
+    return (is_draw(node) || node.op->name == "copy_") && has_history(*node.args[0].get<ValueId>());
+  }
+
+  void add(Node node) {
+    for (ValueId v : node.results) {
+      if (v == kNoValue || !placed_.insert(v).second) continue;
+      int32_t& maker = made_.values[index_of(v)].node;
+      if (maker >= 0) maker = static_cast<int32_t>(made_.nodes.size());
+    }
+    made_.nodes.push_back(std::move(node));
+  }
+
+  // kNoValue: there is no shape rule for it.
+  ValueId emit(const char* op, std::vector<Arg> args, LineId line) {
+    std::vector<TensorMeta> metas;
+    if (!infer_metas(*find_op(op), args, made_.values, made_.shapes, metas)) return kNoValue;
+    const ValueId v{static_cast<uint32_t>(made_.values.size())};
+    made_.values.push_back({std::move(metas[0]), 0, next_storage_++});
+    add({find_op(op), std::move(args), {v}, {}, line});
+    return v;
+  }
+
+  // x + -0.0 is x
+  ValueId negative_zeros(ValueId self, LineId line) {
+    if (!views_.contains(self)) return emit("fill.Scalar", {self, -0.0}, line);
+    const ValueId all = emit("full", {SymSizes{}, true, DType::kBool, Arg{}, made_.meta(self).device, Arg{}}, line);
+    return all == kNoValue ? all : emit("masked_fill.Scalar", {self, all, -0.0}, line);
+  }
+
+  // False: it stays as it is.
+  bool add_dependent(const Node& node) {
+    const ValueId self = *node.args[0].get<ValueId>();
+    const ValueId content = is_draw(node) ? emit("empty_like", {self, Arg{}, Arg{}, Arg{}, Arg{}, Arg{}}, node.line)
+                                          : *node.args[1].get<ValueId>();
+    if (content == kNoValue || made_.meta(content).device != made_.meta(self).device) return false;
+    const ValueId nothing = negative_zeros(self, node.line);
+    if (nothing == kNoValue) return false;
+    if (is_draw(node)) {
+      Node draw = node;
+      draw.args[0] = content;
+      std::replace(draw.results.begin(), draw.results.end(), self, content);
+      add(std::move(draw));
+    }
+    const ValueId sum = emit("add.Tensor", {nothing, content, SymExpr(1)}, node.line);
+    FJ_ASSERT(sum != kNoValue, "add.Tensor refuses what copy_() takes");
+    add({find_op("copy_"), {self, sum, false}, {self}, {}, node.line});
+    return true;
+  }
+
+  Graph made_;
+  std::set<uint32_t> with_history_;  // storages
+  std::set<ValueId> placed_, views_;
+  uint32_t next_storage_ = 0;
+};
+
 // Which memory an output is a view of. An output that counts as fresh would become a copy, and no other op would read
 // the copy.
 OutputAlias shared_memory(const Graph& graph, size_t output) {
@@ -188,6 +283,13 @@ bool take_without_statistics(Rebuild& rebuild, const Node& node) {
   return true;
 }
 
+// As Overwriting makes them.
+bool reads_only_shape(const Graph& graph, const Node& node) {
+  return node.op->name == "fill.Scalar" ||
+         (node.op->name == "masked_fill.Scalar" && graph.maker(*node.args[1].get<ValueId>(), "full") != nullptr &&
+          graph.maker(*node.args[1].get<ValueId>())->args[1] == Arg(true));
+}
+
 // Whether a root needs the value that an input had before the forward wrote to it. now: aliases of its new value.
 bool needs_old_value(const Graph& graph, uint32_t input, const std::set<ValueId>& now) {
   std::set<ValueId> needed(graph.outputs.begin(), graph.outputs.end());
@@ -195,6 +297,7 @@ bool needs_old_value(const Graph& graph, uint32_t input, const std::set<ValueId>
     const auto is_read = [&](ValueId v) { return needed.contains(v) && !now.contains(v); };
     if (std::none_of(node->results.begin(), node->results.end(), is_read)) continue;
     if (node->op->name == "relu" && has_argument(*node, graph.inputs[input])) continue;  // relu(relu(x)) is relu(x)
+    if (reads_only_shape(graph, *node)) continue;
     for_each_value(*node, [&](ValueId v) { needed.insert(v); });
   }
   return needed.contains(graph.inputs[input]);
@@ -237,7 +340,7 @@ Result<Graph> with_written_inputs(const Graph& from, const std::vector<std::pair
 // later op reads.
 Result<Graph> without_writes(Graph forward, bool of_roots) {
   FJ_TRY(Graph made, fix_sizes(std::move(forward)));
-  FJ_TRY(made, functionalize(std::move(made)));
+  FJ_TRY(made, of_roots ? functionalize_histories(std::move(made)) : functionalize(std::move(made)));
   for (ValueId& output : made.outputs) {
     if (!of_roots) continue;
     const Node& clone = made.nodes[static_cast<size_t>(made.values[index_of(output)].node)];
@@ -322,7 +425,7 @@ Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs, const WhatIsL
   FJ_TRY_VOID(cutter.run());
   ForwardReplay made;
   made.reads.resize(forward.inputs.size());
-  FJ_TRY(made.roots, without_writes(cutter.has_cut() ? cutter.rest() : forward, true));
+  FJ_TRY(made.roots, without_writes(Overwriting(cutter.has_cut() ? cutter.rest() : forward).run(), true));
   if (has_shared_root(made.roots, graphs)) return Error{Reason::no_backward, "an output is a copy of another value"};
   FJ_TRY(made.roots, dce(with_aliases(made.roots, graphs)));
   cutter.drop_unread(made.roots);

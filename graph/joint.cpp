@@ -19,31 +19,64 @@ void add(Set& to, const Set& from) {
 // The engine adds gradients up. That is not a formula.
 bool is_sum(const Node& node) { return node.op->name == "add.Tensor" || node.op->name == "add_.Tensor"; }
 
-// Groups roots that share formulas and have the same level. No root of a level is computed from another.
-std::vector<uint32_t> grouped(const std::vector<uint32_t>& levels, const std::vector<Set>& shared) {
+// Whether a gradient of one group leads to a root of the other, through further groups or not.
+bool leads_to(uint32_t from, uint32_t to, const std::vector<uint32_t>& group, const std::vector<Set>& leads) {
+  std::vector<uint32_t> open{from};
+  Set met(group.size());
+  met[from] = true;
+  while (!open.empty()) {
+    const uint32_t at = open.back();
+    open.pop_back();
+    for (size_t r = 0; r < group.size(); ++r)
+      for (size_t s = 0; group[r] == at && s < group.size(); ++s) {
+        if (!leads[r][s]) continue;
+        if (group[s] == to) return true;
+        if (!met[group[s]]) open.push_back(group[s]);
+        met[group[s]] = true;
+      }
+  }
+  return false;
+}
+
+// Groups roots that share formulas: eager runs each once, with the sum of what arrives. First those of one level: none
+// is computed from another. Then others, unless groups would be computed from each other.
+std::vector<uint32_t> grouped(const std::vector<uint32_t>& levels, const std::vector<Set>& shared,
+                              const std::vector<Set>& leads) {
   std::vector<uint32_t> group(levels.size());
   for (uint32_t r = 0; r < group.size(); ++r) group[r] = r;
-  for (bool changed = true; changed;) {
-    changed = false;
+  for (const bool one_level : {true, false})
     for (size_t r = 0; r < group.size(); ++r)
-      for (size_t s = 0; s < group.size(); ++s)
-        if (shared[r][s] && levels[r] == levels[s] && group[s] > group[r]) group[s] = group[r], changed = true;
-  }
+      for (size_t s = 0; s < group.size(); ++s) {
+        const auto [low, high] = std::minmax(group[r], group[s]);
+        if (!shared[r][s] || low == high || (one_level && levels[r] != levels[s])) continue;
+        if (!one_level && (leads_to(low, high, group, leads) || leads_to(high, low, group, leads))) continue;
+        std::replace(group.begin(), group.end(), uint32_t{high}, uint32_t{low});
+      }
   return group;
 }
 
-// A root has a higher level than the roots that are computed from it. depends: per value, on which tangents.
-std::vector<uint32_t> levels_of_roots(const Graph& recorded, const JointLayout& layout,
-                                      const std::vector<Set>& depends) {
+// Per root: the roots that it is computed from. depends: per value, on which tangents.
+std::vector<Set> roots_led_to(const Graph& recorded, const JointLayout& layout, const std::vector<Set>& depends) {
   const size_t roots = layout.roots.size();
-  std::vector<uint32_t> levels(roots);
-  for (size_t round = 0; round < roots; ++round)
-    for (size_t g = 0; g < layout.gradients.size(); ++g) {
-      if (layout.gradients[g].of != GradientOf::kRoot) continue;
-      const Set& on = depends[index_of(recorded.outputs[layout.forward_outputs + g])];
-      for (size_t r = 0; r < on.size(); ++r)
-        if (on[r]) levels[layout.gradients[g].index] = std::max(levels[layout.gradients[g].index], levels[r] + 1);
+  std::vector<Set> leads(roots, Set(roots));
+  for (size_t g = 0; g < layout.gradients.size(); ++g) {
+    if (layout.gradients[g].of != GradientOf::kRoot) continue;
+    const Set& on = depends[index_of(recorded.outputs[layout.forward_outputs + g])];
+    for (size_t r = 0; r < roots; ++r) {
+      const bool gives_zeros = g < layout.reaches[r].size() && layout.reaches[r][g];
+      if ((r < on.size() && on[r]) || gives_zeros) leads[r][layout.gradients[g].index] = true;
     }
+  }
+  return leads;
+}
+
+// A root has a higher level than the roots that are computed from it.
+std::vector<uint32_t> levels_of_roots(const std::vector<Set>& leads) {
+  std::vector<uint32_t> levels(leads.size());
+  for (size_t round = 0; round < leads.size(); ++round)
+    for (size_t r = 0; r < leads.size(); ++r)
+      for (size_t s = 0; s < leads.size(); ++s)
+        if (leads[r][s]) levels[s] = std::max(levels[s], levels[r] + 1);
   return levels;
 }
 
@@ -146,9 +179,9 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
       for (size_t s = 0; s < roots; ++s)
         if (on[r] && on[s] && !is_sum(node)) shared[r][s] = true;
   }
-  const std::vector<uint32_t> levels = levels_of_roots(recorded, layout, depends);
-  layout.groups = grouped(levels, shared);
   layout.reaches.resize(roots, Set(layout.gradients.size()));
+  const std::vector<Set> leads = roots_led_to(recorded, layout, depends);
+  layout.groups = grouped(levels_of_roots(leads), shared, leads);
   for (size_t g = 0; g < layout.gradients.size(); ++g) {
     const Set on = tangents_of(recorded.outputs[layout.forward_outputs + g]);
     const bool depends_on_any = std::find(on.begin(), on.end(), true) != on.end();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -30,6 +31,8 @@ struct Saved {
 struct Holder {
   std::vector<bool> roots, gradients;  // no gradient at all: it runs in a backward of everything
   std::vector<Saved> checked;          // inputs and outputs of the forward
+  // What eager says of a write to one of these: of one that shows several views, not that its version differs.
+  std::vector<std::pair<Saved, std::string>> told;
   size_t first_op = 0, end_op = 0;     // the recorded nodes that it consists of
   bool holds = false;
 };
@@ -49,7 +52,7 @@ struct JointLayout {
   std::vector<std::string> root_names;  // what eager calls the node that made the output
   std::vector<uint32_t> without_history;  // recorded nodes of the forward that ran without grad mode
   std::vector<Holder> holders;  // in the order in which eager's engine would run them
-  std::vector<uint32_t> groups;  // per root: roots of a group share formulas, and none is computed from another
+  std::vector<uint32_t> groups;  // per root: roots of a group share formulas, and no group is computed from itself
   // Per root and gradient: whether eager computes the gradient if the root's gradient is given. A gradient of zeros
   // counts, although its value does not depend on the root's.
   std::vector<std::vector<bool>> reaches;

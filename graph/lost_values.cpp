@@ -8,6 +8,8 @@
 
 #include "graph/graph_builder.h"
 #include "graph/node_values.h"
+#include "graph/op_lists.h"
+#include "graph/passes/partition.h"
 #include "graph/passes/pipeline.h"
 
 namespace framejit::graph {
@@ -216,6 +218,7 @@ Result<std::vector<ValueId>> lost_values(const TrainingGraphs& graphs, const Wha
   };
   for (size_t n = 0; n < graphs.forward_nodes; ++n) {
     const Node& node = recorded.nodes[n];
+    if (is_in(OpList::of_shapes, node.op->name)) continue;
     bool reads_unknown = false;
     for_each_value(node, [&](ValueId v) { reads_unknown = reads_unknown || is_unknown(v); });
     if (!reads_unknown) continue;
@@ -240,6 +243,7 @@ Result<LostContents> lost_contents(const TrainingGraphs& graphs, const WhatIsLef
   values.updates.clear();
   values.output_aliases.assign(values.outputs.size(), OutputAlias{});
   FJ_TRY(values, run_pipeline(std::move(values), graphs.is_decomposed));
+  if (std::optional<Graph> narrow = narrow_masks(values)) values = std::move(*narrow);  // as the forward's
   Joined joined(graphs.forward);
   const std::map<ValueId, ValueId> of_forward = joined.add(graphs.forward), of_values = joined.add(values);
   std::vector<ValueId> wanted;

@@ -10,6 +10,7 @@ namespace framejit::graph {
 enum class OpList : uint8_t {
   copies_storage,
   moves_elements,
+  of_shapes,
   row_passes,
   keeps_format,
   takes_columns,

@@ -190,6 +190,12 @@ bool keeps_number(const torch::autograd::Node& node) {
          dynamic_cast<const generated::DivBackward0*>(&node) != nullptr;
 }
 
+bool made_views(const torch::autograd::Node& node) {
+  return dynamic_cast<const generated::SplitBackward0*>(&node) != nullptr ||
+         dynamic_cast<const generated::SplitWithSizesBackward0*>(&node) != nullptr ||
+         dynamic_cast<const generated::UnbindBackward0*>(&node) != nullptr;
+}
+
 Formulas::Node Formulas::in_place_of(const Node& torchs) const {
   const auto at = ours_.find(torchs.get());
   return at == ours_.end() ? torchs : at->second;

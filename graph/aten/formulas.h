@@ -29,5 +29,7 @@ class Formulas {
 
 // Whether the node may have saved a number of the program, as those of products and quotients do.
 bool keeps_number(const torch::autograd::Node& node);
+// Whether it made several views in one call.
+bool made_views(const torch::autograd::Node& node);
 
 }  // namespace framejit::graph

@@ -8,9 +8,15 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
 
 #include "graph/aten/formulas.h"
+#include "graph/aten/torch_texts.h"
+#include "graph/aten/traced_tensor.h"
 #include "graph/aten/user_function.h"
+#include "runtime/aten/torch_words.h"
 
 namespace framejit::graph {
 namespace {
@@ -30,25 +36,62 @@ class AtNode final : public torch::autograd::FunctionPreHook {
   std::function<void()> call_;
 };
 
-bool errs(torch::autograd::Node& node) {
+std::optional<std::string> error_of(torch::autograd::Node& node) {
   try {
     (void)node(variable_list(node.num_inputs()));
-    return false;
-  } catch (const std::exception&) { return true; }
+    return std::nullopt;
+  } catch (const std::exception& e) { return runtime::torch_words(e); }
 }
 
+bool errs(torch::autograd::Node& node) { return error_of(node).has_value(); }
+
 // As if the program had written to it.
-bool errs_after_write(torch::autograd::Node& node, const at::Tensor& tensor) {
+std::optional<std::string> error_after_write(torch::autograd::Node& node, const at::Tensor& tensor) {
   c10::VariableVersion counter = tensor.unsafeGetTensorImpl()->version_counter();
-  if (!counter.enabled()) return false;
+  if (!counter.enabled()) return std::nullopt;
   const auto version = counter.current_version();
   counter.set_version(version + 1);
-  const bool found = errs(node);
+  const std::optional<std::string> found = error_of(node);
   counter.set_version(version);
   return found;
 }
 
+// A view that is asked for its history after a write makes another one. These have theirs again in the end.
+class HistoriesOfViews {
+ public:
+  explicit HistoriesOfViews(const std::vector<at::Tensor>& tensors) {
+    for (const at::Tensor& tensor : tensors)
+      if (auto* meta = tensor.defined() ? torch::autograd::impl::get_view_autograd_meta(tensor) : nullptr;
+          meta != nullptr && meta->has_bw_view())
+        metas_.emplace_back(meta, meta->grad_fn_, meta->get_attr_version());
+  }
+  ~HistoriesOfViews() {
+    for (const auto& [meta, history, version] : metas_) {
+      meta->grad_fn_ = history;
+      meta->set_attr_version(version);
+    }
+  }
+  HistoriesOfViews(const HistoriesOfViews&) = delete;
+
+ private:
+  using Meta = torch::autograd::DifferentiableViewMeta;
+  std::vector<std::tuple<Meta*, decltype(Meta::grad_fn_), uint32_t>> metas_;
+};
+
+// Parts are views by these ops, whichever call of the program made them.
+bool shows_parts(const Graph& graph, ValueId of) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) {
+    return (node.op->name == "slice.Tensor" || node.op->name == "select.int") &&
+           graph.values[index_of(*node.args[0].get<ValueId>())].storage == graph.values[index_of(of)].storage;
+  });
+}
+
 bool has_any(const std::vector<bool>& set) { return std::find(set.begin(), set.end(), true) != set.end(); }
+
+bool is_formula(const torch::autograd::Node& node) {
+  return dynamic_cast<const torch::autograd::AccumulateGrad*>(&node) == nullptr &&
+         dynamic_cast<const UserFunction*>(&node) == nullptr;
+}
 
 const torch::autograd::CopySlices* as_write(const torch::autograd::Node* node) {
   return dynamic_cast<const torch::autograd::CopySlices*>(node);
@@ -104,13 +147,31 @@ std::vector<torch::autograd::Node*> HolderNotes::with_ends() const {
 
 void HolderNotes::look_into_ends(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
   for (Node* node : with_ends()) {
-    const bool is_leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node) != nullptr;
-    if (is_leaf || dynamic_cast<const UserFunction*>(node) != nullptr) continue;
+    if (!is_formula(*node)) continue;
     const bool is_end = !has_any(leaves_reached_.at(node));
     if (as_write(node) == nullptr) checked_[node] = checked_by(*node, inputs, outputs);
     if (is_end) add_end(*node);
   }
   std::stable_sort(ends_.begin(), ends_.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+}
+
+void HolderNotes::look_into_views(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
+  if (std::none_of(leaves_reached_.begin(), leaves_reached_.end(),
+                   [](const auto& reached) { return made_views(*reached.first); }))
+    return;
+  const HistoriesOfViews of_inputs(inputs), of_outputs(outputs);
+  for (const auto& [of, tensors] : {std::pair(Saved::kInput, &inputs), {Saved::kOutput, &outputs}})
+    for (uint32_t i = 0; i < tensors->size(); ++i) {
+      const at::Tensor& tensor = (*tensors)[i];
+      if (!tensor.defined() || !tensor.requires_grad() || as_traced(tensor) == nullptr ||
+          !shows_parts(recorder_.graph(), as_traced(tensor)->value))
+        continue;
+      for (const auto& [node, reached] : leaves_reached_)
+        if (has_any(reached) && is_formula(*node) && as_write(node) == nullptr)
+          if (auto text = error_after_write(const_cast<Node&>(*node), tensor);
+              text && has_torch_text(TorchText::written_views, *text))
+            told_[node].emplace_back(Saved{of, i}, std::move(*text));
+    }
 }
 
 // Throws what the node throws if nothing is written after the forward.
@@ -120,7 +181,7 @@ std::vector<Saved> HolderNotes::checked_by(Node& node, const std::vector<at::Ten
   std::vector<Saved> checked;
   for (const auto& [of, tensors] : {std::pair(Saved::kInput, &inputs), {Saved::kOutput, &outputs}})
     for (uint32_t i = 0; i < tensors->size(); ++i)
-      if ((*tensors)[i].defined() && errs_after_write(node, (*tensors)[i])) checked.push_back({of, i});
+      if ((*tensors)[i].defined() && error_after_write(node, (*tensors)[i])) checked.push_back({of, i});
   return checked;
 }
 
@@ -152,6 +213,7 @@ std::vector<Holder> HolderNotes::of(const std::vector<size_t>& leaf_of) {
     Holder holder;
     holder.roots = roots_of(*node);
     for (size_t leaf : leaf_of) holder.gradients.push_back(leaves_reached_.at(node)[leaf]);
+    if (const auto at = told_.find(node); at != told_.end()) holder.told = at->second;
     holder.first_op = first_op;
     holder.end_op = i + 1 < runs_.size() ? runs_[i + 1].first_op : recorder_.graph().nodes.size();
     if (const auto at = checked_.find(node); at != checked_.end()) {

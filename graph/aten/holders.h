@@ -12,6 +12,7 @@
 
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@ class HolderNotes {
   HolderNotes(const Recorder& recorder, const HistoryReached& reached, const std::vector<at::Tensor>& leaves);
   // Call it before the engine runs, inside of a RecordScope. Inputs may be undefined.
   void look_into_ends(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
+  // The same, before look_into_ends(): what eager says if the program writes to one of them.
+  void look_into_views(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
   // After the engine has run. leaf_of: per gradient.
   std::vector<Holder> of(const std::vector<size_t>& leaf_of);
 
@@ -48,6 +51,7 @@ class HolderNotes {
   const HistoryReached& reached_;
   std::map<const Node*, std::vector<bool>> leaves_reached_;
   std::vector<Run> runs_;
+  std::map<const Node*, std::vector<std::pair<Saved, std::string>>> told_;
   std::map<const Node*, std::vector<Saved>> checked_;  // by nodes at the ends
   std::vector<std::pair<uint64_t, Holder>> ends_;  // with their place in the engine's queue
 };

@@ -58,7 +58,8 @@ bool has_distinct_elements(const TensorMeta& meta) {
 
 class Functionalizer {
  public:
-  explicit Functionalizer(const Graph& graph) : g_(graph), r_(graph, false), out_(r_.out()) {}
+  Functionalizer(const Graph& graph, bool views_are_of_bases)
+      : g_(graph), r_(graph, false), out_(r_.out()), views_are_of_bases_(views_are_of_bases) {}
 
   Result<Graph> run() {
     for (size_t i = 0; i < g_.inputs.size(); ++i) add_boundary(g_.inputs[i], static_cast<int>(i));
@@ -373,7 +374,7 @@ class Functionalizer {
     s.content = content;
     ++s.version;
     ++s.writes;
-    if (const auto view = views_.find(leaf); view != views_.end())
+    if (const auto view = views_.find(leaf); view != views_.end() && !views_are_of_bases_)
       remember(leaf, view->second, leaf_content, s.version);
     return {};
   }
@@ -458,11 +459,14 @@ class Functionalizer {
   std::unordered_map<uint32_t, Storage> storages_;
   std::unordered_map<ValueId, View> views_;
   std::deque<Node> rooted_;  // as_strided of a part of a storage, rewritten as as_strided of its root
+  const bool views_are_of_bases_;  // a written view too: it is not simply what was written
   int replay_ = 0;
 };
 
 }  // namespace
 
-Result<Graph> functionalize(Graph recorded) { return Functionalizer(recorded).run(); }
+Result<Graph> functionalize(Graph recorded) { return Functionalizer(recorded, false).run(); }
+
+Result<Graph> functionalize_histories(Graph recorded) { return Functionalizer(recorded, true).run(); }
 
 }  // namespace framejit::graph

@@ -9,4 +9,8 @@ namespace framejit::graph {
 #include "graph/passes/passes.def"
 #undef GRAPH_PASS
 
+// As functionalize, for a graph that runs under autograd: a written view is computed from its base, as eager's history
+// has it. (functionalize takes what was written.)
+Result<Graph> functionalize_histories(Graph recorded);
+
 }  // namespace framejit::graph

@@ -166,13 +166,14 @@ class Recording {
            std::any_of(static_cast<const at::Tensor*>(outputs_), outputs_end, is_it);
   }
 
-  // Roots may share a node only if they reach the same inputs that are not leaves. The engine runs every node that a
-  // node leads to, hooks included, even if no gradient arrives there.
+  // Roots may share a node only if they reach the same inputs, leaves without hooks aside. The engine runs every node
+  // that a node leads to, hooks included, even if no gradient arrives there.
   bool same_node(size_t r, size_t s) const {
     if (r == s) return true;
-    if (is_watched_ || layout_.groups[r] != layout_.groups[s]) return false;
+    if (layout_.groups[r] != layout_.groups[s]) return false;
     return std::none_of(layout_.partly_reached.begin(), layout_.partly_reached.end(), [&](uint32_t g) {
-      return layout_.reaches[r][g] != layout_.reaches[s][g] && !inputs_[layout_.gradients[g].index]->is_leaf();
+      return layout_.reaches[r][g] != layout_.reaches[s][g] &&
+             (is_watched_ || !inputs_[layout_.gradients[g].index]->is_leaf());
     });
   }
 

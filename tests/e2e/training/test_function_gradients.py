@@ -323,13 +323,22 @@ def test_own_gradient_where_another_output_goes_backward():
     check_step(lambda: Program(f, leaf(5, 3), step=step), breaks=None, backward=None, captured=False, graphs=0)
 
 
-@pytest.mark.nothing_captured
 def test_roots_of_different_levels():
     """A clipped gradient: two runs are not one run over the sum."""
     def f(x):
         h = Round.apply(x, -0.5, 0.5)
         a = h * 2
         return a, h * 3, a * 5
+    check_step(lambda: Program(f, leaf(5, 3)), backward=6)
+
+
+@pytest.mark.nothing_captured
+def test_a_root_that_is_made_of_another_and_of_what_both_share():
+    """The function would run twice, once for each."""
+    def f(x):
+        h = Round.apply(x, -0.5, 0.5)
+        a = h * 2
+        return a, h * a
     check_step(lambda: Program(f, leaf(5, 3)), breaks=None, backward=None, captured=False, graphs=0)
 
 

@@ -150,6 +150,7 @@ GONE = {
     "expanded": lambda x, w: (x + w).sum(0, keepdim=True).expand(4, 4) * w,
     "a constant": lambda x, w: (x + w).sin() * torch.arange(4.0),
     "detached": lambda x, w: (lambda h: h.sin() * h.detach())(x + w),
+    "dropout": lambda x, w: F.dropout(x + w, 0.5).sin(), "noise": lambda x, w: ((x + w) * torch.rand_like(x)).sin(),
 }
 
 
@@ -221,6 +222,52 @@ def test_ops_that_are_overwritten(name):
         slopes[1].pow(2).sum().backward()
         return slopes
     check_step(lambda: Program(OVERWRITTEN[name], values(), values(), step=step), backward=None)
+
+
+OVER_A_FORMULA = {
+    "copy": lambda t, z: t.copy_(z), "a number of another dtype": lambda t, z: t.copy_(z.double().sum()),
+    "copy to a view": lambda t, z: t.view(-1).copy_(z.view(-1)).view(4, 4), "item": lambda t, z: (
+        t.__setitem__(..., z), t)[1],
+    "zero": lambda t, z: t.zero_(), "fill": lambda t, z: t.fill_(z.sum()), "normal": lambda t, z: t.normal_(),
+    "bernoulli": lambda t, z: t.bernoulli_(0.5), "uniform": lambda t, z: t.uniform_(),
+}
+
+
+@pytest.mark.parametrize("name", OVER_A_FORMULA)
+def test_a_formula_of_what_is_overwritten(name):
+    """The zeros have a history if its formula reads what it is differentiated by."""
+    def step(run, args, k):
+        results = run(*args)
+        slopes = torch.autograd.grad([t.sum() for t in results], args, create_graph=True)
+        seconds = torch.autograd.grad(sum(s.square().sum() for s in slopes), args, allow_unused=True)
+        return *slopes, [s.requires_grad for s in slopes], *seconds
+
+    def fn(x, z):
+        t = OVER_A_FORMULA[name](x.log_softmax(-1) * 1, z)
+        return t, t.sin(), z * z
+    check_step(lambda: Program(fn, values(), values(), step=step), backward=None, graphs=1)
+
+
+WRITTEN_VIEWS = {
+    "all": lambda x, z: (x * 1).view(-1).mul_(2),
+    "a view of it": lambda x, z: (x * 1).view(-1).mul_(z.view(-1)).view(2, 8),
+    "a copy": lambda x, z: (x * 1).view(-1).copy_(z.view(-1)),
+    "turned": lambda x, z: (x * 1).t().mul_(z)[1:],
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_VIEWS)
+def test_a_written_view_that_another_output_is_made_of(name):
+    """Its gradient goes to its base, and from there to what was written."""
+    def step(run, args, k):
+        slopes = torch.autograd.grad([t.sum() for t in run(*args)], args, create_graph=True)
+        slopes[0].square().sum().backward()
+        return slopes
+
+    def fn(x, z):
+        t = WRITTEN_VIEWS[name](x, z)
+        return t, t.sin(), x * z.square()
+    check_step(lambda: Program(fn, values(), values(), step=step), backward=None, graphs=1)
 
 
 def test_dropout_is_drawn_once():
@@ -327,7 +374,6 @@ def test_numbers_of_a_generator_are_not_drawn_again():
 
 
 LOST = {
-    "dropout": lambda x, w: F.dropout(x + w, 0.5).sin(),  # its result is held, made of a mask in another form
     "a part": lambda x, w: (x.t() + w)[1:].sin(),         # only its cosine is held
 }
 

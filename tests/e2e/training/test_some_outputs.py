@@ -23,6 +23,27 @@ def test_zeros_are_no_none(name):
     check_step(lambda: Program(lambda x, w: (ZEROS[name](x, w), x * w), leaf(3), leaf(3), step=step), graphs=1)
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_formula_that_outputs_share_of_which_one_has_another_output(hooked):
+    """Eager runs it once, with the sum of both gradients: it shows in the signs of zeros. Two nodes run."""
+    def fn(c, w):
+        y = (c - c.detach()) * w
+        z = y + 1
+        return y * 2, z, z.clamp(-1, 0.5)
+
+    def make():
+        c, w = leaf(3), leaf(4, 3)
+        if hooked:
+            w.register_hook(lambda g: g * 2)
+
+        def step(run, args, k):
+            results = run(*args)
+            weights = [cotangent(t) * by for t, by in zip(results, (1, -1.5, 0.25))]
+            return torch.autograd.grad(results, args, weights)
+        return Program(fn, c, w, step=step)
+    check_step(make, backward=6, graphs=1)
+
+
 def test_a_write_that_only_another_output_minds():
     """Two losses in one forward, each with its optimizer."""
     def make():
@@ -46,6 +67,38 @@ def test_a_write_that_only_another_output_minds():
             return losses
         return Program(Both(), torch.randn(5, 4), step=step)
     check_step(make, backward=6, graphs=1)
+
+
+PARTS = {
+    "a part of unbind": lambda z: z.unbind(0)[1][:2],
+    "split, then a view": lambda z: z.split([1, 3], 1)[1].diagonal()[1:],
+    "chunk of what is detached": lambda z: z.detach().chunk(2, 1)[1], "one view": lambda z: z[:, :2],
+}
+
+
+@pytest.mark.parametrize("of", ["input", "output"])
+@pytest.mark.parametrize("name", PARTS)
+def test_the_error_of_a_write_below_one_of_several_views(name, of):
+    """Eager names the function that made the views, where it finds a version for other tensors."""
+    def fn(x, w):
+        z = x * 2 if of == "output" else x
+        return z, PARTS[name](z) * w
+
+    def step(run, args, k):
+        x = args[0] * 1
+        z, y = run(x, args[1])
+        with torch.no_grad():
+            (x if of == "input" else z).add_(1)
+        return torch.autograd.grad(y.sum(), args)
+    stats = check_step(lambda: Program(fn, leaf(3, 4), leaf(2), step=step), backward=None)
+    assert stats["backward_graphs"] == 0
+
+
+def test_a_view_that_is_an_output_keeps_its_history_where_errors_are_looked_for():
+    def fn(x, w):
+        z = x * 2
+        return z, z[1:], z.chunk(2, 1)[1] * w, z[1:] * 3
+    check_step(lambda: Program(fn, leaf(3, 4), leaf(2)), backward=None)
 
 
 @pytest.mark.parametrize("of", ["input", "output"])
