@@ -358,8 +358,7 @@ void Dicts::load_keys(DictValue* v) {
   facts.note(by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
   v->keys_line = facts.user_line();
   if (by_key) v->order_from.push_back(v);
-  if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1)
-    facts.note(GuardKind::linked_order, v->source, in_order.get());
+  if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1) facts.note(GuardKind::linked_order, v->source, in_order.get());
   refuse_keys_that_compare(*this, v);
   for (DictEntry& e : v->entries) entry_value(*this, v, e);
   for (DictEntry& e : written) {
