@@ -24,6 +24,7 @@ enum class OpList : uint8_t {
   divides_by_degrees,
   changes_shape,
   recurrent_layers,
+  sized_by_scales,
   linear_jointly,
   linear_selections,
   linear_in_each,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/int64_range.h"
@@ -192,6 +193,27 @@ bool has_keys_in_order(PyObject* dict, PyObject* keys) {
     ++i;
   }
   return i == n;
+}
+
+PyRef keys_in_order(PyObject* dict) {
+  const Py_ssize_t n = PyDict_GET_SIZE(dict);
+  PyRef keys = PyRef::steal(PyTuple_New(n));
+  std::unordered_set<PyObject*> stored;
+  Py_ssize_t position = 0, i = 0;
+  PyObject *stored_key, *value;
+  for (; PyDict_Next(dict, &position, &stored_key, &value); ++i) {
+    if (PyODict_Check(dict)) stored.insert(stored_key);
+    else PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(stored_key));
+  }
+  if (!PyODict_Check(dict)) return keys;
+  const PyRef iterator = PyRef::steal(PyODict_Type.tp_iter(dict));
+  i = 0;
+  while (PyRef key = PyRef::steal(iterator ? PyIter_Next(iterator.get()) : nullptr)) {
+    if (i == n || stored.erase(key.get()) == 0) return {};
+    PyTuple_SET_ITEM(keys.get(), i++, key.release());
+  }
+  drop_error();
+  return i == n ? std::move(keys) : PyRef();
 }
 
 bool is_linked_in_order(PyObject* ordered, PyObject* keys) {

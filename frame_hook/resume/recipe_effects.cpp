@@ -4,6 +4,7 @@
 
 #include "frame_hook/resume/recipe.h"
 #include "frame_hook/trace/protocol/protocol.h"
+#include "guards/guard_functions.h"
 
 namespace framejit::frame_hook {
 
@@ -29,9 +30,9 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
   }
   if (!value->loaded && value->entries.empty()) return;
   std::vector<PyObject*> kept;
-  PyObject *key, *item;
-  Py_ssize_t position = 0;
-  while (PyDict_Next(real, &position, &key, &item)) kept.push_back(key);
+  const PyRef keys = guards::keys_in_order(real);
+  if (!keys) graph_break(Reason::changed_container, "an OrderedDict that was written as a dict");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) kept.push_back(PyTuple_GET_ITEM(keys.get(), i));
   const std::unordered_set<PyObject*> real_keys(kept.begin(), kept.end());
   size_t at = 0;
   bool in_order = true;

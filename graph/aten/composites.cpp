@@ -232,11 +232,8 @@ void register_composites() {
   auto* fallthrough = new torch::Library(torch::Library::IMPL, "_", kCompositesKey, __FILE__, __LINE__);
   fallthrough->fallback(torch::CppFunction::makeFallthrough());
   auto* library = new torch::Library(torch::Library::IMPL, "aten", kCompositesKey, __FILE__, __LINE__);
-  for (const char* name :
-       {"upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
-        "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d",
-        "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"})
-    library->impl((std::string(name) + ".vec").c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<upsample>>());
+  for (std::string_view name : ops_of(OpList::sized_by_scales))
+    library->impl(std::string(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<upsample>>());
   for (std::string_view name : ops_of(OpList::recurrent_layers))
     library->impl(std::string(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<recurrent_layer>>());
   library->impl("scaled_dot_product_attention", torch::CppFunction::makeFromBoxedFunction<&whole<attention>>());

@@ -214,11 +214,22 @@ void add_shape_decompositions(Decompositions& table) {
                 {"pixel_shuffle", pixel_shuffle<true>},
                 {"pixel_unshuffle", pixel_shuffle<false>},
                 {"channel_shuffle", channel_shuffle},
-                {"native_channel_shuffle", channel_shuffle}});
-  for (const char* name : {"alias_copy", "detach_copy", "expand_copy", "permute_copy", "diagonal_copy", "squeeze_copy",
-                           "squeeze_copy.dim", "squeeze_copy.dims", "t_copy", "transpose_copy.int", "unsqueeze_copy",
-                           "view_copy", "slice_copy.Tensor", "select_copy.int", "unfold_copy"})
-    table.emplace(name, copied<view_of_copy>);
+                {"native_channel_shuffle", channel_shuffle},
+                {"alias_copy", copied<view_of_copy>},
+                {"detach_copy", copied<view_of_copy>},
+                {"expand_copy", copied<view_of_copy>},
+                {"permute_copy", copied<view_of_copy>},
+                {"diagonal_copy", copied<view_of_copy>},
+                {"squeeze_copy", copied<view_of_copy>},
+                {"squeeze_copy.dim", copied<view_of_copy>},
+                {"squeeze_copy.dims", copied<view_of_copy>},
+                {"t_copy", copied<view_of_copy>},
+                {"transpose_copy.int", copied<view_of_copy>},
+                {"unsqueeze_copy", copied<view_of_copy>},
+                {"view_copy", copied<view_of_copy>},
+                {"slice_copy.Tensor", copied<view_of_copy>},
+                {"select_copy.int", copied<view_of_copy>},
+                {"unfold_copy", copied<view_of_copy>}});
 }
 
 }  // namespace framejit::graph

@@ -238,8 +238,8 @@ def list_mode_options(mode: Optional[str] = None, dynamic: Optional[bool] = None
 def stats() -> dict[str, Any]:
     """Totals since import or reset.
 
-    graphs, ops, kernels     what was compiled; its cost: compile_seconds, trace_seconds, traced_instructions,
-                             inlined_calls
+    graphs, ops, kernels     what was compiled; equal kernels of a graph are one; its cost: compile_seconds,
+                             trace_seconds, traced_instructions, inlined_calls
     hits                     calls, or parts of calls between breaks, that found their compiled graph; the call that
                              compiles does not count
     plain_hits               those that found an entry without a graph: code that does no tensor work

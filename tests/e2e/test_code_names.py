@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
+import framejit
 import programs
 
 PROGRAM = """
@@ -102,6 +104,28 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
     (line,) = out.stderr.splitlines()
     assert "warnings] cannot write ./jit-" in line and "Is a directory" in line
     assert out.stdout == "2\n"
+
+
+@pytest.mark.parametrize("backend", ["framejit", "interp"])
+def test_kernels_are_counted_by_content(backend):
+    """The interpreter calls one function for all kernels, as GPUs do: that function says nothing."""
+    def counted(first, second):
+        def f(x, y, w):
+            return first(x) @ w, second(y) @ w
+        x, y, w = torch.randn(3, 8, 8)
+        framejit.reset()
+        with torch.no_grad():
+            for got, expected in zip(framejit.compile(f, backend=backend, fullgraph=True)(x, y, w), f(x, y, w)):
+                torch.testing.assert_close(got, expected)
+        return framejit.stats()["kernels"]
+    assert counted(torch.sin, torch.sin) == 1, "two steps with equal kernels"
+    assert counted(torch.sin, torch.cos) == 2
+    compiled = [framejit.compile(fn, backend=backend, fullgraph=True) for fn in (lambda x: x.sin(), lambda x: x.sin())]
+    framejit.reset()
+    with torch.no_grad():
+        for count, fn in enumerate(compiled, 1):
+            fn(torch.ones(5))
+            assert framejit.stats()["kernels"] == count, "each graph counts its own"
 
 
 ONE_KERNEL = """

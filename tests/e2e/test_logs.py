@@ -539,6 +539,34 @@ except RuntimeError as e:
     assert "Exception raised from" not in done.stderr and "frame #" not in done.stderr
 
 
+def test_only_an_error_that_nothing_catches_is_said_to_be_uncaught():
+    program = """
+import torch, framejit
+
+def caught(x):
+    try:
+        y = x @ torch.ones(7, 7)
+    except RuntimeError:
+        y = x * 2
+    return y + 1
+
+def uncaught(x):
+    x = x + 1
+    raise KeyError(x.dim())
+
+with torch.no_grad():
+    print(framejit.compile(caught)(torch.ones(2, 2)).sum().item())
+    try:
+        framejit.compile(uncaught)(torch.ones(2))
+    except KeyError as e:
+        print(e)
+"""
+    done = run(program, FRAMEJIT_LOGS="graph_breaks")
+    assert done.stdout == "12.0\n1\n", done.stderr
+    reasons = re.findall(r"break exception_raised: (.*?);", done.stderr)
+    assert reasons == ["an error of mm is raised", "KeyError, which the traced code does not catch, is raised"], reasons
+
+
 def test_a_plain_run_that_the_user_can_change_is_said_once(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("""import torch, framejit

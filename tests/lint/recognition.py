@@ -50,6 +50,11 @@ CPU_ALLOWED = [("graph/tensor_meta.cpp", "meta.device != Device{}", "the text of
 LISTS = re.compile(r"^(?:graph|inductor)/")
 LISTS_ALLOWED = re.compile(r"^graph/(?:ops/|passes/decompose\w*\.cpp$)")
 LIST = re.compile(r"\b(?:static|constexpr)\b[^;{}()]*=?\s*(?:\{\s*)+\"_?[a-z0-9][\w:]*(?:\.\w+)?\",\s*\"")
+# The same in braces, where a loop or a call reads them. Rows of decompositions may be pairs of ops, but no loops.
+NAMES = r"\{\s*(?:\"_?[a-z]\w*(?:::\w+)?(?:\.\w+)?\"(?:,\s*|(?=\s*\}))){2,}\s*\}"
+IN_BRACES = re.compile(NAMES)
+LOOP = re.compile(r"\bfor\s*\([^;:]*\s:\s*" + NAMES)
+LOOPS_ALLOWED = re.compile(r"^graph/ops/")
 NO_LISTS = {"graph/graph_text.cpp": "devices in our own text of graphs",
             "graph/tensor_meta.cpp": "devices in our own text of graphs",
             "inductor/kernel/in_place.cpp": "what our own log says"}
@@ -82,9 +87,10 @@ def check(path: str, text: str) -> list[str]:
             found.append(f"{path}:{number}: a comparison with the CPU: ask is_cpu()")
         if EVERYWHERE.match(path) and SENTINEL.search(code):
             found.append(f"{path}:{number}: a sentinel number: ask for what it stands for")
-    if LISTS.match(path) and not LISTS_ALLOWED.match(path) and path not in NO_LISTS and path.endswith((".cpp", ".h")):
-        found += [f"{path}:{text.count(chr(10), 0, match.start()) + 1}: a list of ops: make it rows of a table"
-                  for match in LIST.finditer(text)]
+    if LISTS.match(path) and path not in NO_LISTS and path.endswith((".cpp", ".h")):
+        patterns = [LIST, IN_BRACES] if not LISTS_ALLOWED.match(path) else [] if LOOPS_ALLOWED.match(path) else [LOOP]
+        lines = {text.count("\n", 0, match.start()) + 1 for pattern in patterns for match in pattern.finditer(text)}
+        found += [f"{path}:{line}: a list of ops: make it rows of a table" for line in sorted(lines)]
     return found
 
 

@@ -128,7 +128,8 @@ void Attempts::after_break(const GraphBreak& b) {
 void Attempts::after_raise(Value* exception) {
   if (changes_answer_after_error()) return;
   const RaisePoint& point = raised_at_.at(exception);
-  stop_before(point.step, Reason::exception_raised, exception->type->tp_name, point.where);
+  stop_before(point.step, Reason::exception_raised,
+              std::string(exception->type->tp_name) + ", which the traced code does not catch,", point.where);
 }
 
 void Attempts::note_raise(Value* exception) {

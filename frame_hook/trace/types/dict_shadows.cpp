@@ -278,15 +278,6 @@ void load_owner(Heap& heap, DictValue* v) {
   v->loaded = true;
 }
 
-// OrderedDict has its own order, which move_to_end changes; the shadow has that of the dict.
-void guard_linked_order(Facts& facts, DictValue* v, PyObject* keys) {
-  PyObject* dict = v->object.get();
-  if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) < 2) return;
-  if (!guards::is_linked_in_order(dict, keys))
-    graph_break(Reason::changed_container, "an OrderedDict whose order was changed");
-  facts.note(GuardKind::linked_order, v->source, keys);
-}
-
 // Keyword arguments come in the order in which a call names them, but code rarely looks at it. So they are found by
 // key, and the order is guarded only when it is read. Dicts made from such dicts (the kwargs of a callee, copies) take
 // their order from them.
@@ -356,9 +347,10 @@ void Dicts::load_keys(DictValue* v) {
   if (!v->object) return;
   facts.type_of(v);
   PyObject* dict = v->object.get();
-  const PyRef keys = keys_of(dict);
-  PyObject *key, *value;
-  for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &key, &value);) {
+  const PyRef keys = keys_of(dict), in_order = guards::keys_in_order(dict);
+  if (!in_order) graph_break(Reason::changed_container, "an OrderedDict that was written as a dict");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in_order.get()); ++i) {
+    PyObject* key = PyTuple_GET_ITEM(in_order.get(), i);
     Value* k = is_plain(key) ? heap.constant_value(key)
                              : heap.wrap(key, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, key));
     if (!k->object) k->object = PyRef::borrow(key);
@@ -367,7 +359,7 @@ void Dicts::load_keys(DictValue* v) {
   facts.note(by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
   v->keys_line = facts.user_line();
   if (by_key) v->order_from.push_back(v);
-  guard_linked_order(facts, v, keys.get());
+  if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1) facts.note(GuardKind::linked_order, v->source, in_order.get());
   refuse_keys_that_compare(*this, v);
   for (DictEntry& e : v->entries) entry_value(*this, v, e);
   for (DictEntry& e : written) {

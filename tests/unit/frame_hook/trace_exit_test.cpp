@@ -76,7 +76,7 @@ TEST(TraceExit, UncaughtExceptionStopsBeforeTheRaise) {
       "z",
       kX);
   EXPECT_EQ(t.reason, "exception_raised");
-  EXPECT_EQ(t.detail, "ValueError");
+  EXPECT_EQ(t.detail, "ValueError, which the traced code does not catch,");
   EXPECT_EQ(t.exit_lines, (Lines{"f:6", "g:2"}));
   EXPECT_EQ(t.ops, (Lines{"add(x, 1)"}));
 }

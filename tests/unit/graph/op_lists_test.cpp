@@ -12,6 +12,8 @@ TEST(OpLists, RowsBelongToTheirList) {
   EXPECT_TRUE(is_in(OpList::moves_elements, "_to_copy"));
   EXPECT_TRUE(is_in(OpList::keeps_format, "convolution"));
   EXPECT_TRUE(is_in(OpList::only_asserts, "_assert_async.msg"));
+  EXPECT_TRUE(is_in(OpList::sized_by_scales, "upsample_bicubic2d.vec"));
+  EXPECT_FALSE(is_in(OpList::sized_by_scales, "upsample_bicubic2d"));
   EXPECT_TRUE(is_in(OpList::linear_in_each, "mm"));
   EXPECT_FALSE(is_in(OpList::linear_jointly, "mm"));
 }
