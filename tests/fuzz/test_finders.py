@@ -163,6 +163,35 @@ def weights_that_are_trusted(monkeypatch):
         return weights_fuzz.run(0, 15, trusted=True)[0]
 
 
+def a_search_that_asks_iter(monkeypatch):
+    """`in` goes through __iter__ of a class that extends list."""
+    import test_sibling_slots as finder
+
+    def compiled(fn, backend):
+        if fn.__code__.co_filename != "7 in v":
+            return REAL(fn, backend=backend)
+        return lambda v, x, *rest: (7 in [*iter(v)], x + 1)
+    instead(monkeypatch, compiled)
+    return fails(finder.test_one_override, list)
+
+
+def a_body_that_runs_before_the_error(monkeypatch):
+    import test_plain_runs as finder
+
+    def compiled(fn, **settings):
+        real = REAL(fn, **settings)
+
+        def call(*args):
+            try:
+                return real(*args)
+            except framejit.GraphBreakError:
+                fn(*args)
+                raise
+        return call
+    instead(monkeypatch, compiled)
+    return fails(finder.test_an_error_of_the_compile_runs_nothing, "limit", False, None)
+
+
 # The sections of docs/finders.md by their titles.
 PLANTS = {
     "A builtin takes every item before it writes the first": fuzzer_finds(planted.TakesItemsFirst, planted.AddsUpLater,
@@ -188,6 +217,8 @@ PLANTS = {
     "A gradient with a history is that of another forward": training_fuzz_finds("a gradient has another history"),
     "The backward draws a mask again": training_fuzz_finds("a mask is drawn twice"),
     "A gradient mode inside a function is ignored": training_fuzz_finds("detach is ignored", "no_grad is ignored"),
+    "A subclass of a builtin class is asked another method than in CPython": a_search_that_asks_iter,
+    "The function's code runs although its compile raises": a_body_that_runs_before_the_error,
     "Odd dtypes, layouts or numbers give another result": lambda monkeypatch: set(planted.ODD),
 }
 
