@@ -5,8 +5,8 @@
 # that sees them instantiates their templates and emits their inline functions, 12 s for an empty one.
 #
 # Files of one folder are joined: headers are read and their templates instantiated once for all of them. A new checkout
-# builds in half the time so. While you work on the code, configure with -DFRAMEJIT_JOIN=OFF (make
-# build JOIN=OFF, in a new build folder): a change then compiles one file, and a file notices what it forgot to include.
+# builds in half the time so. While you work on the code, configure with -DFRAMEJIT_JOIN=OFF (make build JOIN=OFF, in a
+# new build folder): a change then compiles one file, and a file notices what it forgot to include.
 option(FRAMEJIT_PRECOMPILE "Precompile the headers of the standard library, of LLVM and of GoogleTest" ON)
 option(FRAMEJIT_JOIN "Compile the files of a folder several at a time" ON)
 set(FRAMEJIT_JOINED_FILES 28)

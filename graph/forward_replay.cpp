@@ -10,7 +10,6 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
 #include "graph/shape_rule.h"
-#include "graph/shape_rule.h"
 
 namespace framejit::graph {
 namespace {

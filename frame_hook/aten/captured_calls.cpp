@@ -12,10 +12,10 @@
 #include <string_view>
 
 #include "frame_hook/aten/torch_callables.h"
-#include "graph/joint.h"
 #include "graph/aten/sym_node.h"
 #include "graph/aten/traced_tensor.h"
 #include "graph/graph_names.h"
+#include "graph/joint.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/py_ref.h"
 #include "guards/describe.h"

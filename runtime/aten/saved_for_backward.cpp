@@ -124,12 +124,12 @@ void SavedForBackward::raise_as_eager(const BackwardCall& call, torch::autograd:
     if (!runs(holder, call)) continue;
     if (is_freed(holder, call.task)) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
     for (const SavedValue& saved : holder.checked) {
-      const auto told = std::find_if(holder.told.begin(), holder.told.end(), [&](const auto& of_one) {
-        return of_one.first.of == saved.of && of_one.first.index == saved.index;
-      });
       try {
         check(saved, call, node);
       } catch (const c10::Error&) {
+        const auto told = std::find_if(holder.told.begin(), holder.told.end(), [&](const auto& of_one) {
+          return of_one.first.of == saved.of && of_one.first.index == saved.index;
+        });
         if (told == holder.told.end()) throw;
         throw std::runtime_error(told->second);
       }

@@ -64,3 +64,12 @@ def what_was_captured(request, monkeypatch):
     if item.stash.get(PASSED, False):
         wrong = [text for kind in KINDS if (text := stated.difference(item, kind, watch.unstated(kind)))]
         assert not wrong, "; ".join(wrong)
+
+
+@pytest.fixture
+def one_thread():
+    import torch
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

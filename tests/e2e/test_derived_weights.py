@@ -241,16 +241,7 @@ def test_memory_of_another_process():
     check(m, compiled, x)
 
 
-@pytest.fixture
-def one_thread():
-    """OpenMP's threads are gone in a forked child."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def test_fork(one_thread):
+def test_fork(one_thread):  # OpenMP's threads are gone in a forked child
     m, x = model(), image()
     compiled = framejit.compile(m)
     warm(compiled, x)

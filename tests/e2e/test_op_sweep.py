@@ -136,18 +136,11 @@ def seen_reasons(line, gradients=False):
     return row["why"].split(",") if row["status"] == "break" else [row["status"]]
 
 
-@pytest.fixture
-def one_thread():
-    """Eager's batch norm writes statistics that overlap on all threads: which value stays is chance."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_every_reason_still_holds(one_thread):
-    """A line goes when its op is captured whole. If only the sample is, another sample must show the reason."""
+    """A line goes when its op is captured whole. If only the sample is, another sample must show the reason.
+
+    On several threads, eager's batch norm writes statistics that overlap: which value stays is chance."""
     stale = [(*line, seen) for path in (op_sweep.REASONS, op_sweep.GRADIENT_REASONS) for line in accepted(path)
              if line[1] not in (seen := seen_reasons(line, path == op_sweep.GRADIENT_REASONS))]
     assert not stale, "\n".join(map(str, stale))

@@ -203,13 +203,17 @@ bool left_compares(Value* a, Value* b) {
          (compare == PyFloat_Type.tp_richcompare && other->tp_richcompare == PyLong_Type.tp_richcompare);
 }
 
+// object.__ne__ inverts __eq__. A builtin class has a __ne__ of its own, which does not.
+bool inverts_equality(Facts& facts, Value* v) {
+  const richcmpfunc compare = real_type(v) ? nullptr : builtin_base(facts.type_of(v))->tp_richcompare;
+  return !compare || compare == PyBaseObject_Type.tp_richcompare;
+}
+
 Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
   PyTypeObject *left = t.facts.type_of(a), *right = t.facts.type_of(b);
   auto attempt = [&](Value* self, int which, Value* other) -> Value* {
     Value* method = type_special(t, self, kSpecials[which]);
-    // object.__ne__ inverts __eq__. A builtin class has a __ne__ of its own, which does not.
-    const richcmpfunc compare = real_type(self) ? nullptr : builtin_base(t.facts.type_of(self))->tp_richcompare;
-    if (!method && which == Py_NE && (!compare || compare == PyBaseObject_Type.tp_richcompare)) {
+    if (!method && which == Py_NE && inverts_equality(t.facts, self)) {
       method = type_special(t, self, "__eq__");
       if (!method) return nullptr;
       Value* equal = t.call(method, {other});
