@@ -78,6 +78,9 @@ class TorchFrontend final : public TensorFrontend {
     if (reason != nullptr) *reason = std::move(why);
     return TensorClass::kUnsupported;
   }
+  std::shared_ptr<const guards::TensorFacts> facts_of_unsupported(PyObject* tensor) override {
+    return THPVariable_Unpack(tensor).defined() ? guards::make_kind_facts(tensor) : nullptr;
+  }
   std::unique_ptr<Recording> begin() override { return std::make_unique<TorchRecording>(); }
   std::shared_ptr<const guards::ModeFacts> current_modes() override { return guards::current_mode_facts(); }
   bool records_nothing() override { return unsupported_mode().has_value(); }

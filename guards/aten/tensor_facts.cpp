@@ -218,7 +218,34 @@ std::vector<int> TensorImplFacts::differing_strides(PyObject* tensor) const {
   return dims;
 }
 
+// Sizes, strides and the device of such a tensor are not asked for: it may have none, or answer by Python code.
+class KindFacts : public TensorFacts {
+ public:
+  explicit KindFacts(PyObject* tensor)
+      : type_(Py_TYPE(tensor)), keys_(impl_of(tensor)->key_set()), dtype_(impl_of(tensor)->dtype()) {}
+  bool matches(PyObject* tensor, int64_t*) const override {
+    return Py_TYPE(tensor) == type_ && impl_of(tensor)->key_set() == keys_ && impl_of(tensor)->dtype() == dtype_;
+  }
+  std::string mismatch(PyObject* tensor) const override {
+    if (Py_TYPE(tensor) != type_) return differs("__class__", type_name(type_), type_name(Py_TYPE(tensor)));
+    const c10::TensorImpl& impl = *impl_of(tensor);
+    if (impl.dtype() != dtype_) return differs("dtype", dtype_name(dtype_), dtype_name(impl.dtype()));
+    if (impl.key_set() == keys_) return "";
+    return differs("dispatch keys", c10::toString(keys_), c10::toString(impl.key_set()));
+  }
+  std::string text() const override { return type_name(type_) + " " + dtype_name(dtype_) + " " + c10::toString(keys_); }
+  std::vector<int> differing_dims(PyObject*) const override { return {}; }
+  std::vector<int> differing_strides(PyObject*) const override { return {}; }
+
+ private:
+  PyTypeObject* type_;  // the guard holds it
+  c10::DispatchKeySet keys_;
+  caffe2::TypeMeta dtype_;
+};
+
 }  // namespace
+
+std::shared_ptr<TensorFacts> make_kind_facts(PyObject* tensor) { return std::make_shared<KindFacts>(tensor); }
 
 std::shared_ptr<TensorFacts> make_tensor_facts(PyObject* tensor, const graph::TensorMeta& meta) {
   return std::make_shared<TensorImplFacts>(tensor, meta);

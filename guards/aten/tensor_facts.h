@@ -20,6 +20,8 @@ namespace framejit::guards {
 // be at least 2; later mentions in sizes and strides are evaluated and compared. All other facts are those of `tensor`
 // now.
 std::shared_ptr<TensorFacts> make_tensor_facts(PyObject* tensor, const graph::TensorMeta& meta);
+// Class, dispatch keys and dtype alone: they decide whether a tensor can be traced. It must be defined.
+std::shared_ptr<TensorFacts> make_kind_facts(PyObject* tensor);
 // Adds the storage offset that the tensor had at that time; `facts` must come from make_tensor_facts.
 void include_offset(TensorFacts& facts);
 

@@ -106,6 +106,18 @@ class TestTensors:
             "graphs"] >= 2 and not stats["fallbacks"]
         assert stats["hits"] == 2 * stats["graphs"]
 
+    @pytest.mark.parametrize("name", TENSORS)
+    def test_a_later_ordinary_tensor_is_captured(self, name, backend, breaks):
+        """The break is right for this kind of tensor alone: a function that met one is compiled for others."""
+        _, make, obstacle = TENSORS[name]
+        compiled, x, t = framejit.compile(lambda t: t.clone(), backend=backend), torch.randn(3), make()
+        for _ in range(2):
+            same(ordinary(compiled(t)), ordinary(t.clone()))
+            same(compiled(x), x)
+        assert breaks == [("unsupported_tensor", f"{obstacle} cannot be traced")]
+        stats = framejit.stats()
+        assert (stats["graphs"], stats["hits"], stats["fallbacks"]) == (1, 1, 0) and stats["plain_hits"]
+
     @pytest.mark.nothing_captured
     @pytest.mark.parametrize("name",
                              [name for name in TENSORS if name not in ("quantised", "of another library",

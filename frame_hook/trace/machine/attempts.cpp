@@ -16,6 +16,27 @@ constexpr uint64_t kPollInterval = 1024;
 
 }  // namespace
 
+void BreakFacts::take_guard(const GraphBreak& b, const guards::SourceTable& sources) {
+  guard = b.guard;
+  path.clear();
+  for (guards::SourceId id = guard ? guard->source : guards::kNoSource; id != guards::kNoSource; id = sources[id].base)
+    path.insert(path.begin(), sources[id]);
+}
+
+void BreakFacts::add_to(guards::GuardSet& guards) const {
+  guards.modes.insert(guards.modes.end(), modes.begin(), modes.end());
+  if (!guard) return;
+  guards::Guard added = *guard;
+  added.source = guards::kNoSource;
+  for (const guards::Source& s : path) {
+    const size_t known = guards.sources.size();
+    added.source = guards.sources.add(s.kind, added.source, s.index, s.key.get());
+    // What leads to an object that the trace has not reached is not guarded. The frame itself needs no guard.
+    if (guards.sources.size() > known && s.base != guards::kNoSource) return;
+  }
+  guards.add(std::move(added));
+}
+
 Attempts::Attempts(FrameTrace& trace, CallStack& stack, const TraceOptions& options)
     : trace_(trace),
       stack_(stack),
@@ -24,7 +45,7 @@ Attempts::Attempts(FrameTrace& trace, CallStack& stack, const TraceOptions& opti
 
 void Attempts::begin_trace() {
   stop_at_step_ = UINT64_MAX;
-  stop_facts_.clear();
+  stop_facts_ = {};
 }
 
 void Attempts::reset() {
@@ -32,7 +53,7 @@ void Attempts::reset() {
   raised_at_.clear();
   compiling_was_asked_ = false;
   break_step_.reset();
-  break_facts_.clear();
+  break_facts_ = {};
   step_ = 0;
   next_poll_ = std::min(stop_at_step_, kPollInterval);
 }
@@ -100,7 +121,7 @@ void Attempts::stop_before(uint64_t step, Reason reason, std::string detail, std
 }
 
 void Attempts::hand_over_stop() {
-  trace_.guards.modes.insert(trace_.guards.modes.end(), stop_facts_.begin(), stop_facts_.end());
+  stop_facts_.add_to(trace_.guards);
   trace_.reason = stop_reason_;
   trace_.detail = stop_detail_;
   if (!stop_where_.empty()) trace_.where = stop_where_;
@@ -120,6 +141,7 @@ void Attempts::note_break() {
 }
 
 void Attempts::after_break(const GraphBreak& b) {
+  break_facts_.take_guard(b, trace_.guards.sources);
   if (changes_answer_at_break(b)) return;
   stop_facts_ = std::exchange(break_facts_, {});
   stop_before(break_step_.value_or(1), b.reason, b.detail, stop_where_);

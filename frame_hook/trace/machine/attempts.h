@@ -13,6 +13,16 @@ namespace framejit::frame_hook {
 
 struct StopTracing {};  // thrown at an instruction boundary, when the exit is set
 
+// What makes a break right. The next attempt, which stops before it, does not see it.
+struct BreakFacts {
+  std::vector<std::shared_ptr<const guards::ModeFacts>> modes;
+  std::optional<guards::Guard> guard;
+  std::vector<guards::Source> path;  // to the object of the guard, outermost first
+
+  void take_guard(const GraphBreak& b, const guards::SourceTable& sources);
+  void add_to(guards::GuardSet& guards) const;  // the guard only if a trace has come as far as its object
+};
+
 class Attempts {
  public:
   struct RaisePoint {
@@ -41,8 +51,10 @@ class Attempts {
   [[noreturn]] void break_at_raise(Value* exception);  // plain Python raises it again
   const RaisePoint* find_raise(const Value* exception) const;  // the instruction to stop at if nobody catches it
   // Until forget_reliance(), a break relies on these facts too: it is right only in this state of the process.
-  void rely_until_break(std::shared_ptr<const guards::ModeFacts> facts) { break_facts_.push_back(std::move(facts)); }
-  void forget_reliance() { break_facts_.pop_back(); }
+  void rely_until_break(std::shared_ptr<const guards::ModeFacts> facts) {
+    break_facts_.modes.push_back(std::move(facts));
+  }
+  void forget_reliance() { break_facts_.modes.pop_back(); }
 
   // ---- what code of the program that ran while tracing answered
   bool answer_compiling() { return compiling_was_asked_ = true, answer_ == CompilingAnswer::yes; }
@@ -57,7 +69,7 @@ class Attempts {
     Reason reason;
     std::string detail, where;
     BreakPlace place;
-    std::vector<std::shared_ptr<const guards::ModeFacts>> facts;
+    BreakFacts facts;
     size_t handled;  // how many exceptions are being handled
   };
 
@@ -69,8 +81,7 @@ class Attempts {
   Reason stop_reason_{};
   std::string stop_detail_, stop_where_;
   BreakPlace stop_place_;
-  std::vector<std::shared_ptr<const guards::ModeFacts>> break_facts_, stop_facts_;  // of calls in progress; of the
-                                                                                    // break
+  BreakFacts break_facts_, stop_facts_;  // of calls in progress; of the break
   std::optional<uint64_t> break_step_;  // set by the innermost frame that a GraphBreak passes
   std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break, with break_step_
   size_t break_handled_ = 0;  // the same

@@ -6,9 +6,11 @@
 // InternalError and Interrupted.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "guards/guard.h"
 #include "runtime/base/reasons.h"
 
 namespace framejit::frame_hook {
@@ -16,6 +18,7 @@ namespace framejit::frame_hook {
 struct GraphBreak {            // thrown; on purpose not a std::exception: nothing else may catch it
   Reason reason;
   std::string detail;
+  std::optional<guards::Guard> guard = {};  // of what is in the way: later calls break for as long as it holds
 };
 
 struct Value;

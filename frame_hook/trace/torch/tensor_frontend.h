@@ -184,6 +184,8 @@ class TensorFrontend {
  public:
   virtual ~TensorFrontend() = default;
   virtual TensorClass classify(PyObject* object, std::string* reason) = 0;
+  // The facts by which a tensor is kUnsupported; null: no guard can ask for them.
+  virtual std::shared_ptr<const guards::TensorFacts> facts_of_unsupported(PyObject*) { return nullptr; }
   virtual std::unique_ptr<Recording> begin() = 0;
   virtual std::shared_ptr<const guards::ModeFacts> current_modes() = 0;
   // The fact that no profiler records ranges and ops; null: one does.
