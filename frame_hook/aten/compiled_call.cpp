@@ -10,6 +10,7 @@
 #include <deque>
 #include <optional>
 
+#include "frame_hook/aten/autocast_region.h"
 #include "frame_hook/aten/derived_weights.h"
 #include "frame_hook/aten/torch_graphs.h"
 #include "frame_hook/aten/training.h"
@@ -53,6 +54,7 @@ class PlannedCall final : public CompiledCall {
         is_short_(is_short(runner_.plan())),
         backward_(backward_plans(compiled, values, outputs)),
         written_(backward_ ? outputs.written : std::vector<WrittenInput>()),
+        weights_in_region_(WeightsInRegion::of(values.example_inputs)),
         derived_(is_short_ || backward_ ? nullptr : DerivedWeights::make(compiled, values, deriving)) {
     output_count = runner_.plan().outputs.size();
     op_count = compiled.functional.nodes.size();
@@ -77,6 +79,7 @@ class PlannedCall final : public CompiledCall {
       if (is_number && !floats) floats.emplace();
       tensors[i] = is_number ? &floats->emplace_back(input_tensor(inputs[i])) : &THPVariable_Unpack(inputs[i]);
     }
+    if (weights_in_region_) weights_in_region_->look(tensors.data());
     c10::SmallVector<at::Tensor, 8> results(output_count), held;
     const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data(), owners) : DerivedWeights::Use{};
     if (backward_ && backward_->has_given_up()) {
@@ -183,6 +186,7 @@ class PlannedCall final : public CompiledCall {
   const bool is_short_;
   const std::shared_ptr<runtime::BackwardPlans> backward_;  // null: no output gets a history
   const std::vector<WrittenInput> written_;                 // with a backward
+  std::optional<WeightsInRegion> weights_in_region_;
   const std::shared_ptr<DerivedWeights> derived_;  // null: none can be
   std::optional<runtime::GraphReplay> replays_;  // none: not asked for
   std::vector<uint32_t> held_inputs_;  // held by a second handle while the plan runs without the GIL

@@ -248,6 +248,30 @@ def test_two_kinds_of_tensors_are_two_lines():
     assert len(lines) == 2 and "gradient" in lines[0] and "not strided" in lines[1], lines
 
 
+WEIGHTS_IN_A_REGION = """
+m = torch.nn.Linear(2, 2)
+f = framejit.compile(m)
+opt = torch.optim.SGD(m.parameters(), lr=1.0)
+def step():
+    f(torch.ones(1, 2)).sum().backward()
+    opt.step()
+"""
+
+
+def test_a_weight_that_is_written_in_its_autocast_region_is_said_once():
+    _, lines = plain(WEIGHTS_IN_A_REGION + "with torch.autocast('cpu', torch.bfloat16):\n    step(), step(), step()")
+    assert len(lines) == 1 and "end the region before the optimizer's step" in lines[0], lines
+
+
+@pytest.mark.parametrize("steps", [
+    "for _ in range(4):\n    with torch.autocast('cpu', torch.bfloat16):\n        y = f(torch.ones(1, 2)), "
+    "f(torch.ones(1, 2))\n    y[0].sum().backward()\n    opt.step()",
+    "with torch.autocast('cpu', torch.bfloat16, cache_enabled=False):\n    [step() for _ in range(4)]",
+    "[step() for _ in range(4)]"], ids=["a region for each step", "no copies are kept", "no region"])
+def test_other_writes_to_weights_are_not(steps):
+    assert plain(WEIGHTS_IN_A_REGION + steps)[1] == []
+
+
 def test_a_program_that_is_captured_says_nothing():
     _, lines = plain("def f(x):\n    x = x + 1\n    print(end='')\n    return x * 2\n"
                      "with torch.no_grad():\n    [framejit.compile(f)(torch.ones(3)) for _ in range(3)]\n")

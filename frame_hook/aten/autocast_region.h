@@ -1,0 +1,28 @@
+// frame_hook/aten/autocast_region.h — weights that are written inside of an autocast region.
+//
+// Eager casts a weight that needs a gradient once in a region, and goes on with that copy whatever is written to the
+// weight. Compiled code casts it in each call. A program that trains inside of one region gets other values from it,
+// and is told so.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace framejit::frame_hook {
+
+class WeightsInRegion {
+ public:
+  // For a graph with these inputs, called in the current modes. Nothing if eager would keep no casts.
+  static std::optional<WeightsInRegion> of(const std::vector<at::Tensor>& inputs);
+  void look(const at::Tensor* const* inputs);  // before each call, with the GIL
+
+ private:
+  std::vector<uint32_t> weights_;  // among the inputs
+  at::Tensor region_;              // what eager keeps in the region of the last call
+  std::unordered_map<const void*, uint64_t> writes_;  // in that region, by the first weight: instances share a graph
+};
+
+}  // namespace framejit::frame_hook
