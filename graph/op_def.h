@@ -19,18 +19,19 @@ class ShapeEnv;
 class GraphBuilder;
 
 enum OpFlags : uint32_t {
-  kMutates = 1,         // writes at least one argument
-  kRandom = 2,          // advances a generator: never removed, reordered or merged
-  kDataDependent = 4,   // result or its size depends on the data
-  kView = 8,            // a result shares an argument's storage
-  kSideEffect = 16,     // must run even if unused, and each time (asserts, ops of users)
-  kPointwise = 32,      // sizes and strides follow from broadcasting, whatever the sizes are
-  kChecksData = 64,     // raises for some data (an index out of range), used or not
-  kDivides = 128,       // raises for an integer zero in argument 1, used or not
-  kTakesAlpha = 256,    // argument 2 scales argument 1: no fraction among integers
-  kRuleIsComplete = 512,   // eager raises what the shape rule does not cover
-  kKeepsPlace = 1024,      // a result has the same place in its storage as argument 0 in its own
+  kMutates = 1,  // writes at least one argument
+  kRandom = 2,  // advances a generator: never removed, reordered or merged
+  kDataDependent = 4,  // result or its size depends on the data
+  kView = 8,  // a result shares an argument's storage
+  kSideEffect = 16,  // must run even if unused, and each time (asserts, ops of users)
+  kPointwise = 32,  // sizes and strides follow from broadcasting, whatever the sizes are
+  kChecksData = 64,  // raises for some data (an index out of range), used or not
+  kDivides = 128,  // raises for an integer zero in argument 1, used or not
+  kTakesAlpha = 256,  // argument 2 scales argument 1: no fraction among integers
+  kRuleIsComplete = 512,  // eager raises what the shape rule does not cover
+  kKeepsPlace = 1024,  // a result has the same place in its storage as argument 0 in its own
   kChecksOperands = 2048,  // as an in-place op, it refuses operands that do not fit
+  kChecksNumbers = 4096,  // raises for some numbers: they cannot be values of the graph
 };
 
 // The arguments as a shape rule sees them: tensors as metas, the others as Arg.

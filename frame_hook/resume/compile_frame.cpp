@@ -10,6 +10,7 @@
 #include "frame_hook/resume/segment.h"
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/trace/machine/trace_frame.h"
+#include "frame_hook/trace/torch/traced_tensors.h"
 #include "frame_hook/trace/values/weight_sources.h"
 #include "graph/compiler.h"
 #include "graph/int64_range.h"
@@ -156,10 +157,18 @@ std::vector<guards::SourceId> owners_of(const FrameTrace& trace) {
   return owners;
 }
 
+// Autograd's formulas compute with the numbers that they have saved, when the backward is recorded.
+void guard_numbers_of_formulas(FrameTrace& trace) {
+  CallStack no_frames;
+  Facts facts(trace, no_frames);
+  guard_fixed_floats(trace, facts);
+}
+
 // The graph, if there is one. False with a Python error set if a user's backend raised.
 bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segment) {
   if (trace.recording->op_count() == 0 && recipe.traced_outputs().empty()) return true;
   graph::CapturedGraph captured = take_or_break(trace.recording->build(recipe.traced_outputs()));
+  guard_numbers_of_formulas(trace);
   if (captured.joint && segment.options->user_backend != nullptr)
     graph_break(Reason::unsupported_tensor, "a tensor that needs a gradient, in a graph for a backend of the program,");
   captured.weights = weights_of(trace);
@@ -193,8 +202,8 @@ std::vector<guards::SourceId> plan_memory(const FrameTrace& trace, Segment& segm
   segment.written_count = written.size();
   for (size_t i : written) sources.push_back(trace.input_sources[i]);
   for (const guards::Guard& guard : trace.guards.guards())  // of the other inputs, those that are tensors
-    if (guard.kind == guards::GuardKind::tensor &&
-        std::find(sources.begin(), sources.end(), guard.source) == sources.end())
+    if (guard.kind == guards::GuardKind::tensor && std::ranges::count(trace.input_sources, guard.source) > 0 &&
+        std::ranges::count(sources, guard.source) == 0)
       sources.push_back(guard.source);
   return sources;
 }

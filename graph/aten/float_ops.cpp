@@ -47,7 +47,7 @@ void run_twin(const c10::OperatorHandle& twin, torch::jit::Stack* stack) {
 const OpDef* register_twin(const OpInfo& info) {
   const c10::FunctionSchema& schema = info.handle.schema();
   constexpr std::string_view kAten = "aten::";
-  if (!schema.name().starts_with(kAten) ||
+  if (!schema.name().starts_with(kAten) || info.def->has(kChecksNumbers) ||
       std::none_of(schema.arguments().begin(), schema.arguments().end(), is_number))
     return nullptr;
   if (info.def->has(kMutates)) {
@@ -64,7 +64,8 @@ const OpDef* register_twin(const OpInfo& info) {
   library->def(c10::FunctionSchema(std::string(kNamespace) + base, schema.overload_name(), std::move(arguments),
                                    schema.returns()),
                tags);
-  library->impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+  // Its gradient is that of the op which it calls.
+  library->impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd,
                                               torch::CppFunction::makeFromBoxedFunction<&run_twin>()));
   const OpInfo* twin = find_op_info(std::string(kNamespace) + name);
   FJ_ASSERT(twin != nullptr, "the twin of " + name + " is not there");

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/generated/Functions.h>
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -183,6 +184,17 @@ Held ours_for(const Held& torchs) {
   return nullptr;
 }
 
+// The formulas of powers ask whether the exponent is zero, which torch cannot ask of a symbol.
+void fix_exponents(torch::autograd::Node& node) {
+  const auto fix = [](at::Scalar& exponent) {
+    if (exponent.isSymInt()) exponent = exponent.toSymInt().guard_int(__FILE__, __LINE__);
+  };
+  if (auto* one = dynamic_cast<generated::PowBackward0*>(&node)) fix(one->exponent);
+  if (auto* of_all = dynamic_cast<generated::ForeachPowBackward0Scalar*>(&node)) fix(of_all->exponent);
+  if (auto* of_each = dynamic_cast<generated::ForeachPowBackward1*>(&node))
+    std::ranges::for_each(of_each->exponent, fix);
+}
+
 }  // namespace
 
 bool keeps_number(const torch::autograd::Node& node) {
@@ -202,6 +214,7 @@ Formulas::Node Formulas::in_place_of(const Node& torchs) const {
 }
 
 void Formulas::replace(Node& node) {
+  fix_exponents(*node);
   Node known = in_place_of(node);
   if (known == node)
     if (Node made = ours_for(node)) known = ours_[node.get()] = made;

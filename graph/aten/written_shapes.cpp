@@ -33,7 +33,7 @@ bool Recorder::fits_in_place(const OpCall& call) const {
   if (self == nullptr || *self == kNoValue) return false;
   const TensorMeta& meta = graph().meta(*self);
   const std::string_view name = base_name(call.def().name);
-  if (overlaps_itself(meta)) return false;
+  if (overlaps_itself(meta) || call.def().has(kChecksNumbers)) return false;
   if (call.def().has(kChecksOperands)) return true;
   for (size_t i = 1; i < call.node.args.size(); ++i) {
     const Arg& arg = call.node.args[i];

@@ -67,6 +67,15 @@ bool bounded(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return (args.given(1) || args.given(2)) && rule(args, env, results);
 }
 
+// Eager refuses an alpha of zero.
+bool celu(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const auto alpha = args.size(1);
+  const double* fraction = args.args[1].get<double>();
+  if (fraction != nullptr ? *fraction == 0 : !alpha || env.decide(*alpha, Relation::kEq, 0, "alpha is zero"))
+    return false;
+  return mapped<keep, 0>(args, env, results);
+}
+
 bool where(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* condition = args.tensor(0);
   if (condition == nullptr || condition->dtype != DType::kBool) return false;
@@ -269,9 +278,9 @@ void add_copies(std::vector<OpRow>& rows) {
 std::vector<OpRow> pointwise_ops() {
   std::vector<OpRow> rows = special_functions_with_numbers();
   add_rows_in_place(rows, mapped<keep, 0>,
-                    {"neg",   "relu",      "sign",        "sgn",        "floor", "ceil", "round",     "round.decimals",
-                     "trunc", "frac",      "hardtanh",    "leaky_relu", "elu",   "celu", "threshold", "silu",
-                     "mish",  "hardswish", "hardsigmoid", "gelu"});
+                    {"neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac",
+                     "hardtanh", "leaky_relu", "elu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "gelu"});
+  add_rows_in_place(rows, celu, {"celu"}, kChecksNumbers);
   add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6", "_conj_physical"});
   add_rows_in_place(
       rows, mapped<floating, 0>,

@@ -423,3 +423,30 @@ def test_dimensions_that_there_are_not(write, request):
     stats, name = framejit.stats(), request.node.callspec.id
     told = {"cumsum_": 5, "cumprod_": 5, "index_fill_": 1, "index_add_": 4, "scatter_": 1}
     assert stats["graph_breaks"] + stats["fallbacks"] == told[name]
+
+
+def refuses_after_others(f, dynamic, *values):
+    compiled, x = framejit.compile(f, dynamic=dynamic), torch.tensor([0.5, -1.0, 2.0])
+    for n in values[:-1]:
+        assert torch.allclose(compiled(x, n), f(x, n))
+    want = raised(lambda: f(x, values[-1]))
+    assert want[0] == "RuntimeError" and raised(lambda: compiled(x, values[-1])) == want
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("values", [(3, 4, 5, 0), (3.0, 4.0, 5.0, 0.0)], ids=["integers", "floats"])
+@pytest.mark.parametrize("celu", [F.celu, lambda x, n: F.celu_(x + 1, n)], ids=["celu", "celu_"])
+@pytest.mark.breaks(exception_raised=1)
+def test_an_alpha_of_zero_after_others(celu, values, dynamic):
+    """Eager refuses it when the op is called, also once the number is a symbol."""
+    refuses_after_others(celu, dynamic, *values)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("loss, last", [
+    (lambda x, n: F.smooth_l1_loss(x, x * 2, beta=n), float("nan")),
+    (lambda x, n: F.huber_loss(x, x * 2, delta=n), float("nan")), (lambda x, n: F.huber_loss(x, x * 2, delta=n), 0.0)])
+@pytest.mark.fallbacks(run_failed=1)
+def test_a_threshold_that_is_refused_after_others(loss, last, dynamic):
+    """The kernel refuses it."""
+    refuses_after_others(loss, dynamic, 1.0, 2.0, last)

@@ -44,13 +44,28 @@ void decide_marked_ranges(Recording& recording, PyObject* real, PyObject* traced
   drop_error();
 }
 
+guards::Guard tensor_guard(const TensorValue* v, std::shared_ptr<const guards::TensorFacts> facts) {
+  guards::Guard guard;
+  guard.kind = GuardKind::tensor;
+  guard.source = v->source;
+  guard.object = PyRef::borrow(reinterpret_cast<PyObject*>(v->type));
+  guard.facts = std::move(facts);
+  return guard;
+}
+
 }  // namespace
+
+void TracedTensors::break_at_unsupported(TensorValue* v, std::string reason) {
+  GraphBreak at{Reason::unsupported_tensor, std::move(reason)};
+  std::shared_ptr<const guards::TensorFacts> kind = frontend_.facts_of_unsupported(v->object.get());
+  if (kind && v->source != kNoSource && !facts().is_computed(v->source)) at.guard = tensor_guard(v, std::move(kind));
+  throw at;
+}
 
 PyObject* TracedTensors::traced(TensorValue* v) {
   if (v->traced) return v->traced.get();
   std::string reason;
-  if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain)
-    graph_break(Reason::unsupported_tensor, reason);
+  if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain) break_at_unsupported(v, std::move(reason));
   if (v->source == kNoSource) graph_break(Reason::unsupported_tensor, "a tensor that is a constant of the program");
   const graph::DynamicExtents extents = dynamic_.extents(v->source, v->object.get());
   PyObject* traced = recording().add_input(v->object.get(), dynamic_.text(v->source), extents);
@@ -60,12 +75,7 @@ PyObject* TracedTensors::traced(TensorValue* v) {
   v->type_guarded = v->value_guarded = true;
   heap().adopt(v);
   trace_.input_sources.push_back(v->source);
-  guards::Guard guard;
-  guard.kind = GuardKind::tensor;
-  guard.source = v->source;
-  guard.object = PyRef::borrow(reinterpret_cast<PyObject*>(v->type));
-  guard.facts = recording().facts_of_input(v->input);
-  facts().add_guard(std::move(guard));
+  facts().add_guard(tensor_guard(v, recording().facts_of_input(v->input)));
   if (!extents.empty()) decide_marked_ranges(recording(), v->object.get(), traced);
   return traced;
 }
@@ -83,7 +93,7 @@ void TracedTensors::set_user_line() {
 Value* TracedTensors::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* names) {
   set_user_line();
   PyObject* result = recording().call(callable, args, positional, names);
-  guard_fixed_floats();
+  guard_fixed_floats(trace_, facts());
   return result ? heap().wrap_result(result) : nullptr;
 }
 
@@ -140,18 +150,15 @@ Value* TracedTensors::of_float(Value* number) {
 
 Value* TracedTensors::float_number(Value* number) {
   if (!numbers.is_open_float(number)) return nullptr;
-  Value* tensor = of_float(number);
-  PyRef made =
-      PyRef::steal(recording().float_number(traced(as<TensorValue>(tensor)), PyFloat_AS_DOUBLE(number->object.get())));
+  PyObject* const held = traced(as<TensorValue>(of_float(number)));
+  trace_.float_arguments.emplace(held, number);
+  PyRef made = PyRef::steal(recording().float_number(held, PyFloat_AS_DOUBLE(number->object.get())));
   if (!made) break_of_recording("a float");
   return heap().object_value(made.get(), kNoSource);
 }
 
-// After a call: guards the numbers that its C code has read.
-void TracedTensors::guard_fixed_floats() {
-  for (PyObject* read : recording().take_fixed_floats())
-    for (const auto& [number, tensor] : float_tensors)
-      if (as<TensorValue>(tensor)->traced.get() == read) facts().guard_value(number);
+void guard_fixed_floats(FrameTrace& trace, Facts& facts) {
+  for (PyObject* read : trace.recording->take_fixed_floats()) facts.guard_value(trace.float_arguments.at(read));
 }
 
 namespace {

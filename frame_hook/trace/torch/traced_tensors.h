@@ -47,10 +47,11 @@ class TracedTensors {
   Heap& heap() { return numbers.shadows.heap; }
   Facts& facts() { return numbers.shadows.facts; }
   void set_user_line();
-  void guard_fixed_floats();
+  [[noreturn]] void break_at_unsupported(TensorValue* v, std::string reason);
   Value* number_of_input(size_t input);
 };
 
+void guard_fixed_floats(FrameTrace& trace, Facts& facts);  // those whose numbers C code has read since the last call
 bool contains_tensor(TensorFrontend& frontend, Value* v);  // itself, or an item; adds no guards
 
 }  // namespace framejit::frame_hook
