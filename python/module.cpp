@@ -147,7 +147,8 @@ PyObject* stats(PyObject*, PyObject*) {
                                                      {"frames", s.frames},
                                                      {"traced_instructions", s.traced_instructions},
                                                      {"inlined_calls", s.inlined_calls},
-                                                     {"python_shapes", runtime::python_shapes()}};
+                                                     {"python_shapes", runtime::python_shapes()},
+                                                     {"executed_shapes", runtime::executed_shapes()}};
   for (auto& [name, count] : counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   const std::pair<const char*, uint64_t> backward_counts[] = {{"backward_graphs", runtime::backward_totals().graphs},
                                                               {"backward_runs", runtime::backward_totals().runs}};
@@ -191,7 +192,7 @@ PyObject* reset(PyObject*, PyObject*) {
   runtime::reset_derived_totals();
   runtime::backward_totals().graphs = runtime::backward_totals().runs = runtime::backward_totals().failed = 0;
   runtime::reset_replay_totals();
-  runtime::python_shapes() = 0;
+  runtime::python_shapes() = runtime::executed_shapes() = 0;
   Py_RETURN_NONE;
 }
 

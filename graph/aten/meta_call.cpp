@@ -216,6 +216,7 @@ torch::jit::Stack MetaCall::run_on(Filling filling, std::vector<Twin>& made) con
 }
 
 std::optional<torch::jit::Stack> MetaCall::run_on_fillings(std::vector<Twin>& made) const {
+  ++runtime::executed_shapes();
   PlainExecution plain;
   bool is_singular = false;
   for (const Filling filling : {Filling::kZeros, Filling::kOnes, Filling::kIdentity}) {

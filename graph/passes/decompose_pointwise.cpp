@@ -61,6 +61,7 @@ bool arange(Decomposing& d) {
   const bool floating = d.args[end].get<double>() != nullptr || (has_start && d.args[0].get<double>() != nullptr);
   auto number = [&](int64_t n) { return floating ? Arg(static_cast<double>(n)) : Arg(SymExpr(n)); };
   auto as_kind = [&](const Arg& a) {
+    if (const bool* b = a.get<bool>()) return number(*b);
     const SymExpr* n = a.get<SymExpr>();
     return floating && n != nullptr && n->is_constant() ? Arg(static_cast<double>(n->constant())) : a;
   };

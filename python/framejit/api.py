@@ -252,6 +252,7 @@ def stats() -> dict[str, Any]:
     frames                   calls of compiled callables that the hook took over
     python_shapes            shapes of results that a shape function in Python gave: one that a user's op registers, or
                              one of torch, for an op without a rule of ours on a device other than the CPU
+    executed_shapes          runs of ops on zeros while compiling: for the shapes of results that no rule of ours covers
     recordings, replays      graphs of the GPU's driver that were recorded, and calls that replayed them;
                              recording_bytes: the size of their inputs and outputs that exist now
     derived_values, derived_bytes              copies of weights, packed, folded or cast once for many calls, that exist

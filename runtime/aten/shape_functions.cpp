@@ -43,4 +43,9 @@ std::atomic<uint64_t>& python_shapes() {
   return count;
 }
 
+std::atomic<uint64_t>& executed_shapes() {
+  static std::atomic<uint64_t> count = 0;
+  return count;
+}
+
 }  // namespace framejit::runtime

@@ -51,6 +51,13 @@ def test_indices_along_a_dimension_count_from_the_end(dynamic):
     assert framejit.stats()["fallbacks"] == 0 and framejit.stats()["break_reasons"] == {}
 
 
+@pytest.mark.parametrize("end", [True, False, 3, 2.5], ids=str)
+def test_the_dtype_of_a_range_is_that_of_its_numbers(end):
+    """A flag counts as an integer."""
+    check(lambda x, n: (x * n, torch.arange(n), torch.arange(0, n), torch.arange(False, 4)), torch.ones(2), end,
+          breaks=0, fallbacks=0)
+
+
 def test_infinities_that_are_resampled_to_the_same_size():
     x = torch.tensor([float("inf"), -2.0, 1.0, -float("inf")])
     check(lambda x: torch.nn.functional.interpolate(x[None, None], size=4, mode="linear"), x, breaks=0)

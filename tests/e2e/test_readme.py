@@ -155,9 +155,9 @@ def settings_page():
              "Every setting of the process is an environment variable. framejit reads it once, when it is imported. A "
              "bad value is an error that says what is accepted. There is one exception: a `FRAMEJIT_CACHE_DIR` that "
              "cannot be used is a warning, because the program runs without it; `framejit.cache` raises in that "
-             "case. A program that imports neither torch nor framejit gets no message. Regular expressions use "
-             "ECMAScript's syntax. Settings of one compiled function are arguments of `framejit.compile`: "
-             "`fullgraph`, `dynamic`, `backend`, `mode`, `options`, `disable`. "
+             "case. A program that imports neither torch nor framejit gets no message. `true` and `false` mean 1 "
+             "and 0. Regular expressions use ECMAScript's syntax. Settings of one compiled function are arguments of "
+             "`framejit.compile`: `fullgraph`, `dynamic`, `backend`, `mode`, `options`, `disable`. "
              "`framejit.cache(folder, max_mb=...)` sets the two variables of the cache from the program."]
     for title, names in SETTINGS.items():
         lines += ["", f"## {title}", ""] + [found[name] for name in names or [n for n in found if n not in named]]

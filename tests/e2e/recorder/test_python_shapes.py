@@ -57,6 +57,17 @@ def test_an_op_with_a_kernel_is_run_in_place_of_its_python_shape():
         assert recording.replay([x])[1:] == ([], []), name
 
 
+def test_an_op_that_is_run_for_its_shape_is_counted():
+    x = torch.rand(3, 3)
+    framejit.reset()
+    framejit.compile(lambda x: x + 1)(x)
+    assert framejit.stats()["executed_shapes"] == 0
+    framejit.compile(lambda x: torch.linalg.eig(torch.complex(x, x))[1].real + 1)(x)
+    assert framejit.stats()["executed_shapes"] == 1
+    framejit.reset()
+    assert framejit.stats()["executed_shapes"] == 0
+
+
 def test_the_list_of_ops_without_a_rule():
     """python_shapes.txt names each op with a CPU kernel that only a shape function in Python describes, and says why it
     needs no rule."""
