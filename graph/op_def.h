@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/known_ops.h"
+
 namespace framejit::graph {
 
 struct Arg;
@@ -19,19 +21,22 @@ class ShapeEnv;
 class GraphBuilder;
 
 enum OpFlags : uint32_t {
-  kMutates = 1,         // writes at least one argument
-  kRandom = 2,          // advances a generator: never removed, reordered or merged
-  kDataDependent = 4,   // result or its size depends on the data
-  kView = 8,            // a result shares an argument's storage
-  kSideEffect = 16,     // must run even if unused, and each time (asserts, ops of users)
-  kPointwise = 32,      // sizes and strides follow from broadcasting, whatever the sizes are
-  kChecksData = 64,     // raises for some data (an index out of range), used or not
-  kDivides = 128,       // raises for an integer zero in argument 1, used or not
-  kTakesAlpha = 256,    // argument 2 scales argument 1: no fraction among integers
-  kRuleIsComplete = 512,   // eager raises what the shape rule does not cover
-  kKeepsPlace = 1024,      // a result has the same place in its storage as argument 0 in its own
-  kChecksOperands = 2048,  // as an in-place op, it refuses operands that do not fit
+  kMutates = 1,  // writes at least one argument
+  kRandom = 2,  // advances a generator: never removed, reordered or merged
+  kDataDependent = 4,  // result or its size depends on the data
+  kView = 8,  // a result shares an argument's storage
+  kSideEffect = 16,  // must run even if unused, and each time (asserts, ops of users)
+  kPointwise = 32,  // sizes and strides follow from broadcasting, whatever the sizes are
+  kChecksData = 64,  // raises for some data (an index out of range), used or not
+  kDivides = 128,  // raises for an integer zero in argument 1, used or not
+  kTakesAlpha = 256,  // argument 2 scales argument 1: no fraction among integers
+  kRuleIsComplete = 512,  // eager raises what the shape rule does not cover
+  kKeepsPlace = 1024,  // a result has the same place in its storage as argument 0 in its own
+  kRequiresOperands = 2048,  // as an in-place op, it requires operands that fit
 };
+
+// Such an op runs once, in its place: a second run may give another result, or has its effect twice.
+constexpr uint32_t kRunsOnce = kMutates | kRandom | kDataDependent | kSideEffect;
 
 // The arguments as a shape rule sees them: tensors as metas, the others as Arg.
 struct RuleArgs;
@@ -40,6 +45,7 @@ using ShapeRule = bool (*)(const RuleArgs& args, ShapeEnv& env, std::vector<Tens
 
 struct OpDef {
   std::string name;
+  KnownOp known = KnownOp::none;  // the table of ops sets it
   uint32_t flags = 0;
   std::vector<std::string> arg_names;
   std::vector<int8_t> write_args;    // indices of arguments that are written
@@ -49,6 +55,7 @@ struct OpDef {
   bool drops_out_args = false;       // the functional form takes no out= arguments
   ShapeRule shape_rule = nullptr;
   bool has(OpFlags f) const { return (flags & f) != 0; }
+  bool is(KnownOp op) const { return known == op; }
 };
 
 // Without the overload: "add" of "add.Tensor".
