@@ -169,7 +169,7 @@ trace-all: build-tests  ## CPython's own tests with every frame traced: what dif
 sweep: build  ## every op of torch's op_db, compiled and compared; continues where it was stopped (build/.../sweep)
 	@mkdir -p $(BUILD)/sweep; failed=0; \
 	$(SWEEPS)/framejit.jsonl --at-least 90 || failed=1; \
-	$(SWEEPS)/partly.jsonl --dtype float32 --samples 40 --partly tests/e2e/op_partly.txt || failed=1; \
+	$(SWEEPS)/partly.jsonl --dtype float32 bfloat16 int64 --samples 40 --partly tests/e2e/op_partly.txt || failed=1; \
 	$(SWEEPS)/eager.jsonl --at-least 90 --backend eager --dtype float32 || failed=1; \
 	$(SWEEPS)/gradients.jsonl --gradients --at-least 90 --dtype float32 bfloat16 || failed=1; \
 	$(SWEEPS)/forms.jsonl --forms all --samples 3 --dtype $(SWEEP_DTYPES) || failed=1; \

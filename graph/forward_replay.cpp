@@ -143,7 +143,7 @@ class Cutter {
     bool depends = false;
     for_each_value(node, [&](ValueId v) { depends = depends || (v != kNoValue && has_history_[index_of(v)]); });
     if (!depends) return {};
-    const bool is_cut = without_history_.contains(index) || node.op->name == "detach";
+    const bool is_cut = without_history_.contains(index) || node.op->is(KnownOp::detach);
     for (ValueId v : node.results) {
       if (v == kNoValue) continue;
       if (is_cut && is_written(v))
@@ -201,7 +201,7 @@ class Overwriting {
     return node.op->has(kRandom) && node.op->has(kMutates) && node.op->write_args == std::vector<int8_t>{0};
   }
   bool overwrites(const Node& node) const {
-    return (is_draw(node) || node.op->name == "copy_") && has_history(*node.args[0].get<ValueId>());
+    return (is_draw(node) || node.op->is(KnownOp::copy_in_place)) && has_history(*node.args[0].get<ValueId>());
   }
 
   void add(Node node) {
@@ -270,7 +270,7 @@ OutputAlias shared_memory(const Graph& graph, size_t output) {
 
 // Batch norm in training only updates its running statistics, which the forward has written meanwhile.
 bool take_without_statistics(Rebuild& rebuild, const Node& node) {
-  if (node.op->name != "_native_batch_norm_legit_functional") return false;
+  if (!node.op->is(KnownOp::legit_batch_norm)) return false;
   const bool* const training = node.args[5].get<bool>();
   if (training == nullptr || !*training) return false;
   rebuild.begin(node);
@@ -284,9 +284,9 @@ bool take_without_statistics(Rebuild& rebuild, const Node& node) {
 
 // As Overwriting makes them.
 bool reads_only_shape(const Graph& graph, const Node& node) {
-  return node.op->name == "fill.Scalar" ||
-         (node.op->name == "masked_fill.Scalar" && graph.maker(*node.args[1].get<ValueId>(), "full") != nullptr &&
-          graph.maker(*node.args[1].get<ValueId>())->args[1] == Arg(true));
+  return node.op->is(KnownOp::fill_scalar) || (node.op->is(KnownOp::masked_fill_scalar) &&
+                                               graph.maker(*node.args[1].get<ValueId>(), KnownOp::full) != nullptr &&
+                                               graph.maker(*node.args[1].get<ValueId>())->args[1] == Arg(true));
 }
 
 // Whether a root needs the value that an input had before the forward wrote to it. now: aliases of its new value.
@@ -295,7 +295,7 @@ bool needs_old_value(const Graph& graph, uint32_t input, const std::set<ValueId>
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     const auto is_read = [&](ValueId v) { return needed.contains(v) && !now.contains(v); };
     if (std::none_of(node->results.begin(), node->results.end(), is_read)) continue;
-    if (node->op->name == "relu" && has_argument(*node, graph.inputs[input])) continue;  // relu(relu(x)) is relu(x)
+    if (node->op->is(KnownOp::relu) && has_argument(*node, graph.inputs[input])) continue;  // relu(relu(x)) is relu(x)
     if (reads_only_shape(graph, *node)) continue;
     for_each_value(*node, [&](ValueId v) { needed.insert(v); });
   }
@@ -343,7 +343,7 @@ Result<Graph> without_writes(Graph forward, bool of_roots) {
   for (ValueId& output : made.outputs) {
     if (!of_roots) continue;
     const Node& clone = made.nodes[static_cast<size_t>(made.values[index_of(output)].node)];
-    FJ_ASSERT(clone.op->name == "clone", "the outputs of a replay are clones of the roots");
+    FJ_ASSERT(clone.op->is(KnownOp::clone), "the outputs of a replay are clones of the roots");
     output = *clone.args[0].get<ValueId>();
   }
   for (size_t i = 0; i < made.outputs.size(); ++i)

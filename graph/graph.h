@@ -96,9 +96,9 @@ struct Graph {
     const int32_t node = v == kNoValue ? -1 : values[index_of(v)].node;
     return node < 0 ? nullptr : &nodes[static_cast<size_t>(node)];
   }
-  const Node* maker(ValueId v, std::string_view op) const {  // null also if it is of another op
+  const Node* maker(ValueId v, KnownOp op) const {  // null also if it is of another op
     const Node* node = maker(v);
-    return node != nullptr && node->op->name == op ? node : nullptr;
+    return node != nullptr && node->op->is(op) ? node : nullptr;
   }
 };
 

@@ -17,7 +17,7 @@ void add(Set& to, const Set& from) {
 }
 
 // The engine adds gradients up. That is not a formula.
-bool is_sum(const Node& node) { return node.op->name == "add.Tensor" || node.op->name == "add_.Tensor"; }
+bool is_sum(const Node& node) { return node.op->is(KnownOp::add_tensor) || node.op->is(KnownOp::add_in_place); }
 
 // Whether a gradient of one group leads to a root of the other, through further groups or not.
 bool leads_to(uint32_t from, uint32_t to, const std::vector<uint32_t>& group, const std::vector<Set>& leads) {
@@ -92,7 +92,7 @@ void describe_holders(const Graph& recorded, const std::vector<std::vector<uint3
        {std::pair(Saved::kInput, layout.forward_inputs), {Saved::kOutput, layout.forward_outputs}})
     for (uint32_t i = 0; i < count; ++i) in_storage[storage_of({of, i})].push_back({of, i});
   for (Holder& holder : layout.holders) {
-    for (const Saved& saved : holder.checked) {
+    for (const Saved& saved : holder.versions) {
       Set& by = kept[storage_of(saved)];
       by.resize(layout.roots.size());
       add(by, holder.roots);
@@ -101,7 +101,7 @@ void describe_holders(const Graph& recorded, const std::vector<std::vector<uint3
     for (size_t i = holder.first_op; i < holder.end_op; ++i) storages.insert(reads[i].begin(), reads[i].end());
     for (uint32_t storage : storages)
       if (const auto at = in_storage.find(storage); at != in_storage.end())
-        holder.checked.insert(holder.checked.end(), at->second.begin(), at->second.end());
+        holder.versions.insert(holder.versions.end(), at->second.begin(), at->second.end());
     holder.holds = holder.holds || !storages.empty();
   }
   std::erase_if(layout.holders, [](const Holder& holder) { return !holder.holds; });

@@ -30,9 +30,9 @@ struct Saved {
 // is wanted. It checks the versions of what it holds and frees it, as a rule, so that a second run raises.
 struct Holder {
   std::vector<bool> roots, gradients;  // no gradient at all: it runs in a backward of everything
-  std::vector<Saved> checked;          // inputs and outputs of the forward
+  std::vector<Saved> versions;         // inputs and outputs of the forward
   // What eager says of a write to one of these: of one that shows several views, not that its version differs.
-  std::vector<std::pair<Saved, std::string>> told;
+  std::vector<std::pair<Saved, std::string>> write_errors;
   size_t first_op = 0, end_op = 0;     // the recorded nodes that it consists of
   bool holds = false;
 };

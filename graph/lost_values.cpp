@@ -134,7 +134,7 @@ HeldValues held_values(const TrainingGraphs& graphs, const WhatIsLeft& left, con
     if (!is_there) continue;
     ValueId v = forward.outputs[graphs.forward_outputs + graphs.saved[i].index];
     held[of_forward.at(v)] = {Saved::kValue, i};
-    if (const Node* copy = forward.maker(v, "clone")) {
+    if (const Node* copy = forward.maker(v, KnownOp::clone)) {
       v = *copy->args[0].get<ValueId>();
       held[of_forward.at(v)] = {Saved::kValue, i};
     }
@@ -159,7 +159,7 @@ Result<LostContents> part_of(const Graph& whole, const std::vector<ValueId>& wan
   for (size_t n = whole.nodes.size(); n-- > 0;) {
     for (ValueId v : whole.nodes[n].results) runs[n] = runs[n] || (needed.contains(v) && !held.contains(v));
     if (runs[n]) for_each_value(whole.nodes[n], [&](ValueId v) { needed.insert(v); });
-    if (runs[n] && (whole.nodes[n].op->flags & (kMutates | kRandom | kDataDependent | kSideEffect)) != 0)
+    if (runs[n] && (whole.nodes[n].op->flags & kRunsOnce) != 0)
       return Error{Reason::no_backward, "a value that " + whole.nodes[n].op->name + " made is lost"};
   }
   LostContents made;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 
 #include "graph/node_values.h"
 #include "graph/passes/rebuild.h"
@@ -23,6 +25,23 @@ bool holds_number(const TensorMeta& meta) {
   return meta.sizes.empty() && meta.device.is_cpu() && (meta.dtype == DType::kFloat32 || meta.dtype == DType::kFloat64);
 }
 
+// What an op does with numbers: the kinds of number_ops.def.
+enum class NumberOpKind : uint8_t {
+  kNone,
+  kAdd,
+  kSub,
+  kReversedSub,
+  kMul,
+  kDiv,
+  kNeg,
+  kZero,
+  kOne,
+  kFull,
+  kScalar,
+  kWritten,
+  kSame
+};
+
 // "add" of "add.Tensor", "add_.Scalar", "_foreach_add_.List" and "framejit::add.Tensor".
 std::string_view plain_name(std::string_view name) {
   for (const std::string_view prefix : {"framejit::", "_foreach_"})
@@ -30,6 +49,21 @@ std::string_view plain_name(std::string_view name) {
   name = base_name(name);
   if (name.ends_with('_')) name.remove_suffix(1);
   return name;
+}
+
+NumberOpKind kind_of(const OpDef& op) {
+  static const auto* const rows = new std::unordered_map<std::string_view, NumberOpKind>{
+#define NUMBER_OP(op, kind, why) {op, NumberOpKind::kind},
+#include "graph/number_ops.def"
+#undef NUMBER_OP
+  };
+  const auto row = rows->find(plain_name(op.name));
+  return row == rows->end() ? NumberOpKind::kNone : row->second;
+}
+
+// A twin takes a tensor in place of a Python number (graph/aten/float_ops.h).
+bool takes_number_as_tensor(const OpDef& op) {
+  return op.name.starts_with("framejit::") && (op.name.ends_with(".Scalar") || kind_of(op) == NumberOpKind::kFull);
 }
 
 class Walk {
@@ -87,9 +121,7 @@ class Walk {
       arg = k < numbers->size() ? Arg((*numbers)[k]) : Arg();
     else if (const auto* integers = arg.get<SymSizes>()) arg = k < integers->size() ? Arg((*integers)[k]) : Arg();
     if (const ValueId* v = arg.get<ValueId>()) {
-      // A twin takes a tensor in place of a Python number (graph/aten/float_ops.h).
-      const bool is_number = i == 1 && node.op->name.starts_with("framejit::") &&
-                             (node.op->name.ends_with(".Scalar") || plain_name(node.op->name) == "full");
+      const bool is_number = i == 1 && takes_number_as_tensor(*node.op);
       const Found step = contents(*v, before);
       if (!step) return std::nullopt;
       return Operand{*step, is_number ? std::nullopt : std::optional(dtype(*v))};
@@ -100,18 +132,20 @@ class Walk {
 
   // Element k of the results of arithmetic, with a result of dtype `to`.
   Found computed(const Node& node, size_t k, size_t before, DType to) {
-    static constexpr std::pair<std::string_view, NumberStep::Op> kOps[] = {
-        {"add", NumberStep::kAdd}, {"sub", NumberStep::kSub}, {"mul", NumberStep::kMul}, {"div", NumberStep::kDiv}};
-    const std::string_view name = plain_name(node.op->name);
+    static constexpr std::pair<NumberOpKind, NumberStep::Op> kSteps[] = {{NumberOpKind::kAdd, NumberStep::kAdd},
+                                                                         {NumberOpKind::kSub, NumberStep::kSub},
+                                                                         {NumberOpKind::kReversedSub, NumberStep::kSub},
+                                                                         {NumberOpKind::kMul, NumberStep::kMul},
+                                                                         {NumberOpKind::kDiv, NumberStep::kDiv}};
+    const NumberOpKind kind = kind_of(*node.op);
     const auto self = operand(node, 0, k, before);
     if (!self || !self->dtype) return std::nullopt;
-    if (name == "neg") return add({NumberStep::kNeg, self->step, 0, 0, to == DType::kFloat32});
-    const bool reflected = name == "rsub";
-    const auto row = std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& op) {
-      return op.first == (reflected ? std::string_view("sub") : name);
-    });
-    const bool takes_alpha = row != std::end(kOps) && row->second <= NumberStep::kSub;
-    if (row == std::end(kOps) || (node.args.size() > 2 && !(takes_alpha && is_one(node.args[2])))) return std::nullopt;
+    if (kind == NumberOpKind::kNeg) return add({NumberStep::kNeg, self->step, 0, 0, to == DType::kFloat32});
+    const bool reflected = kind == NumberOpKind::kReversedSub;
+    const auto row = std::ranges::find(kSteps, kind, &std::pair<NumberOpKind, NumberStep::Op>::first);
+    const bool takes_alpha = row != std::end(kSteps) && row->second <= NumberStep::kSub;
+    if (row == std::end(kSteps) || (node.args.size() > 2 && !(takes_alpha && is_one(node.args[2]))))
+      return std::nullopt;
     const auto other = operand(node, 1, k, before);
     if (!other) return std::nullopt;
     const bool is_single = *self->dtype == DType::kFloat32 && other->dtype.value_or(DType::kFloat32) == DType::kFloat32;
@@ -130,9 +164,9 @@ class Walk {
     if (list != nullptr && std::count(list->begin(), list->end(), v) != 1) return std::nullopt;
     const size_t k =
         list == nullptr ? 0 : static_cast<size_t>(std::find(list->begin(), list->end(), v) - list->begin());
-    const std::string_view name = plain_name(node.op->name);
-    if (name == "zero") return constant(SymExpr(0), dtype(v));
-    if (name == "fill" || name == "copy") {
+    const NumberOpKind kind = kind_of(*node.op);
+    if (kind == NumberOpKind::kZero) return constant(SymExpr(0), dtype(v));
+    if (kind == NumberOpKind::kWritten) {
       const auto source = operand(node, 1, k, n);
       return source ? rounded(source->step, source->dtype.value_or(DType::kFloat64), dtype(v)) : std::nullopt;
     }
@@ -143,19 +177,19 @@ class Walk {
   Found made(ValueId v, size_t n) {
     const Node& node = g_.nodes[n];
     if (node.op->has(kMutates) || node.op->has(kView)) return std::nullopt;
-    const std::string_view name = plain_name(node.op->name);
+    const NumberOpKind kind = kind_of(*node.op);
     const size_t k = static_cast<size_t>(std::find(node.results.begin(), node.results.end(), v) - node.results.begin());
-    if (name == "clone" || name == "_to_copy" || name == "lift_fresh") {
+    if (kind == NumberOpKind::kSame) {
       const auto source = operand(node, 0, k, n);
       return source && source->dtype ? rounded(source->step, *source->dtype, dtype(v)) : std::nullopt;
     }
-    if (name == "zeros" || name == "zeros_like" || name == "new_zeros") return constant(SymExpr(0), dtype(v));
-    if (name == "ones" || name == "ones_like" || name == "new_ones") return constant(SymExpr(1), dtype(v));
-    if (name == "full") {
+    if (kind == NumberOpKind::kZero) return constant(SymExpr(0), dtype(v));
+    if (kind == NumberOpKind::kOne) return constant(SymExpr(1), dtype(v));
+    if (kind == NumberOpKind::kFull) {
       const auto number = operand(node, 1, k, n);
       return number && !number->dtype ? rounded(number->step, DType::kFloat64, dtype(v)) : std::nullopt;
     }
-    if (name == "scalar_tensor") return constant(node.args[0], dtype(v));
+    if (kind == NumberOpKind::kScalar) return constant(node.args[0], dtype(v));
     return computed(node, k, n, dtype(v));
   }
 

@@ -49,6 +49,7 @@ class OpTable {
  private:
   OpDef* insert(OpDef definition) {
     OpDef& stored = definitions_.emplace_back(std::move(definition));
+    stored.known = known_op(stored.name);
     by_name_.emplace(stored.name, &stored);
     return &stored;
   }

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/known_ops.h"
+
 namespace framejit::graph {
 
 struct Arg;
@@ -30,9 +32,12 @@ enum OpFlags : uint32_t {
   kTakesAlpha = 256,  // argument 2 scales argument 1: no fraction among integers
   kRuleIsComplete = 512,  // eager raises what the shape rule does not cover
   kKeepsPlace = 1024,  // a result has the same place in its storage as argument 0 in its own
-  kChecksOperands = 2048,  // as an in-place op, it refuses operands that do not fit
-  kChecksNumbers = 4096,  // raises for some numbers: they cannot be values of the graph
+  kRequiresOperands = 2048,  // as an in-place op, it requires operands that fit
+  kRefusesNumbers = 4096,    // raises for some numbers: they cannot be values of the graph
 };
+
+// Such an op runs once, in its place: a second run may give another result, or has its effect twice.
+constexpr uint32_t kRunsOnce = kMutates | kRandom | kDataDependent | kSideEffect;
 
 // The arguments as a shape rule sees them: tensors as metas, the others as Arg.
 struct RuleArgs;
@@ -41,6 +46,7 @@ using ShapeRule = bool (*)(const RuleArgs& args, ShapeEnv& env, std::vector<Tens
 
 struct OpDef {
   std::string name;
+  KnownOp known = KnownOp::none;  // the table of ops sets it
   uint32_t flags = 0;
   std::vector<std::string> arg_names;
   std::vector<int8_t> write_args;    // indices of arguments that are written
@@ -50,6 +56,7 @@ struct OpDef {
   bool drops_out_args = false;       // the functional form takes no out= arguments
   ShapeRule shape_rule = nullptr;
   bool has(OpFlags f) const { return (flags & f) != 0; }
+  bool is(KnownOp op) const { return known == op; }
 };
 
 // Without the overload: "add" of "add.Tensor".

@@ -8,6 +8,7 @@
 namespace framejit::graph {
 
 enum class OpList : uint8_t {
+  addresses_storage,
   copies_storage,
   moves_elements,
   of_shapes,

@@ -14,7 +14,7 @@ bool has_constant_shape(const TensorMeta& meta) {
 
 // The same arguments give the same results, and nothing else happens.
 bool is_pure(const Node& node) {
-  constexpr uint32_t kMore = kMutates | kRandom | kDataDependent | kSideEffect | kChecksData | kDivides;
+  constexpr uint32_t kMore = kRunsOnce | kChecksData | kDivides;
   if ((node.op->flags & kMore) != 0) return false;
   return std::all_of(node.args.begin(), node.args.end(), [](const Arg& arg) {
     if (const auto* e = arg.get<SymExpr>()) return e->is_constant();

@@ -14,7 +14,7 @@ bool always(const graph::Graph&) { return true; }
 
 bool has_convolutions(const graph::Graph& functional) {
   return std::any_of(functional.nodes.begin(), functional.nodes.end(),
-                     [](const graph::Node& node) { return node.op->name == "convolution"; });
+                     [](const graph::Node& node) { return node.op->is(graph::KnownOp::convolution); });
 }
 
 // If a setting decides it, the user has decided.
@@ -29,7 +29,7 @@ bool has_products(const graph::Graph& functional) {
   if (config().products != "auto") return false;
   return std::any_of(functional.nodes.begin(), functional.nodes.end(), [&](const graph::Node& node) {
     const DType dtype = functional.meta(node.results[0]).dtype;
-    return (node.op->name == "mm" || node.op->name == "addmm") &&
+    return (node.op->is(graph::KnownOp::mm) || node.op->is(graph::KnownOp::addmm)) &&
            (dtype == DType::kFloat32 || dtype == DType::kBFloat16);
   });
 }

@@ -49,7 +49,6 @@ std::string print(const Executable& executable);
 std::string content_hash(const Executable& executable);
 // Kernels of a parsed executable have an id, a target and a name, but no code.
 Result<Executable> parse_executable(std::string_view text);
-Result<CallPlan> parse_plan(std::string_view text);
 
 // An executable in this process: every kernel is loaded for the devices on which it runs.
 class BoundExecutable {

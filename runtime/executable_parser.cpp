@@ -505,13 +505,6 @@ Result<void> read_value(text::Cursor& in, Executable& executable) {
 
 }  // namespace
 
-Result<CallPlan> parse_plan(std::string_view source) {
-  text::Cursor in(source);
-  FJ_TRY(CallPlan plan, PlanParser(in).plan());
-  if (!in.at_end()) return in.error("expected the end");
-  return plan;
-}
-
 Result<Executable> parse_executable(std::string_view source) {
   text::Cursor in(source);
   Executable executable;

@@ -66,7 +66,7 @@ struct FoundRange {
 };
 struct Scan {
   uint64_t size, flags, begin, end, walk_end, regions, region_count, most_pages;
-  uint64_t inverted, all_of, any_of, told;  // categories
+  uint64_t inverted, all_of, any_of, returned;  // categories
 };
 constexpr unsigned long kScan = _IOWR('f', 16, Scan);
 struct MapQuery {
@@ -123,7 +123,7 @@ bool has_none(int pagemap, const PageRange& range, uint64_t inverted, uint64_t a
   scan.inverted = inverted;
   scan.all_of = all_of;
   scan.any_of = any_of;
-  scan.told = kWritten;
+  scan.returned = kWritten;
   return ioctl(pagemap, kScan, &scan) == 0;
 }
 
@@ -209,7 +209,7 @@ std::string ProtectedPages::open() {
   FoundRange region;
   scan.regions = reinterpret_cast<uint64_t>(&region);
   scan.region_count = 1;
-  scan.all_of = scan.told = kPresent;
+  scan.all_of = scan.returned = kPresent;
   if (ioctl(pagemap_, kScan, &scan) != 1) return too_old;
   // A place without a page table: the fresh mapping is untouched, and larger than the reach of two tables.
   const uint64_t hole = 4 * page_size() * (page_size() / sizeof(uint64_t));
@@ -250,7 +250,7 @@ int ProtectedPages::protect_and_tell(const PageRange& range, const std::function
     scan.flags = kProtectMatching | kOnlyWatched;
     scan.regions = reinterpret_cast<uint64_t>(regions);
     scan.region_count = std::size(regions);
-    scan.told = kWritten | kOfFile | kPresent | kSwapped;
+    scan.returned = kWritten | kOfFile | kPresent | kSwapped;
     const int count = ioctl(pagemap_, kScan, &scan);
     if (count < 0) return errno;
     if (count == 0) return ENXIO;
@@ -282,7 +282,7 @@ bool ProtectedPages::are_protected_but_for(const std::vector<PageRange>& gaps, c
     scan.flags = kOnlyWatched;
     scan.regions = reinterpret_cast<uint64_t>(regions);
     scan.region_count = std::size(regions);
-    scan.all_of = scan.told = kWritten;
+    scan.all_of = scan.returned = kWritten;
     const int count = ioctl(pagemap_, kScan, &scan);
     if (count < 0 || scan.walk_end <= done) return false;
     for (int i = 0; i < count; ++i) {
@@ -307,7 +307,7 @@ int64_t ProtectedPages::private_bytes(const PageRange& range) const {
     scan.region_count = std::size(regions);
     scan.inverted = kOfFile;
     scan.all_of = kPresent | kOfFile;
-    scan.told = kPresent;
+    scan.returned = kPresent;
     const int count = ioctl(pagemap_, kScan, &scan);
     if (count < 0 || scan.walk_end <= done) return bytes;
     for (int i = 0; i < count; ++i) bytes += static_cast<int64_t>(regions[i].end - regions[i].begin);

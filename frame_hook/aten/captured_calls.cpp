@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "frame_hook/aten/torch_callables.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "graph/aten/sym_node.h"
 #include "graph/aten/traced_tensor.h"
 #include "graph/graph_names.h"
@@ -140,12 +141,11 @@ std::string torch_call_name(PyObject* callable) {
   const std::string name = text_attribute(callable, "__name__");
   PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
   if (Py_TYPE(callable) == &PyMethodDescr_Type || Py_TYPE(callable) == &PyWrapperDescr_Type) {
-    const std::string type = reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name;
-    return (type == "torch._C.TensorBase" ? "Tensor" : type) + "." + name;
+    const PyTypeObject* type = reinterpret_cast<PyDescrObject*>(callable)->d_type;
+    return (type == torch_tensor_type()->tp_base ? "Tensor" : std::string(type->tp_name)) + "." + name;
   }
   if (self != nullptr && is_tensor(self)) return "Tensor." + name;
-  if (self != nullptr && PyType_Check(self) &&
-      std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name) == "torch._C._VariableFunctionsClass")
+  if (self != nullptr && self == reinterpret_cast<PyObject*>(known_type(KnownType::torch_functions)))
     return "torch." + name;
   const std::string module = text_attribute(callable, "__module__");
   for (const PublicModule& row : kPublicModules) {

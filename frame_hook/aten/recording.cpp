@@ -373,7 +373,7 @@ Result<graph::CapturedGraph> TorchRecording::build(const std::vector<PyObject*>&
   const auto has_history = [](const OutputProperties& properties) {
     return properties.history || properties.new_history;
   };
-  if (std::any_of(outputs_.properties.begin(), outputs_.properties.end(), has_history)) return finish_joint(written);
+  if (std::any_of(outputs_.properties.begin(), outputs_.properties.end(), has_history)) return build_joint(written);
   FJ_TRY_VOID(recorder_->build(outputs_.tensors));
   FJ_TRY_VOID(refuse_overlap(written));
   graph::CapturedGraph captured{recorder_->graph(), graph::where_it_begins(recorder_->graph())};
@@ -382,7 +382,7 @@ Result<graph::CapturedGraph> TorchRecording::build(const std::vector<PyObject*>&
 }
 
 // torch's engine must run without the GIL. That is safe: no other thread has the traced tensors.
-Result<graph::CapturedGraph> TorchRecording::finish_joint(const std::vector<size_t>& written) {
+Result<graph::CapturedGraph> TorchRecording::build_joint(const std::vector<size_t>& written) {
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i) && inputs_[i].is_view())
       return Error{Reason::unsupported_write, "a write to a view that needs a gradient"};

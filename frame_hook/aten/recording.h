@@ -74,7 +74,7 @@ class TorchRecording final : public Recording {
   bool keep_apart(const GradientCall& call);
   bool must_stay_unhooked(const at::Tensor& tensor);
   bool find_gradients(const GradientCall& call, graph::InnerGradients& found);
-  Result<graph::CapturedGraph> finish_joint(const std::vector<size_t>& written);
+  Result<graph::CapturedGraph> build_joint(const std::vector<size_t>& written);
 
   std::shared_ptr<graph::Recorder> recorder_;
   graph::JointRecording joint_;

@@ -111,8 +111,9 @@ class LazyBackward final : public runtime::BackwardPlans {
 
   void add_holder(const graph::Holder& holder) {
     layout_.holders.push_back({holder.roots, holder.gradients, {}, {}});
-    for (const auto& [saved, text] : holder.told) layout_.holders.back().told.emplace_back(saved_value(saved), text);
-    for (const graph::Saved& saved : holder.checked) layout_.holders.back().checked.push_back(saved_value(saved));
+    for (const auto& [saved, text] : holder.write_errors)
+      layout_.holders.back().write_errors.emplace_back(saved_value(saved), text);
+    for (const graph::Saved& saved : holder.versions) layout_.holders.back().versions.push_back(saved_value(saved));
     for (size_t r = 0; layout_.holders.back().is_end() && r < holder.roots.size(); ++r)
       if (holder.roots[r]) layout_.ends[r] = true;
   }

@@ -68,7 +68,7 @@ bool has_no_rows(const AskedCall& call) {
 
 bool sorts_along_no_dimension(const AskedCall& call) {
   const Node& node = call.node;
-  const size_t at = node.op->name == "sort" ? 1 : 2;  // sort(self, dim, ..), sort.stable(self, stable, dim, ..)
+  const size_t at = node.op->is(KnownOp::sort) ? 1 : 2;  // sort(self, dim, ..), sort.stable(self, stable, dim, ..)
   const SymExpr* dim = at < node.args.size() ? node.args[at].get<SymExpr>() : nullptr;
   return dim != nullptr && dim->is_constant() && !wrap_dim(dim->constant(), call.self.ndim());
 }

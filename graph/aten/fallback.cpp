@@ -197,9 +197,8 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
       const bool value =
           std::all_of(info.returns.begin(), info.returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; });
       // Programs call item(), and torch calls it where it wants the number of a tensor.
-      const std::string& name = call.def().name;
       fail({value ? Reason::data_dependent_value : Reason::data_dependent_size,
-            name == "_local_scalar_dense" ? "Tensor.item()" : name});
+            call.def().is(KnownOp::local_scalar_dense) ? "Tensor.item()" : call.def().name});
     }
     if (runtime::is_users(call.def().name)) refuse_op_of_users(call);
     find_device(call);
@@ -209,7 +208,8 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
     if (fills && call.def().has(kRandom) && !fills_contiguous(graph(), call.node))
       fail({Reason::unsupported_op, call.def().name + " on a tensor that is not contiguous"});
     // The memory of the new sizes has no functional form.
-    if (info.def->name == "resize_" || info.def->name == "resize_as_") fail({Reason::unsupported_op, info.def->name});
+    if (info.def->is(KnownOp::resize) || info.def->is(KnownOp::resize_as))
+      fail({Reason::unsupported_op, info.def->name});
     refuse_memory(call);
     if (eager_warns(graph(), call.node))
       fail({Reason::unsupported_op, call.def().name + " of so few elements that torch warns,"});
@@ -297,7 +297,7 @@ void Recorder::move_indices(const OpInfo& info, torch::jit::Stack* stack) {
 
 void Recorder::find_device(OpCall& call) {
   bool found = false, only_scalars = false;
-  const bool may_mix = call.def().name == "copy_" || call.def().name == "_to_copy";
+  const bool may_mix = call.def().is(KnownOp::copy_in_place) || call.def().is(KnownOp::to_copy);
   for (const IValue& arg : call.args)
     each_tensor(arg, [&](const at::Tensor& tensor) {
       const bool scalar = tensor.dim() == 0 && tensor.is_cpu();  // any other device wins
@@ -367,7 +367,7 @@ at::Tensor Recorder::lifted(const at::Tensor& real) {
 
 // torch.tensor(...) builds a real tensor and lifts it: a constant that every run copies.
 bool Recorder::answer_lift(OpCall& call) {
-  if (call.def().name != "lift_fresh" && call.def().name != "lift") return false;
+  if (!call.def().is(KnownOp::lift_fresh) && !call.def().is(KnownOp::lift)) return false;
   const at::Tensor& real = call.args[0].toTensor();
   if (as_traced(real) != nullptr) return false;
   call.results.emplace_back(lifted(real));
@@ -433,7 +433,7 @@ namespace {
 
 // native_batch_norm writes the running statistics, although its schema does not say so.
 std::vector<int8_t> written_arguments(const OpCall& call) {
-  if (call.def().name != "native_batch_norm" || call.args.size() < 6 || !call.args[5].isBool() ||
+  if (!call.def().is(KnownOp::native_batch_norm) || call.args.size() < 6 || !call.args[5].isBool() ||
       !call.args[5].toBool())
     return call.def().write_args;
   return {3, 4};
@@ -541,7 +541,7 @@ at::Tensor Recorder::result_of_rule(OpCall& call, size_t result, TensorMeta meta
   if (!call.info.returns_argument[result]) {
     at::Tensor view = view_result(std::move(meta), base);
     // Torch asks for the mark of a lazy conjugate, and resolves it before ops that do not know it.
-    if (call.def().name == "_conj") view._set_conj(!base.is_conj());
+    if (call.def().is(KnownOp::conj)) view._set_conj(!base.is_conj());
     return view;
   }
   TracedTensorImpl& written = *as_traced(base);

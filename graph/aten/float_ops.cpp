@@ -47,7 +47,7 @@ void run_twin(const c10::OperatorHandle& twin, torch::jit::Stack* stack) {
 const OpDef* register_twin(const OpInfo& info) {
   const c10::FunctionSchema& schema = info.handle.schema();
   constexpr std::string_view kAten = "aten::";
-  if (!schema.name().starts_with(kAten) || info.def->has(kChecksNumbers) ||
+  if (!schema.name().starts_with(kAten) || info.def->has(kRefusesNumbers) ||
       std::none_of(schema.arguments().begin(), schema.arguments().end(), is_number))
     return nullptr;
   if (info.def->has(kMutates)) {

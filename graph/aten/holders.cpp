@@ -81,7 +81,7 @@ class HistoriesOfViews {
 // Parts are views by these ops, whichever call of the program made them.
 bool shows_parts(const Graph& graph, ValueId of) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) {
-    return (node.op->name == "slice.Tensor" || node.op->name == "select.int") &&
+    return (node.op->is(KnownOp::slice_tensor) || node.op->is(KnownOp::select_int)) &&
            graph.values[index_of(*node.args[0].get<ValueId>())].storage == graph.values[index_of(of)].storage;
   });
 }
@@ -149,7 +149,7 @@ void HolderNotes::look_into_ends(const std::vector<at::Tensor>& inputs, const st
   for (Node* node : with_ends()) {
     if (!is_formula(*node)) continue;
     const bool is_end = !has_any(leaves_reached_.at(node));
-    if (as_write(node) == nullptr) checked_[node] = checked_by(*node, inputs, outputs);
+    if (as_write(node) == nullptr) versions_[node] = versions_of(*node, inputs, outputs);
     if (is_end) add_end(*node);
   }
   std::stable_sort(ends_.begin(), ends_.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -170,25 +170,25 @@ void HolderNotes::look_into_views(const std::vector<at::Tensor>& inputs, const s
         if (has_any(reached) && is_formula(*node) && as_write(node) == nullptr)
           if (auto text = error_after_write(const_cast<Node&>(*node), tensor);
               text && has_torch_text(TorchText::written_views, *text))
-            told_[node].emplace_back(Saved{of, i}, std::move(*text));
+            write_errors_[node].emplace_back(Saved{of, i}, std::move(*text));
     }
 }
 
 // Throws what the node throws if nothing is written after the forward.
-std::vector<Saved> HolderNotes::checked_by(Node& node, const std::vector<at::Tensor>& inputs,
-                                           const std::vector<at::Tensor>& outputs) {
+std::vector<Saved> HolderNotes::versions_of(Node& node, const std::vector<at::Tensor>& inputs,
+                                            const std::vector<at::Tensor>& outputs) {
   (void)node(variable_list(node.num_inputs()));
-  std::vector<Saved> checked;
+  std::vector<Saved> versions;
   for (const auto& [of, tensors] : {std::pair(Saved::kInput, &inputs), {Saved::kOutput, &outputs}})
     for (uint32_t i = 0; i < tensors->size(); ++i)
-      if ((*tensors)[i].defined() && error_after_write(node, (*tensors)[i])) checked.push_back({of, i});
-  return checked;
+      if ((*tensors)[i].defined() && error_after_write(node, (*tensors)[i])) versions.push_back({of, i});
+  return versions;
 }
 
 void HolderNotes::add_end(Node& node) {
   Holder holder;
   holder.roots = roots_of(node);
-  holder.checked = checked_[&node];
+  holder.versions = versions_[&node];
   node.release_variables();
   holder.holds = as_write(&node) != nullptr || errs(node);  // the node of a write frees what it runs
   ends_.emplace_back(node.sequence_nr(), std::move(holder));
@@ -213,11 +213,11 @@ std::vector<Holder> HolderNotes::of(const std::vector<size_t>& leaf_of) {
     Holder holder;
     holder.roots = roots_of(*node);
     for (size_t leaf : leaf_of) holder.gradients.push_back(leaves_reached_.at(node)[leaf]);
-    if (const auto at = told_.find(node); at != told_.end()) holder.told = at->second;
+    if (const auto at = write_errors_.find(node); at != write_errors_.end()) holder.write_errors = at->second;
     holder.first_op = first_op;
     holder.end_op = i + 1 < runs_.size() ? runs_[i + 1].first_op : recorder_.graph().nodes.size();
-    if (const auto at = checked_.find(node); at != checked_.end()) {
-      holder.checked = at->second;
+    if (const auto at = versions_.find(node); at != versions_.end()) {
+      holder.versions = at->second;
       holder.holds = errs(*node);  // the engine has freed it
     }
     holder.holds = holder.holds || keeps_number(*node);

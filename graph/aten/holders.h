@@ -42,8 +42,8 @@ class HolderNotes {
   };
   void find_leaves(const std::vector<at::Tensor>& leaves);
   std::vector<Node*> with_ends() const;
-  static std::vector<Saved> checked_by(Node& node, const std::vector<at::Tensor>& inputs,
-                                       const std::vector<at::Tensor>& outputs);
+  static std::vector<Saved> versions_of(Node& node, const std::vector<at::Tensor>& inputs,
+                                        const std::vector<at::Tensor>& outputs);
   void add_end(Node& node);
   std::vector<bool> roots_of(const Node& node) const;
 
@@ -51,8 +51,8 @@ class HolderNotes {
   const HistoryReached& reached_;
   std::map<const Node*, std::vector<bool>> leaves_reached_;
   std::vector<Run> runs_;
-  std::map<const Node*, std::vector<std::pair<Saved, std::string>>> told_;
-  std::map<const Node*, std::vector<Saved>> checked_;  // by nodes at the ends
+  std::map<const Node*, std::vector<std::pair<Saved, std::string>>> write_errors_;
+  std::map<const Node*, std::vector<Saved>> versions_;  // by nodes at the ends
   std::vector<std::pair<uint64_t, Holder>> ends_;  // with their place in the engine's queue
 };
 

@@ -12,7 +12,7 @@
 namespace framejit::graph {
 namespace {
 
-bool hides_writes(const Node& node) { return node.op->name == "native_batch_norm"; }
+bool hides_writes(const Node& node) { return node.op->is(KnownOp::native_batch_norm); }
 
 bool is_as_recorded(const at::Tensor& tensor, const TensorMeta& meta) {
   return dtype_of(tensor.scalar_type()) == meta.dtype && static_cast<size_t>(tensor.dim()) == meta.ndim() &&

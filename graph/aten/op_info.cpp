@@ -80,7 +80,7 @@ DataDependence data_dependence_of(const c10::OperatorHandle& op, const std::stri
   const bool tagged = std::any_of(tags.begin(), tags.end(), [](at::Tag tag) {
     return tag == at::Tag::data_dependent_output || tag == at::Tag::dynamic_output_shape;
   });
-  if (!tagged && name != "_local_scalar_dense") return DataDependence::kNone;
+  if (!tagged && known_op(name) != KnownOp::local_scalar_dense) return DataDependence::kNone;
   if (is_in(OpList::of_masks, name)) return DataDependence::kOfMasks;
   return is_in(OpList::without_size, name) ? DataDependence::kWithoutSize : DataDependence::kAlways;
 }

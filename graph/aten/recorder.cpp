@@ -237,7 +237,7 @@ Result<void> Recorder::build(const std::vector<at::Tensor>& outputs) {
                                          : OutputAlias{});
   }
   log_python_shapes();
-  finished_ = builder_.build(std::move(values), std::move(aliases));
+  built_ = builder_.build(std::move(values), std::move(aliases));
   return {};
 }
 
@@ -247,7 +247,7 @@ RecordScope::RecordScope(Recorder& recorder)
       outer_fake_(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)),
       outer_cache_(at::autocast::is_autocast_cache_enabled()),
       mark_(recorder.builder_.mark()) {
-  FJ_ASSERT(recorder.live(), "a finished recording is used again");
+  FJ_ASSERT(recorder.live(), "a recording is used after it was built");
   t_recorder = &recorder;
   ++recorder.open_scopes_;
   recorder.shape_changes_.clear();

@@ -92,8 +92,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   const std::vector<at::Tensor>& constants() const { return constants_; }
   const std::vector<c10::IValue>& opaques() const { return opaques_; }
 
-  const Graph& graph() const { return finished_ ? *finished_ : builder_.peek(); }
-  ShapeEnv& shapes() override { return finished_ ? finished_->shapes : builder_.shapes(); }
+  const Graph& graph() const { return built_ ? *built_ : builder_.peek(); }
+  ShapeEnv& shapes() override { return built_ ? built_->shapes : builder_.shapes(); }
   std::string why() const override;
   const ShapeCounts& counts() const { return counts_; }
   // Nodes that were recorded while grad mode was off: their results have no history.
@@ -114,7 +114,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void keep_unwritten(const at::Tensor& traced) { kept_storages_.insert(storage_number(traced_storage_of(traced))); }
   // Whether a result may be sparse, as long as no recorded op reads it: a gradient that goes out as it is.
   void allow_sparse_results(bool allowed) { allows_sparse_ = allowed; }
-  bool live() const { return !finished_; }
+  bool live() const { return !built_; }
 
  private:
   friend class RecordScope;
@@ -165,7 +165,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   bool run_for_real(size_t node, std::optional<uint32_t> replayed, Question& question);
 
   GraphBuilder builder_;
-  std::optional<Graph> finished_;
+  std::optional<Graph> built_;
   TracedStorages storages_;
   std::vector<at::Tensor> constants_;
   std::vector<bool> constant_is_fresh_;                        // no other code sees the contents

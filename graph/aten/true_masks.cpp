@@ -25,14 +25,14 @@ class Proof {
   bool is_true(ValueId v, int budget = kMostSteps) const {
     const Node* node = maker(v, budget);
     if (node == nullptr) return false;
-    const std::string& op = node->op->name;
+    const OpDef& op = *node->op;
     const ValueId* first = operand(*node, 0);
-    if (op == "ge.Scalar" || op == "gt.Scalar") {
+    if (op.is(KnownOp::ge_scalar) || op.is(KnownOp::gt_scalar)) {
       const auto least = first != nullptr ? least_of(*first, budget - 1) : std::nullopt;
       const auto limit = integer_of(*node, 1);
-      return least && limit && (op == "ge.Scalar" ? *least >= *limit : *least > *limit);
+      return least && limit && (op.is(KnownOp::ge_scalar) ? *least >= *limit : *least > *limit);
     }
-    if (op == "bitwise_and.Tensor" || op == "logical_and") {
+    if (op.is(KnownOp::bitwise_and_tensor) || op.is(KnownOp::logical_and)) {
       const ValueId* second = operand(*node, 1);
       return first != nullptr && second != nullptr && is_true(*first, budget - 1) && is_true(*second, budget - 1);
     }
@@ -53,20 +53,21 @@ class Proof {
   }
 
   static bool keeps_elements(const Node& node) {
-    return node.op->has(kView) || node.op->name == "clone" || node.op->name == "_to_copy";
+    return node.op->has(kView) || node.op->is(KnownOp::clone) || node.op->is(KnownOp::to_copy);
   }
 
   // A lower bound of the elements of an int64 tensor.
   std::optional<int64_t> least_of(ValueId v, int budget) const {
     const Node* node = maker(v, budget);
     if (node == nullptr || graph_.meta(v).dtype != DType::kInt64) return std::nullopt;
-    const std::string& op = node->op->name;
-    if (op == "arange") return 0;
-    if (op == "arange.start") return integer_of(*node, 0);
-    if (op == "arange.start_step") return integer_of(*node, 2).value_or(0) > 0 ? integer_of(*node, 0) : std::nullopt;
+    const OpDef& op = *node->op;
+    if (op.is(KnownOp::arange)) return 0;
+    if (op.is(KnownOp::arange_start)) return integer_of(*node, 0);
+    if (op.is(KnownOp::arange_start_step))
+      return integer_of(*node, 2).value_or(0) > 0 ? integer_of(*node, 0) : std::nullopt;
     const ValueId* first = operand(*node, 0);
     if (first == nullptr) return std::nullopt;
-    if (op == "add.Tensor") {
+    if (op.is(KnownOp::add_tensor)) {
       constexpr int64_t kMost = int64_t{1} << 31;  // sums of positions do not overflow
       const auto least = least_of(*first, budget - 1), more = integer_of(*node, 1), times = integer_of(*node, 2);
       const bool is_sum = least && more && times == 1 && *more > -kMost && *more < kMost;

@@ -32,17 +32,17 @@ bool Recorder::fits_in_place(const OpCall& call) const {
   const ValueId* self = call.node.args[0].get<ValueId>();
   if (self == nullptr || *self == kNoValue) return false;
   const TensorMeta& meta = graph().meta(*self);
-  const std::string_view name = base_name(call.def().name);
-  if (overlaps_itself(meta) || call.def().has(kChecksNumbers)) return false;
-  if (call.def().has(kChecksOperands)) return true;
+  const bool fills = call.def().is(KnownOp::fill_in_place);
+  if (overlaps_itself(meta) || call.def().has(kRefusesNumbers)) return false;
+  if (call.def().has(kRequiresOperands)) return true;
   for (size_t i = 1; i < call.node.args.size(); ++i) {
     const Arg& arg = call.node.args[i];
     if (arg.get<std::vector<ValueId>>() != nullptr) return false;
-    if (arg.get<double>() != nullptr && !is_float(meta.dtype) && name != "fill_") return false;
-    if (arg.get<SymExpr>() != nullptr && meta.dtype == DType::kBool && name != "fill_") return false;
+    if (arg.get<double>() != nullptr && !is_float(meta.dtype) && !fills) return false;
+    if (arg.get<SymExpr>() != nullptr && meta.dtype == DType::kBool && !fills) return false;
     const ValueId* v = arg.get<ValueId>();
     if (v == nullptr) continue;
-    if ((graph().meta(*v).dtype != meta.dtype && name != "copy_") ||
+    if ((graph().meta(*v).dtype != meta.dtype && !call.def().is(KnownOp::copy_in_place)) ||
         !broadcasts_to(builder_.peek().shapes, graph().meta(*v), meta))
       return false;
   }

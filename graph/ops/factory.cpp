@@ -120,9 +120,14 @@ bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int
     }
     if (env.decide(length, Relation::kLt, 0, "arange is empty")) return false;
   } else {
-    const auto start = start_at < 0 ? std::optional<double>(0) : as_double(args, static_cast<size_t>(start_at));
-    const auto end = as_double(args, end_at),
-               step = step_at < 0 ? std::optional<double>(1) : as_double(args, static_cast<size_t>(step_at));
+    const bool truncates = args.dtype(dtype) == DType::kInt64;  // eager counts with the numbers of such a result
+    const auto number = [&](size_t at) {
+      const auto given = as_double(args, at);
+      return given && truncates ? std::trunc(*given) : given;
+    };
+    const auto start = start_at < 0 ? std::optional<double>(0) : number(static_cast<size_t>(start_at));
+    const auto end = number(end_at),
+               step = step_at < 0 ? std::optional<double>(1) : number(static_cast<size_t>(step_at));
     if (!start || !end || !step || *step == 0) return false;
     length = static_cast<int64_t>(std::ceil((*end - *start) / *step));
     if (length.constant() < 0) return false;

@@ -478,9 +478,9 @@ std::vector<OpRow> index_ops() {
   add_rows(rows, repeated_positions, {"repeat_interleave.Tensor"}, kChecksData);
   add_rows(rows, chunk_cat, {"_chunk_cat"});
   add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"},
-                    kChecksData | kChecksOperands);
-  rows.push_back({"_index_put_impl_", same_as_self, kMutates | kChecksData | kChecksOperands, "_index_put_impl"});
-  rows.push_back({"put_", same_as_self, kMutates | kChecksData | kChecksOperands, "put"});
+                    kChecksData | kRequiresOperands);
+  rows.push_back({"_index_put_impl_", same_as_self, kMutates | kChecksData | kRequiresOperands, "_index_put_impl"});
+  rows.push_back({"put_", same_as_self, kMutates | kChecksData | kRequiresOperands, "put"});
   add_rows_in_place(rows, dense_self, {"index_add", "index_copy"}, kChecksData);
   add_rows_in_place(rows, masked_scatter, {"masked_scatter"}, kChecksData);
   add_rows_in_place(rows, index_reduce_of_nothing, {"index_reduce"}, kChecksData);

@@ -211,7 +211,7 @@ bool eig(const RuleArgs& args, ShapeEnv& env, Results& results) {  // complex, w
   return true;
 }
 
-bool check_errors(const RuleArgs& args, ShapeEnv&, Results&) { return args.tensor(0) != nullptr; }
+bool linalg_errors(const RuleArgs& args, ShapeEnv&, Results&) { return args.tensor(0) != nullptr; }
 
 bool cross(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, other, dim
   const TensorMeta *x = args.tensor(0), *y = args.tensor(1);
@@ -287,7 +287,7 @@ std::vector<OpRow> linalg_ops() {
   add_rows(rows, qr, {"linalg_qr"});
   add_rows(rows, eigh, {"_linalg_eigh"}, kChecksData);
   add_rows(rows, matrix_exp, {"linalg_matrix_exp"});
-  add_rows(rows, check_errors, {"_linalg_check_errors"}, kSideEffect);
+  add_rows(rows, linalg_errors, {"_linalg_check_errors"}, kSideEffect);
   add_rows(rows, householder_product, {"linalg_householder_product"});
   add_rows(rows, reflections, {"geqrf"});
   add_rows(rows, multiplied_by_reflections, {"ormqr"});

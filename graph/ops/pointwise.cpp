@@ -280,7 +280,7 @@ std::vector<OpRow> pointwise_ops() {
   add_rows_in_place(rows, mapped<keep, 0>,
                     {"neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac",
                      "hardtanh", "leaky_relu", "elu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "gelu"});
-  add_rows_in_place(rows, celu, {"celu"}, kChecksNumbers);
+  add_rows_in_place(rows, celu, {"celu"}, kRefusesNumbers);
   add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6", "_conj_physical"});
   add_rows_in_place(
       rows, mapped<floating, 0>,

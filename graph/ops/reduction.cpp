@@ -181,72 +181,77 @@ bool histogram(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bi
 }
 
 // Whether the kernel counts such elements, and each may have a weight: the points of `self` have `dims` sizes.
-bool may_be_counted(const RuleArgs& args, size_t weight, size_t dims) {
+bool may_be_counted(const RuleArgs& args, ShapeEnv& env, size_t weight, size_t dims) {
   const TensorMeta *self = args.tensor(0), *weights = args.tensor(weight);
   if (self == nullptr || (self->dtype != DType::kFloat32 && self->dtype != DType::kFloat64) || self->ndim() < dims)
     return false;
   return weights == nullptr || (weights->dtype == self->dtype && weights->ndim() == self->ndim() - dims &&
-                                std::equal(weights->sizes.begin(), weights->sizes.end(), self->sizes.begin()));
+                                std::equal(weights->sizes.begin(), weights->sizes.end(), self->sizes.begin(),
+                                           [&](const SymExpr& a, const SymExpr& b) { return same_size(env, a, b); }));
 }
 
 // Counts of bins whose edges are a list, and the edges.
-bool histogram_of_bins(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bins, ...
+bool histogram_of_bins(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, bins, ...
   const TensorMeta* self = args.tensor(0);
   const auto bins = args.integer(1);
-  if (!may_be_counted(args, 3, 0) || !bins || *bins <= 0) return false;
+  if (!may_be_counted(args, env, 3, 0) || !bins || *bins <= 0) return false;
   results = {dense_like(*self, {*bins}), dense_like(*self, {*bins + 1})};
   return true;
 }
 
-// The number of bins between the edges in a tensor; nullopt if it is not known, or there are none.
-std::optional<SymExpr> bins_between(const TensorMeta* edges, const TensorMeta& self) {
-  if (edges == nullptr || edges->ndim() != 1 || edges->dtype != self.dtype) return std::nullopt;
-  const auto count = edges->sizes[0].as_constant();
-  return count && *count > 1 ? std::optional(SymExpr(*count - 1)) : std::nullopt;
+// The number of bins between the edges in a tensor; nullopt if there are none.
+std::optional<SymExpr> bins_between(ShapeEnv& env, const TensorMeta* edges, const TensorMeta& self) {
+  if (edges == nullptr || edges->ndim() != 1 || edges->dtype != self.dtype ||
+      !env.decide(1, Relation::kLt, edges->sizes[0], "there are bins between the edges"))
+    return std::nullopt;
+  return edges->sizes[0] - 1;
 }
 
-bool histogram_between(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, edges, ...
+bool are_points_of(ShapeEnv& env, const TensorMeta& self, size_t dimensions) {
+  return same_size(env, self.sizes.back(), SymExpr(static_cast<int64_t>(dimensions)));
+}
+
+bool histogram_between(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, edges, ...
   const TensorMeta *self = args.tensor(0), *edges = args.tensor(1);
-  if (!may_be_counted(args, 2, 0)) return false;
-  const auto bins = bins_between(edges, *self);
+  if (!may_be_counted(args, env, 2, 0)) return false;
+  const auto bins = bins_between(env, edges, *self);
   if (!bins) return false;
   results = {dense_like(*self, {*bins}), dense_like(*edges, edges->sizes)};
   return true;
 }
 
 // Of points of as many dimensions as there are numbers of bins.
-bool bins_of_points(const RuleArgs& args, const TensorMeta*& self, std::vector<int64_t>& bins) {
+bool bins_of_points(const RuleArgs& args, ShapeEnv& env, const TensorMeta*& self, std::vector<int64_t>& bins) {
   self = args.tensor(0);
-  return may_be_counted(args, 3, 1) && args.integers(1, bins) && !bins.empty() &&
-         self->sizes.back() == SymExpr(static_cast<int64_t>(bins.size())) &&
-         std::ranges::all_of(bins, [](int64_t count) { return count > 0; });
+  return may_be_counted(args, env, 3, 1) && args.integers(1, bins) && !bins.empty() &&
+         are_points_of(env, *self, bins.size()) && std::ranges::all_of(bins, [](int64_t count) { return count > 0; });
 }
 
-bool edges_of_bins(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bins, ...
+bool edges_of_bins(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, bins, ...
   const TensorMeta* self = nullptr;
   std::vector<int64_t> bins;
-  if (!bins_of_points(args, self, bins)) return false;
+  if (!bins_of_points(args, env, self, bins)) return false;
   for (int64_t count : bins) results.push_back(dense_like(*self, {count + 1}));
   return true;
 }
 
-bool histogram_of_points(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bins, ...
+bool histogram_of_points(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, bins, ...
   const TensorMeta* self = nullptr;
   std::vector<int64_t> bins;
-  if (!bins_of_points(args, self, bins)) return false;
+  if (!bins_of_points(args, env, self, bins)) return false;
   results.push_back(dense_like(*self, SymSizes(bins.begin(), bins.end())));
   return true;
 }
 
-bool histogram_of_points_between(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, edges, ...
+bool histogram_of_points_between(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, edges, ...
   const TensorMeta* self = args.tensor(0);
   std::vector<const TensorMeta*> edges;
-  if (!may_be_counted(args, 2, 1) || !args.tensors(1, edges) || edges.empty() ||
-      !(self->sizes.back() == SymExpr(static_cast<int64_t>(edges.size()))))
+  if (!may_be_counted(args, env, 2, 1) || !args.tensors(1, edges) || edges.empty() ||
+      !are_points_of(env, *self, edges.size()))
     return false;
   SymSizes sizes;
   for (const TensorMeta* e : edges) {
-    const auto bins = bins_between(e, *self);
+    const auto bins = bins_between(env, e, *self);
     if (!bins) return false;
     sizes.push_back(*bins);
   }

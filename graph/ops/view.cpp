@@ -1,5 +1,6 @@
 // graph/ops/view.cpp — ops whose result lies in the storage of their argument, which gives its sizes, strides and
 // offset.
+#include "graph/op_lists.h"
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 
@@ -440,10 +441,10 @@ std::vector<OpRow> view_ops() {
   return rows;
 }
 
-bool is_as_strided(const OpDef& op) { return op.name.starts_with("as_strided"); }
+bool is_as_strided(const OpDef& op) { return is_in(OpList::addresses_storage, base_name(op.name)); }
 
 bool has_own_offset(const Node& node) {
-  const size_t offset = node.op->name == "as_strided_scatter" ? 4 : 3;
+  const size_t offset = node.op->is(KnownOp::as_strided_scatter) ? 4 : 3;
   return is_as_strided(*node.op) && node.args.size() > offset && !node.args[offset].is_none();
 }
 

@@ -92,7 +92,7 @@ class Finder {
   }
 
   std::optional<Attention> find(const Node& product) const {
-    if (product.op->name != "bmm" || !is_plain(product.results[0])) return std::nullopt;
+    if (!product.op->is(KnownOp::bmm) || !is_plain(product.results[0])) return std::nullopt;
     Attention found{.product = &product};
     const ValueId scores = softmax_of(unreshaped(value_of(product, 0)));
     if (scores == kNoValue || !find_product(scores, 2, found)) return std::nullopt;
@@ -119,7 +119,7 @@ class Finder {
   std::optional<double> scalar_of(const Arg& arg) const {
     const ValueId* v = arg.get<ValueId>();
     if (v == nullptr) return number_of(arg);
-    const Node* filled = graph_.maker(*v, "full");
+    const Node* filled = graph_.maker(*v, KnownOp::full);
     return filled != nullptr && graph_.meta(*v).ndim() == 0 ? number_of(filled->args[1]) : std::nullopt;
   }
 
@@ -131,8 +131,8 @@ class Finder {
   // Looks through views that only change the shape and have no other use.
   ValueId unreshaped(ValueId v) const {
     while (const Node* node = graph_.maker(v)) {
-      const bool reshapes =
-          node->op->name == "view" || (node->op->name == "permute" && is_row_major(graph_.meta(node->results[0])));
+      const bool reshapes = node->op->is(KnownOp::view) ||
+                            (node->op->is(KnownOp::permute) && is_row_major(graph_.meta(node->results[0])));
       if (!reshapes || uses(v) != 1 || !is_row_major(graph_.meta(value_of(*node, 0)))) break;
       v = value_of(*node, 0);
     }
@@ -141,16 +141,16 @@ class Finder {
 
   // The input of the softmax over the last dimension, if the weights have only this use.
   ValueId softmax_of(ValueId weights) const {
-    const Node* quotient = graph_.maker(weights, "div.Tensor");
+    const Node* quotient = graph_.maker(weights, KnownOp::div_tensor);
     if (quotient == nullptr || uses(weights) != 1) return kNoValue;
     const ValueId powers = value_of(*quotient, 0), total = value_of(*quotient, 1);
-    const Node *power = graph_.maker(powers, "exp"), *sum = graph_.maker(total, "sum.dim_IntList");
+    const Node *power = graph_.maker(powers, KnownOp::exp), *sum = graph_.maker(total, KnownOp::sum_dims);
     if (power == nullptr || sum == nullptr || uses(powers) != 2 || uses(total) != 1 || value_of(*sum, 0) != powers)
       return kNoValue;
-    const Node* shifted = graph_.maker(value_of(*power, 0), "sub.Tensor");
+    const Node* shifted = graph_.maker(value_of(*power, 0), KnownOp::sub_tensor);
     if (shifted == nullptr || uses(shifted->results[0]) != 1 || !is(*shifted, 2, 1)) return kNoValue;
     const ValueId scores = value_of(*shifted, 0);
-    const Node* most = graph_.maker(value_of(*shifted, 1), "amax");
+    const Node* most = graph_.maker(value_of(*shifted, 1), KnownOp::amax);
     if (most == nullptr || uses(most->results[0]) != 1 || value_of(*most, 0) != scores) return kNoValue;
     const size_t ndim = graph_.meta(weights).ndim();
     return reduces_last(*most, ndim) && reduces_last(*sum, ndim) ? scores : kNoValue;
@@ -160,23 +160,23 @@ class Finder {
   bool find_product(ValueId scores, uint32_t allowed_uses, Attention& found) const {
     const Node* node = graph_.maker(scores);
     if (node == nullptr || uses(scores) != allowed_uses || !is_plain(scores)) return false;
-    const std::string& op = node->op->name;
-    if (op == "bmm" || op == "baddbmm") return is_product(*node, found);
-    if (op == "view" || op == "permute") {
+    const OpDef& op = *node->op;
+    if (op.is(KnownOp::bmm) || op.is(KnownOp::baddbmm)) return is_product(*node, found);
+    if (op.is(KnownOp::view) || op.is(KnownOp::permute)) {
       const ValueId base = value_of(*node, 0);
       return is_row_major(graph_.meta(scores)) && is_row_major(graph_.meta(base)) && find_product(base, 1, found);
     }
-    if (op == "mul.Tensor" || op == "mul.Scalar" || op == "div.Tensor" || op == "div.Scalar") {
+    const bool multiplies = op.is(KnownOp::mul_tensor) || op.is(KnownOp::mul_scalar);
+    if (multiplies || op.is(KnownOp::div_tensor) || op.is(KnownOp::div_scalar)) {
       const std::optional<double> factor = scalar_of(node->args[1]);
       if (!factor || node->args.size() != 2) return false;
-      return add_factor(op.starts_with("mul") ? *factor : 1 / *factor, found) &&
-             find_product(value_of(*node, 0), 1, found);
+      return add_factor(multiplies ? *factor : 1 / *factor, found) && find_product(value_of(*node, 0), 1, found);
     }
-    if (op == "add.Tensor" && is(*node, 2, 1)) {
+    if (op.is(KnownOp::add_tensor) && is(*node, 2, 1)) {
       const ValueId left = value_of(*node, 0), right = value_of(*node, 1);
       return find_masked(*node, left, right, found) || find_masked(*node, right, left, found);
     }
-    return op == "where.self" && find_chosen(*node, found);
+    return op.is(KnownOp::where_self) && find_chosen(*node, found);
   }
 
   // Two factors become one if no product can overflow or underflow on its way.
@@ -240,7 +240,7 @@ class Finder {
   }
 
   bool is_product(const Node& node, Attention& found) const {
-    const bool adds = node.op->name == "baddbmm";
+    const bool adds = node.op->is(KnownOp::baddbmm);
     found.query = value_of(node, adds ? 1 : 0);
     found.key = value_of(node, adds ? 2 : 1);
     if (!adds) return true;
@@ -250,7 +250,7 @@ class Finder {
 
   // The two dimensions that were merged into the batch of the products, if the query or the scores show them.
   SymSizes batch_of(ValueId query, const SymSizes& scores) const {
-    const Node* view = graph_.maker(query, "view");
+    const Node* view = graph_.maker(query, KnownOp::view);
     const SymSizes& sizes = graph_.meta(query).sizes;
     if (scores.size() == 4 && scores[2] == sizes[1]) return {scores[0], scores[1]};
     if (view != nullptr) {
@@ -316,7 +316,7 @@ class Rewriter {
     static const SymSizes kTurned{SymExpr(0), SymExpr(2), SymExpr(1)},
         kTurned4{SymExpr(0), SymExpr(1), SymExpr(3), SymExpr(2)};
     const Node* made = graph_.maker(matrices);
-    if (made != nullptr && made->op->name == "permute" && *made->args[1].get<SymSizes>() == kTurned) {
+    if (made != nullptr && made->op->is(KnownOp::permute) && *made->args[1].get<SymSizes>() == kTurned) {
       const ValueId plain = batched(value_of(*made, 0), batch, false);
       return turned ? plain : out().emit("permute", {plain, kTurned4});
     }
@@ -329,8 +329,8 @@ class Rewriter {
 
   ValueId uncopied(ValueId matrices, const SymSizes& sizes) {
     ValueId base = matrices;
-    if (const Node* view = graph_.maker(base, "view")) base = value_of(*view, 0);
-    if (const Node* copy = graph_.maker(base, "clone")) base = value_of(*copy, 0);
+    if (const Node* view = graph_.maker(base, KnownOp::view)) base = value_of(*view, 0);
+    if (const Node* copy = graph_.maker(base, KnownOp::clone)) base = value_of(*copy, 0);
     const ValueId original = r_.get(base);
     if (out().meta(original).sizes == sizes) return original;
     std::vector<TensorMeta> metas;
@@ -361,18 +361,19 @@ class Rewriter {
 
   // The view of the product, if its strides do not matter: it is only read by a copy of a permutation.
   const Node* freely_laid(ValueId product, const SymSizes& batch) const {
-    const auto only_user = [&](ValueId v, std::string_view op) {
+    const auto only_user = [&](ValueId v, KnownOp op) {
       const auto& users = finder_.users(v);
-      return users.size() == 1 && users[0] != nullptr && users[0]->op->name == op ? users[0] : nullptr;
+      return users.size() == 1 && users[0] != nullptr && users[0]->op->is(op) ? users[0] : nullptr;
     };
-    const Node* view = only_user(product, "view");
+    const Node* view = only_user(product, KnownOp::view);
     if (view == nullptr) return nullptr;
     const ValueId whole = view->results[0];
     const SymSizes& rest = graph_.meta(product).sizes;
     if (graph_.meta(whole).sizes != SymSizes{batch[0], batch[1], rest[1], rest[2]}) return nullptr;
     const auto& users = finder_.users(whole);
     const bool all_copied = std::all_of(users.begin(), users.end(), [&](const Node* user) {
-      return user != nullptr && user->op->name == "permute" && only_user(user->results[0], "clone") != nullptr;
+      return user != nullptr && user->op->is(KnownOp::permute) &&
+             only_user(user->results[0], KnownOp::clone) != nullptr;
     });
     return all_copied ? view : nullptr;
   }

@@ -36,7 +36,7 @@ ValueId if_same_layout(Context& c) {
 
 ValueId view(Context& c) {
   if (const ValueId same = if_same_layout(c); same != kNoValue) return same;
-  const Node* inner = c.out().peek().maker(c.value(0), "view");
+  const Node* inner = c.out().peek().maker(c.value(0), KnownOp::view);
   if (inner == nullptr) return kNoValue;
   const std::vector<Arg> args{inner->args[0], c.recorded().sizes};
   std::vector<TensorMeta> metas;
@@ -58,7 +58,7 @@ std::vector<int64_t> order_of(const Arg& arg) {
 ValueId permute(Context& c) {
   std::vector<int64_t> order = order_of(c.args[1]);
   ValueId base = c.value(0);
-  if (const Node* inner = c.out().peek().maker(base, "permute")) {
+  if (const Node* inner = c.out().peek().maker(base, KnownOp::permute)) {
     const std::vector<int64_t> first = order_of(inner->args[1]);
     for (int64_t& dim : order) dim = first[static_cast<size_t>(dim)];
     base = *inner->args[0].get<ValueId>();

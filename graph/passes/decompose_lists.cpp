@@ -93,8 +93,8 @@ std::optional<std::vector<Arg>> single_args(Decomposing& d, const ListRow& row, 
   if (is_twin && d.args[1].get<ValueId>() != nullptr && args[0].get<ValueId>() != nullptr &&
       d.meta(*args[0].get<ValueId>()).sizes.empty())
     args[1] = converted(d.out, *args[1].get<ValueId>(), d.metas[k].dtype);
-  const bool adds = row.single == "add.Tensor" || row.single == "sub.Tensor";
-  if (adds && args.size() == 2) args.emplace_back(SymExpr(1));
+  const bool takes_alpha = find_op(row.single)->has(kTakesAlpha);
+  if (takes_alpha && args.size() == 2) args.emplace_back(SymExpr(1));
   return args;
 }
 

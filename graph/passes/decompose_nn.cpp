@@ -166,8 +166,7 @@ bool softmax_backward(Decomposing& d) {  // grad, output, dim, input_dtype
   if (logarithm) {
     d.results = {d.narrow(d.sub(grad, d.mul(d.emit("exp", {y}), d.sum(grad, dims, true))), 0)};
   } else {
-    const ValueId weighted = d.mul(grad, y);
-    d.results = {d.narrow(d.sub(weighted, d.mul(y, d.sum(weighted, dims, true))), 0)};
+    d.results = {d.narrow(d.mul(d.sub(grad, d.sum(d.mul(grad, y), dims, true)), y), 0)};
   }
   return true;
 }

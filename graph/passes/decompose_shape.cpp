@@ -90,12 +90,12 @@ bool stack(Decomposing& d) {
 
 // x_copy: the view x, copied into its own memory.
 bool view_of_copy(Decomposing& d) {
-  std::string name = d.node.op->name;
-  name.erase(name.find("_copy"), 5);
-  if (name == "view") {
+  if (d.node.op->is(KnownOp::view_copy)) {
     d.results = {reshaped(d.out, d.value(0), d.metas[0].sizes)};
     return true;
   }
+  std::string name = d.node.op->name;
+  name.erase(name.find("_copy"), 5);
   std::vector<TensorMeta> metas;
   const OpDef* op = find_op(name);
   if (op == nullptr || !infer_metas(*op, d.args, d.out.peek().values, d.out.shapes(), metas) || metas.size() != 1)
@@ -114,9 +114,21 @@ bool copied(Decomposing& d) {
 // roll without dimensions rolls all elements as one row.
 bool roll(Decomposing& d) {  // self, shifts, dims
   const auto* dims = d.args.size() > 2 ? d.args[2].get<SymSizes>() : nullptr;
-  if ((dims != nullptr && !dims->empty()) || d.metas[0].ndim() == 0) return false;
+  if ((dims != nullptr && !dims->empty())) return false;
   const ValueId row = reshaped(d.out, d.value(0), {d.metas[0].numel()});
   d.results = {reshaped(d.out, d.emit("roll", {row, d.args[1], SymSizes{SymExpr(0)}}), d.metas[0].sizes)};
+  return true;
+}
+
+// Ops along a dimension take a tensor without dimensions as a row of one element. Theirs are the arguments `tensors`.
+template <size_t... tensors>
+bool along_a_row(Decomposing& d) {
+  if (d.meta(d.value(0)).ndim() != 0) return false;
+  const auto make_row = [&](size_t i) {
+    if (d.meta(d.value(i)).ndim() == 0) d.args[i] = reshaped(d.out, d.value(i), {SymExpr(1)});
+  };
+  (make_row(tensors), ...);
+  d.results = {reshaped(d.out, d.emit(d.node.op->name, d.args), d.metas[0].sizes)};
   return true;
 }
 
@@ -211,6 +223,10 @@ void add_shape_decompositions(Decompositions& table) {
                 {"unbind_copy.int", copied<unbind>},
                 {"roll", roll},
                 {"rot90", rot90},
+                {"gather", along_a_row<0, 2>},
+                {"index_fill.int_Scalar", along_a_row<0, 2>},
+                {"index_fill.int_Tensor", along_a_row<0, 2>},
+                {"index_copy", along_a_row<0, 2, 3>},
                 {"pixel_shuffle", pixel_shuffle<true>},
                 {"pixel_unshuffle", pixel_shuffle<false>},
                 {"channel_shuffle", channel_shuffle},

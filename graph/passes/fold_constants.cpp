@@ -66,7 +66,7 @@ class Folder {
 
   void note_fill(const Node& node) {
     const DType dtype = meta(node).dtype;
-    Arg number = node.op->name == "full" ? node.args[1] : Arg(SymExpr(node.op->name == "ones" ? 1 : 0));
+    Arg number = node.op->is(KnownOp::full) ? node.args[1] : Arg(SymExpr(node.op->is(KnownOp::ones) ? 1 : 0));
     if (!has_scalar_form(dtype) || !is_fitting_constant(number, dtype)) return;
     const std::optional<Known> given = known_number(number);
     if (given) set(node, {convert(given->value, given->dtype, dtype), dtype});
@@ -76,7 +76,7 @@ class Folder {
   }
 
   std::optional<Known> fold(const Node& node) const {
-    if (node.op->name == "_to_copy") return fold_cast(node);
+    if (node.op->is(KnownOp::to_copy)) return fold_cast(node);
     const auto row = pointwise_rows().find(node.op->name);
     return row == pointwise_rows().end() ? std::nullopt : fold_pointwise(node, row->second);
   }
@@ -135,7 +135,7 @@ class Folder {
 
 // The tensor that a choice by a known condition takes, if it is the whole result.
 ValueId chosen(const Graph& graph, const Folder& folder, const Node& node) {
-  if (node.op->name != "where.self") return kNoValue;
+  if (!node.op->is(KnownOp::where_self)) return kNoValue;
   const std::optional<Known>& condition = folder.known(*node.args[0].get<ValueId>());
   if (!condition) return kNoValue;
   const ValueId* const taken =
@@ -153,7 +153,8 @@ Result<Graph> fold_constants(Graph graph) {
     r.begin(node);
     const bool is_single = node.results.size() == 1 && node.results[0] != kNoValue && !kept.contains(node.results[0]);
     if (is_single) {
-      if (node.op->name == "full" || node.op->name == "ones" || node.op->name == "zeros") folder.note_fill(node);
+      if (node.op->is(KnownOp::full) || node.op->is(KnownOp::ones) || node.op->is(KnownOp::zeros))
+        folder.note_fill(node);
       else if (node.op->has(kView)) folder.note_view(node);
       else if (const std::optional<Known> known = folder.fold(node)) {
         const TensorMeta& meta = graph.meta(node.results[0]);

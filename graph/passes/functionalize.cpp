@@ -142,7 +142,7 @@ class Functionalizer {
       args[0] = base;
     }
     if (has_own_offset(*view.node)) args[0] = in_own_memory(*args[0].get<ValueId>());
-    if (view.op->name == "view") {
+    if (view.op->is(KnownOp::view)) {
       TensorMeta meta = g_.meta(v);
       if (!same_layout(out_.meta(parent), g_.meta(view.parent))) {
         args[0] = parent;
@@ -230,7 +230,7 @@ class Functionalizer {
         return Error{Reason::no_functional_form,
                      "as_strided of a view of another dtype"};  // its place is counted in other elements
       views_[node.results[i]] = is_as_strided(*op) ? view_of_root(node, op, parent) : View{parent, &node, op, i};
-      if (op->name == "lift_fresh") storage_of(parent).is_lifted = true;
+      if (op->is(KnownOp::lift_fresh)) storage_of(parent).is_lifted = true;
       is_view = true;
     }
     if (is_view) return {};
@@ -260,7 +260,7 @@ class Functionalizer {
 
   // native_batch_norm writes the running statistics, although its schema does not say so.
   bool trains_batch_norm(const Node& node) const {
-    if (node.op->name != "native_batch_norm" || node.args.size() < 6) return false;
+    if (!node.op->is(KnownOp::native_batch_norm) || node.args.size() < 6) return false;
     const bool* training = node.args[5].get<bool>();
     return training != nullptr && *training && node.args[3].get<ValueId>() != nullptr &&
            node.args[4].get<ValueId>() != nullptr;
@@ -283,7 +283,7 @@ class Functionalizer {
   // ------------------------------------------------------------ nodes that write
 
   Result<void> write_node(const Node& node) {
-    if (node.op->name == "copy_") return copy_node(node);
+    if (node.op->is(KnownOp::copy_in_place)) return copy_node(node);
     const OpDef* functional = node.op->functional.empty() ? nullptr : find_op(node.op->functional);
     if (functional == nullptr) return Error{Reason::no_functional_form, "no functional form of " + node.op->name};
     const bool drops = node.op->drops_out_args;

@@ -11,7 +11,8 @@ namespace framejit::graph {
 namespace {
 
 bool draws_mask(const Graph& graph, const Node& node) {
-  if ((node.op->name != "bernoulli.p" && node.op->name != "bernoulli") || node.results.size() != 1) return false;
+  if ((!node.op->is(KnownOp::bernoulli_p) && !node.op->is(KnownOp::bernoulli)) || node.results.size() != 1)
+    return false;
   const ValueId drawn = node.results[0];
   return is_float(graph.meta(drawn).dtype) &&
          std::find(graph.outputs.begin(), graph.outputs.end(), drawn) == graph.outputs.end();

@@ -63,7 +63,7 @@ class PartialBackward {
 
   // The other term of a sum of two gradients.
   bool take_sum(const Node& node) {
-    if (node.op->name != "add.Tensor" || node.args.size() < 3 || !is_one(node.args[2])) return false;
+    if (!node.op->is(KnownOp::add_tensor) || node.args.size() < 3 || !is_one(node.args[2])) return false;
     const ValueId *left = node.args[0].get<ValueId>(), *right = node.args[1].get<ValueId>();
     if (left == nullptr || right == nullptr) return false;
     const ValueId defined = is_undefined(*left) ? *right : *left;

@@ -50,18 +50,14 @@ bool may_fail(const Graph& graph, const Node& node) {
   return node.op->has(kDivides) && !(node.results.size() == 1 && is_float(graph.meta(node.results[0]).dtype));
 }
 
+// Whether it may run a second time, whatever that costs.
+bool is_repeatable(const Node& node) { return (node.op->flags & kRunsOnce) == 0; }
+
 // Computed again in the kernels of the backward at next to no cost: no product, no reduction, no draw.
 bool is_cheap(const Graph& graph, const Node& node) {
-  constexpr uint32_t kNever = kMutates | kRandom | kDataDependent | kSideEffect;
-  if ((node.op->flags & kNever) != 0 || node.results.size() != 1 || may_fail(graph, node)) return false;
+  if (!is_repeatable(node) || node.results.size() != 1 || may_fail(graph, node)) return false;
   if (node.op->has(kView) || node.op->has(kPointwise) || is_factory(node)) return true;
   return is_in(OpList::moves_elements, node.op->name);
-}
-
-// Whether it may run a second time, whatever that costs.
-bool is_repeatable(const Node& node) {
-  constexpr uint32_t kNever = kMutates | kRandom | kDataDependent | kSideEffect;
-  return (node.op->flags & kNever) == 0;
 }
 
 class Partition {
@@ -81,7 +77,7 @@ class Partition {
       find_needed();
       choose();
       FJ_TRY(TrainingGraphs made, cut());
-      if (!reads_unchecked(made)) return made;
+      if (!reads_unversioned(made)) return made;
     }
   }
 
@@ -95,7 +91,7 @@ class Partition {
     made.holders = layout_.holders;
     made.root_names = layout_.root_names;
     for (uint32_t i = 0; i < layout_.keeps_input.size(); ++i)
-      if (is_checked_input(i)) {
+      if (is_versioned_input(i)) {
         made.kept_inputs.push_back(i);
         made.input_keepers.push_back(keepers(layout_.input_keepers, i));
       }
@@ -205,10 +201,10 @@ class Partition {
   // Whether it can be saved without a copy: a write before the backward is an error, or impossible.
   bool is_kept_input(uint32_t input) const {
     return input < layout_.keeps_input.size() && layout_.keeps_input[input] && !is_updated(input) &&
-           !unchecked_.contains(joint_.inputs[input]);
+           !unversioned_.contains(joint_.inputs[input]);
   }
   // Whether eager checks its version. An input whose new value has a history is checked as that output.
-  bool is_checked_input(uint32_t input) const {
+  bool is_versioned_input(uint32_t input) const {
     const auto is_new_value = [&](uint32_t root) {
       const OutputAlias& alias = joint_.output_aliases[root];
       return alias.kind == OutputKind::kInput && alias.of == input;
@@ -221,7 +217,7 @@ class Partition {
     return i < of.size() ? of[i] : std::vector<bool>(layout_.roots.size(), true);
   }
   std::optional<uint32_t> kept_output_of(ValueId v) const {
-    if (unchecked_.contains(v)) return std::nullopt;
+    if (unversioned_.contains(v)) return std::nullopt;
     for (uint32_t i = 0; i < layout_.forward_outputs; ++i)
       if (joint_.outputs[i] == v && i < layout_.keeps_output.size() && layout_.keeps_output[i] &&
           joint_.output_aliases[i].kind == OutputKind::kFresh)
@@ -473,17 +469,17 @@ class Partition {
 
   // Eager checks the version of a kept tensor only in backwards whose formulas keep it. The program may write it before
   // another backward, so what such a backward reads must be copied: the next cut counts it so.
-  bool reads_unchecked(const TrainingGraphs& made) {
-    const size_t before = unchecked_.size();
+  bool reads_unversioned(const TrainingGraphs& made) {
+    const size_t before = unversioned_.size();
     for (size_t i = 0; i < made.saved.size(); ++i) {
       const auto [of, index] = made.saved[i];
       if (of == Saved::kValue) continue;
       const bool is_input = of == Saved::kInput;
-      const std::vector<bool> checks = keepers(is_input ? layout_.input_keepers : layout_.output_keepers, index);
-      for (size_t r = 0; r < checks.size(); ++r)
-        if (made.readers[i][r] && !checks[r]) unchecked_.insert((is_input ? joint_.inputs : joint_.outputs)[index]);
+      const std::vector<bool> compares = keepers(is_input ? layout_.input_keepers : layout_.output_keepers, index);
+      for (size_t r = 0; r < compares.size(); ++r)
+        if (made.readers[i][r] && !compares[r]) unversioned_.insert((is_input ? joint_.inputs : joint_.outputs)[index]);
     }
-    return unchecked_.size() > before;
+    return unversioned_.size() > before;
   }
 
   // What the backward says is added to what eager's formulas reach.
@@ -587,7 +583,7 @@ class Partition {
   std::set<ValueId> boundaries_;
   std::map<ValueId, size_t> vertex_;
   std::set<ValueId> saved_;
-  std::set<ValueId> unchecked_;  // kept inputs and outputs that backwards read which do not check them
+  std::set<ValueId> unversioned_;  // kept inputs and outputs that backwards read which do not compare their versions
 };
 
 }  // namespace

@@ -102,7 +102,7 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
     });
   // Its strides are those of the recorded layout. With another layout, the result is a view or a copy with its
   // elements.
-  if (!unchanged && op->name == "_reshape_alias")
+  if (!unchanged && op->is(KnownOp::reshape_alias))
     return {reshaped(out_, *args[0].get<ValueId>(), from_.meta(like.results[0]).sizes)};
   std::vector<TensorMeta> metas;
   const bool keeps_layouts = op == like.op && op->has(kRandom);  // numbers are drawn in the order of memory

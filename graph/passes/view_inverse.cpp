@@ -122,7 +122,7 @@ Result<ValueId> inverse_of_view(GraphBuilder& out, const Node& view, size_t resu
   const auto row = undo_rows().find(view.op->name);
   if (row != undo_rows().end()) return row->second(undo);
   // An expansion that repeats nothing only adds dimensions of size 1.
-  if (out.meta(base).numel() == out.meta(written).numel() && view.op->name == "expand") return reshape(undo);
+  if (out.meta(base).numel() == out.meta(written).numel() && view.op->is(KnownOp::expand)) return reshape(undo);
   return Error{Reason::no_functional_form, "a write through " + view.op->name + " has no inverse"};
 }
 

@@ -72,7 +72,7 @@ class EpilogueFuser {
     if (!made || !is_read_once(v)) return std::nullopt;
     const Node& node = graph_.nodes[*made];
     const TensorMeta& meta = graph_.meta(v);
-    if (node.op->name != "convolution" || meta.ndim() != 4 ||
+    if (!node.op->is(graph::KnownOp::convolution) || meta.ndim() != 4 ||
         (meta.dtype != DType::kBFloat16 && meta.dtype != DType::kFloat16))
       return std::nullopt;
     const graph::SymSizes& weight = graph_.meta(*node.args[1].get<ValueId>()).sizes;
@@ -86,13 +86,14 @@ class EpilogueFuser {
   }
 
   std::optional<Fused> match(const Node& relu) const {
-    if (relu.op->name != "relu") return std::nullopt;
+    if (!relu.op->is(graph::KnownOp::relu)) return std::nullopt;
     const ValueId from = *relu.args[0].get<ValueId>();
     if (const auto made = convolution_of(from)) return Fused{*made};
     const auto sum = producer(from);
     if (!sum || !is_read_once(from)) return std::nullopt;
     const Node& add = graph_.nodes[*sum];
-    if (add.op->name != "add.Tensor" || (add.args.size() > 2 && !graph::is_one(add.args[2]))) return std::nullopt;
+    if (!add.op->is(graph::KnownOp::add_tensor) || (add.args.size() > 2 && !graph::is_one(add.args[2])))
+      return std::nullopt;
     for (size_t i : {0, 1}) {
       const ValueId *one = add.args[i].get<ValueId>(), *other = add.args[1 - i].get<ValueId>();
       if (one == nullptr || other == nullptr || *one == *other) continue;

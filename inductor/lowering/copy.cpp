@@ -64,25 +64,32 @@ bool lower_stack(LowerContext& ctx) {
   return true;
 }
 
-// constant_pad_nd(self, pad, value): fills everything, then copies the inside. Negative padding crops, and is left to
-// torch.
+// constant_pad_nd(self, pad, value): fills everything, then copies the inside. Negative padding crops; where it might
+// crop more than there is, torch raises.
 bool lower_pad(LowerContext& ctx) {
   const auto self = ctx.tensor(0);
   const auto pad = ctx.sizes(1);
   const double value = ctx.given(2) ? ctx.number(2).value_or(0) : 0;
   if (!self || !pad || (ctx.given(2) && !ctx.number(2))) return false;
-  for (const SymExpr& e : *pad)
-    if (!e.is_constant() || e.constant() < 0) return false;
+  SymSizes inside = ctx.meta(*self).sizes;
+  std::vector<SymExpr> from(inside.size(), SymExpr(0)), to = from;  // where it begins in self, and in the result
+  for (size_t k = 0; k + 1 < pad->size(); k += 2) {
+    if (!(*pad)[k].is_constant() || !(*pad)[k + 1].is_constant()) return false;
+    const size_t dim = inside.size() - 1 - k / 2;
+    const int64_t before = (*pad)[k].constant(),
+                  cropped = std::min<int64_t>(before, 0) + std::min<int64_t>((*pad)[k + 1].constant(), 0);
+    from[dim] = SymExpr(std::max<int64_t>(-before, 0)), to[dim] = SymExpr(std::max<int64_t>(before, 0));
+    inside[dim] = inside[dim] + SymExpr(cropped);
+    if (cropped < 0 && ctx.graph().shapes.known(0, graph::Relation::kLe, inside[dim]) != true) return false;
+  }
   NestBuilder b = ctx.result_nest();
   const InstId fill = b.constant(value, ctx.result_meta().dtype);
   ctx.store_result(std::move(b), fill);
-  store_region(ctx, *self, [&](std::vector<SymExpr> index) {
-    for (size_t k = 0; k + 1 < pad->size(); k += 2) {
-      const size_t dim = index.size() - 1 - k / 2;
-      index[dim] = index[dim] + (*pad)[k];
-    }
-    return index;
-  });
+  NestBuilder region = ctx.nest(std::move(inside));
+  std::vector<SymExpr> read = region.range_dims(), written = read;
+  for (size_t d = 0; d < read.size(); ++d) read[d] = read[d] + from[d], written[d] = written[d] + to[d];
+  const InstId kept = ctx.load(region, *self, std::move(read));
+  ctx.add_nest(std::move(region), ctx.result_buffer(), std::move(written), kept);
   return true;
 }
 
@@ -281,19 +288,22 @@ bool lower_diagonal_scatter(LowerContext& ctx) {
   return true;
 }
 
-// block_diag(tensors) of matrices: zeros, then one block after the other.
+// block_diag(tensors): zeros, then one block after the other. A vector is a row.
 bool lower_block_diag(LowerContext& ctx) {
   const auto list = tensor_list(ctx, 0);
   if (!list || list->empty()) return false;
   for (ValueId v : *list)
-    if (ctx.meta(v).ndim() != 2) return false;
+    if (ctx.meta(v).ndim() > 2) return false;
   fill_with_zeros(ctx);
   SymExpr row = 0, column = 0;
   for (ValueId v : *list) {
-    store_region(ctx, v,
-                 [&](std::vector<SymExpr> index) { return std::vector<SymExpr>{index[0] + row, index[1] + column}; });
-    row = row + ctx.meta(v).sizes[0];
-    column = column + ctx.meta(v).sizes[1];
+    store_region(ctx, v, [&](std::vector<SymExpr> index) {
+      index.insert(index.begin(), 2 - index.size(), SymExpr(0));
+      return std::vector<SymExpr>{index[0] + row, index[1] + column};
+    });
+    const SymSizes& sizes = ctx.meta(v).sizes;
+    row = row + (sizes.size() < 2 ? SymExpr(1) : sizes[0]);
+    column = column + (sizes.empty() ? SymExpr(1) : sizes.back());
   }
   return true;
 }

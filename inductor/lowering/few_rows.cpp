@@ -16,8 +16,9 @@ namespace {
 // Which argument is the left operand; the right one follows.
 constexpr size_t kNoProduct = SIZE_MAX;
 size_t left_argument(const Node& node) {
-  if (node.op->name == "mm") return 0;
-  const bool adds = node.op->name == "addmm" && std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one);
+  if (node.op->is(graph::KnownOp::mm)) return 0;
+  const bool adds =
+      node.op->is(graph::KnownOp::addmm) && std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one);
   return adds ? 1 : kNoProduct;
 }
 

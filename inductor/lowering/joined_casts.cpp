@@ -26,7 +26,7 @@ constexpr size_t kFewest = 4;  // casts that are worth a call of their own
 
 // Concatenates along the first dimension: its operands lie one after the other in the result.
 bool is_stack_of_rows(const Node& node) {
-  const auto* dim = node.op->name == "cat" ? node.args[1].get<SymExpr>() : nullptr;
+  const auto* dim = node.op->is(graph::KnownOp::cat) ? node.args[1].get<SymExpr>() : nullptr;
   return dim != nullptr && *dim == SymExpr(0);
 }
 
@@ -103,7 +103,7 @@ class CastJoiner {
   }
 
   bool is_cast(const Node& node) const {
-    if (node.op->name != "_to_copy") return false;
+    if (!node.op->is(graph::KnownOp::to_copy)) return false;
     const ValueId* from = node.args[0].get<ValueId>();
     if (from == nullptr || !inputs_.contains(*from) || read_[index_of(node.results[0])]) return false;
     const TensorMeta &wide = graph_.meta(*from), &narrow = graph_.meta(node.results[0]);

@@ -15,13 +15,14 @@ struct RowLoss {
   InstId loss, weight;
 };
 RowLoss row_loss(LowerContext& ctx, NestBuilder& b, const std::vector<SymExpr>& at, int64_t ignored, DType compute) {
-  const SymExpr classes = ctx.meta(*ctx.tensor(0)).sizes.back();
+  const size_t along = at.empty() ? 0 : 1;  // the dimension of the classes
+  const SymExpr classes = ctx.meta(*ctx.tensor(0)).sizes[along];
   const InstId target = b.cast(ctx.load(b, *ctx.tensor(1), at), DType::kInt64);
   const InstId is_ignored = b.scalar(ScalarOp::k_eq, {target, b.integer(ignored, DType::kInt64)});
   const InstId picked = b.scalar(ScalarOp::k_select, {is_ignored, b.integer(0, DType::kInt64), target});
   const SymExpr column = b.checked_index(picked, classes, false);
   std::vector<SymExpr> element = at;
-  element.push_back(column);
+  element.insert(element.begin() + static_cast<ptrdiff_t>(along), column);
   const InstId weight = ctx.tensor(2) ? b.cast(ctx.load(b, *ctx.tensor(2), {column}), compute) : b.constant(1, compute);
   const InstId value = b.scalar(ScalarOp::k_neg, {b.cast(ctx.load(b, *ctx.tensor(0), element), compute)});
   const InstId loss = b.scalar(ScalarOp::k_mul, {value, weight}), zero = b.constant(0, compute);
@@ -29,21 +30,21 @@ RowLoss row_loss(LowerContext& ctx, NestBuilder& b, const std::vector<SymExpr>& 
           b.scalar(ScalarOp::k_select, {is_ignored, zero, weight})};
 }
 
-// nll_loss_forward(self, target, weight, reduction, ignore_index) -> (output, total_weight)
+// nll_loss_forward(self, target, weight, reduction, ignore_index) -> (output, total_weight), nll_loss2d_forward alike
 bool lower_nll_loss(LowerContext& ctx) {
   const auto self = ctx.tensor(0), target = ctx.tensor(1);
   const auto reduction = ctx.integer(3), ignored = ctx.integer(4);
   if (!self || !target || !reduction || !ignored || !is_float(ctx.result_meta().dtype)) return false;
   const TensorMeta &input = ctx.meta(*self), &targets = ctx.meta(*target);
   const size_t rows = input.ndim() - 1;
-  if (input.ndim() < 1 || input.ndim() > 2 || targets.ndim() != rows || !is_integral(targets.dtype)) return false;
+  if (input.ndim() < 1 || targets.ndim() != rows || !is_integral(targets.dtype)) return false;
   if (ctx.given(2) && (!ctx.tensor(2) || ctx.meta(*ctx.tensor(2)).ndim() != 1)) return false;
   const DType compute = value_dtype(ctx.result_meta().dtype);
   const auto store_weight = [&](NestBuilder b, std::vector<SymExpr> index, InstId value) {
     if (ctx.node().results.size() > 1 && ctx.node().results[1] != graph::kNoValue)
       ctx.add_nest(std::move(b), ctx.result_buffer(1), std::move(index), value);
   };
-  if (*reduction == kNone && rows == 1) {
+  if (*reduction == kNone && rows != 0) {
     NestBuilder b = ctx.nest(targets.sizes);
     const std::vector<SymExpr> at = b.range_dims();
     const InstId loss = row_loss(ctx, b, at, *ignored, compute).loss;
@@ -53,9 +54,9 @@ bool lower_nll_loss(LowerContext& ctx) {
     store_weight(std::move(weight), {}, zero);
     return true;
   }
-  NestBuilder b = ctx.nest({}, rows == 1 ? targets.sizes : SymSizes{SymExpr(1)});
+  NestBuilder b = ctx.nest({}, rows != 0 ? targets.sizes : SymSizes{SymExpr(1)});
   std::vector<SymExpr> at;
-  if (rows == 1) at.push_back(b.dim(0));
+  for (size_t d = 0; d < rows; ++d) at.push_back(b.dim(d));
   const RowLoss row = row_loss(ctx, b, at, *ignored, compute);
   const InstId total = b.reduce(ReduceOp::kSum, row.weight);
   InstId loss = b.reduce(ReduceOp::kSum, row.loss);
@@ -135,6 +136,7 @@ bool lower_binary_cross_entropy(LowerContext& ctx) {
 
 void register_loss_lowerings() {
   add_lowering("nll_loss_forward", lower_nll_loss);
+  add_lowering("nll_loss2d_forward", lower_nll_loss);
   add_lowering("nll_loss_backward", lower_nll_loss_backward);
   add_lowering("nll_loss2d_backward", lower_nll_loss_backward);
   add_lowering("binary_cross_entropy", lower_binary_cross_entropy);

@@ -319,7 +319,7 @@ bool LowerContext::try_row(LowerFn row) {
 
 // Memory without contents that is only copied: the copy has its own buffer.
 bool LowerContext::is_copied_over(const Node& node) const {
-  if (node.op->name != "empty_strided" && node.op->name != "empty.memory_format") return false;
+  if (!node.op->is(graph::KnownOp::empty_strided) && !node.op->is(graph::KnownOp::empty_memory_format)) return false;
   const ValueId made = node.results[0];
   const auto is = [&](ValueId v) { return v == made; };
   if (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), is)) return false;
@@ -327,7 +327,7 @@ bool LowerContext::is_copied_over(const Node& node) const {
     return false;
   for (const Node& user : graph_.nodes)
     for (size_t i = 0; i < user.args.size(); ++i)
-      if (graph::has_value(user.args[i], made) && (user.op->name != "copy" || i != 0 || !is_supported(user)))
+      if (graph::has_value(user.args[i], made) && (!user.op->is(graph::KnownOp::copy) || i != 0 || !is_supported(user)))
         return false;
   return true;
 }
@@ -345,8 +345,7 @@ bool lower_nothing(LowerContext& ctx) {
 }
 
 bool makes_nothing(const Graph& graph, const Node& node) {
-  constexpr uint32_t kMore = graph::kMutates | graph::kRandom | graph::kDataDependent | graph::kView |
-                             graph::kSideEffect | graph::kChecksData | graph::kDivides;
+  constexpr uint32_t kMore = graph::kRunsOnce | graph::kView | graph::kChecksData | graph::kDivides;
   const auto is_empty = [&](ValueId v) { return v != graph::kNoValue && graph.meta(v).numel() == SymExpr(0); };
   return (node.op->flags & kMore) == 0 && node.op->shape_rule != nullptr && !node.results.empty() &&
          std::ranges::all_of(node.results, is_empty);

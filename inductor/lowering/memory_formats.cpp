@@ -108,11 +108,11 @@ class FormatChooser {
     const auto take = [&](ValueId v) {
       if (v != graph::kNoValue && graph_.meta(v).ndim() == 4) found.push_back(v);
     };
-    const bool preserves =
-        (node.op->name == "clone" && !value_given(node, 1)) || (node.op->name == "_to_copy" && !value_given(node, 6));
+    const bool preserves = (node.op->is(graph::KnownOp::clone) && !value_given(node, 1)) ||
+                           (node.op->is(graph::KnownOp::to_copy) && !value_given(node, 6));
     if (graph::is_in(graph::OpList::keeps_format, node.op->name) || preserves) {
       if (const ValueId* v = value(node, 0)) take(*v);
-    } else if (node.op->name == "cat") {
+    } else if (node.op->is(graph::KnownOp::cat)) {
       if (const auto* list = node.args[0].get<std::vector<ValueId>>()) std::for_each(list->begin(), list->end(), take);
     } else if (node.op->has(graph::kPointwise)) {
       const graph::SymSizes& sizes = graph_.meta(node.results[0]).sizes;
@@ -127,7 +127,7 @@ class FormatChooser {
     if (node.results.empty() || node.results[0] == graph::kNoValue || graph_.meta(node.results[0]).ndim() != 4 ||
         carried(node).empty())
       return false;
-    if (node.op->name != "convolution") return true;
+    if (!node.op->is(graph::KnownOp::convolution)) return true;
     const DType dtype = graph_.meta(node.results[0]).dtype;
     const bool* transposed = node.args[6].get<bool>();
     const bool has_formats = dtype == DType::kFloat32 || dtype == DType::kBFloat16 ||
@@ -151,11 +151,11 @@ class FormatChooser {
   int64_t preference(const Node& node) const {
     if (target_.traits.half_convolutions_are_last) {
       const DType dtype = graph_.meta(node.results[0]).dtype;
-      return node.op->name == "convolution" && is_half(dtype) ? kWanted : 0;
+      return node.op->is(graph::KnownOp::convolution) && is_half(dtype) ? kWanted : 0;
     }
     const int64_t results = numel(node.results[0]);
-    const bool is_max = node.op->name == "max_pool2d_with_indices";
-    if (is_max || node.op->name == "avg_pool2d") {
+    const bool is_max = node.op->is(graph::KnownOp::max_pool2d_with_indices);
+    if (is_max || node.op->is(graph::KnownOp::avg_pool2d)) {
       const auto* window = node.args[1].get<SymSizes>();
       if (window == nullptr) return 0;
       int64_t elements = results;
@@ -164,7 +164,7 @@ class FormatChooser {
                                                                                   : Kind::avg_pool;
       return saved(cost_of(kind, window_of(*window, 0)), graph_.meta(node.results[0]).dtype, false) * elements;
     }
-    if (node.op->name != "convolution") return 0;
+    if (!node.op->is(graph::KnownOp::convolution)) return 0;
     if (rule_ == FormatRule::kChannelsLast) return kWanted;
     const ValueId weight = *value(node, 1);
     const TensorMeta& w = graph_.meta(weight);
@@ -260,7 +260,7 @@ class FormatChooser {
       if (const auto* list = node.args[i].get<std::vector<ValueId>>())
         std::transform(list->begin(), list->end(), std::get<std::vector<ValueId>>(args[i].payload).begin(), laid);
     }
-    if (node.op->name == "convolution") args[1] = in_format(r.out(), *args[1].get<ValueId>(), last);
+    if (node.op->is(graph::KnownOp::convolution)) args[1] = in_format(r.out(), *args[1].get<ValueId>(), last);
     return args;
   }
 

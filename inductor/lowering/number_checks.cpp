@@ -42,8 +42,8 @@ bool add_check(LowerContext& ctx, size_t argument) {
   const DType from = tensor ? ctx.meta(*tensor).dtype : DType::kInt64;
   const auto range = graph::fitting_range(from, target);
   // Next to other tensors of where(), a 0-dim one is not a number, unless it stands for a Python float.
-  if (!range ||
-      (row_name(ctx.node()) == "where.self" && tensor && (from != DType::kFloat64 || target != DType::kFloat32)))
+  if (!range || (graph::known_op(row_name(ctx.node())) == graph::KnownOp::where_self && tensor &&
+                 (from != DType::kFloat64 || target != DType::kFloat32)))
     return true;
   NestBuilder b = ctx.nest({});
   const InstId value = tensor ? ctx.load(b, *tensor, {}) : b.index(*size);

@@ -35,7 +35,7 @@ class Patches {
   explicit Patches(const Graph& graph) : graph_(graph), settled_(graph::settled_memory(graph)) {}
 
   bool is_patches(const Node& node) const {
-    if (node.op->name != "convolution") return false;
+    if (!node.op->is(graph::KnownOp::convolution)) return false;
     const TensorMeta &x = graph_.meta(*node.args[0].get<ValueId>()),
                      &weight = graph_.meta(*node.args[1].get<ValueId>()), &made = graph_.meta(node.results[0]);
     if (x.ndim() != 4 || !is_half(x.dtype) || weight.dtype != x.dtype || x.device != kernel_device(graph_))

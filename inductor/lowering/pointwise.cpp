@@ -185,7 +185,7 @@ bool lower_gelu(LowerContext& ctx) {
 // If both are equal, eager returns self for a number as bound, and the bound for a tensor.
 bool lower_clamp(LowerContext& ctx) {
   if (!ctx.given(1) && !ctx.given(2)) return false;
-  const bool tensors = row_name(ctx.node()) == "clamp.Tensor";
+  const bool tensors = graph::known_op(row_name(ctx.node())) == graph::KnownOp::clamp_tensor;
   if (!ctx.given(2))
     return lower_formula(ctx, "self low", Rule::kResult, tensors ? "maximum(self, low)" : "maximum(low, self)");
   if (!ctx.given(1))
@@ -337,6 +337,17 @@ bool lower_copy(LowerContext& ctx) {
   return true;
 }
 
+// logit(self, eps): self is first limited to [eps, 1 - eps], if eps is not negative. In half precision, eager rounds
+// these limits.
+bool lower_logit(LowerContext& ctx) {
+  if (ctx.given(1) && !ctx.number(1)) return false;
+  if (!ctx.given(1) || *ctx.number(1) < 0) return lower_formula(ctx, "self _", Rule::kResult, "log(self / (1 - self))");
+  if (is_half(ctx.result_meta().dtype)) return false;
+  return lower_formula(ctx, "self eps", Rule::kResult,
+                       "log(select(self < eps, eps, select(self > 1 - eps, 1 - eps, self)) / "
+                       "(1 - select(self < eps, eps, select(self > 1 - eps, 1 - eps, self))))");
+}
+
 // gelu_backward(grad, self, approximate)
 bool lower_gelu_backward(LowerContext& ctx) {
   if (ctx.text(2).value_or("none") != "none") return false;
@@ -353,6 +364,7 @@ void register_pointwise_lowerings() {
       {"div.Tensor_mode", lower_div_mode},
       {"div.Scalar_mode", lower_div_mode},
       {"gelu", lower_gelu},
+      {"logit", lower_logit},
       {"gelu_backward", lower_gelu_backward},
       {"clamp", lower_clamp},
       {"clamp.Tensor", lower_clamp},

@@ -132,7 +132,7 @@ std::optional<Index> map_diagonal(const ViewQuery& q) {
 std::optional<Index> map_unfold(const ViewQuery& q) {
   const size_t d = q.dim(1);
   Index out(q.index.begin(), q.index.end() - 1);
-  if (out.empty()) return std::nullopt;
+  if (out.empty()) return out;  // of a tensor without dimensions: its element
   out[d] = out[d] * SymExpr(q.integer(3, 1)) + q.index.back();
   return out;
 }

@@ -54,7 +54,7 @@ bool pays(const Graph& graph, const TargetInfo& target, const Node& node, const 
   const double results = count(graph, result.sizes),
                elements = count(graph, left.sizes) + count(graph, right.sizes) + results;
   SymSizes joined(right.sizes.begin() + 1, right.sizes.end());  // convolution: channels of a group and window
-  if (node.op->name != "convolution") joined = {left.sizes.back()};
+  if (!node.op->is(graph::KnownOp::convolution)) joined = {left.sizes.back()};
   return results * count(graph, joined) >= static_cast<double>(target.costs.wide_products) * elements;
 }
 
@@ -92,7 +92,7 @@ void widen(Rebuild& r, const Node& node, const ProductRow& row) {
   std::vector<Arg> args = r.map_args(node);
   for (const size_t operand : {row.left, row.right})
     args[operand] = graph::converted(r.out(), *args[operand].get<ValueId>(), DType::kFloat32);
-  const bool is_convolution = node.op->name == "convolution";
+  const bool is_convolution = node.op->is(graph::KnownOp::convolution);
   const ValueId* given = row.added < args.size() ? args[row.added].get<ValueId>() : nullptr;
   const ValueId added = given != nullptr ? *given : graph::kNoValue;
   ValueId product{};

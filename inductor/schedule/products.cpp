@@ -31,7 +31,7 @@ std::optional<Nest> product_nest(const Graph& graph, const std::vector<ValueForm
                                  const Costs& costs, ProductRule rule, const LoopProgram& program,
                                  const ExternCall& call) {
   const Node& node = graph.nodes[call.node];
-  if (node.op->name != "mm" || call.writes.size() != 1) return std::nullopt;
+  if (!node.op->is(graph::KnownOp::mm) || call.writes.size() != 1) return std::nullopt;
   const ValueId left = *node.args[0].get<ValueId>(), right = *node.args[1].get<ValueId>();
   const auto is_float32 = [&](ValueId v) { return graph.meta(v).dtype == DType::kFloat32; };
   if (!is_float32(left) || !is_float32(right) || !is_float32(node.results[0])) return std::nullopt;

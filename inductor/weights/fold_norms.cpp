@@ -48,9 +48,9 @@ class Folder {
 
  private:
   // The op that alone reads the result of node n.
-  std::optional<size_t> next(size_t n, std::string_view op) const {
+  std::optional<size_t> next(size_t n, graph::KnownOp op) const {
     const auto user = users_.only_user(graph_.nodes[n].results[0]);
-    return user && graph_.nodes[*user].op->name == op ? user : std::nullopt;
+    return user && graph_.nodes[*user].op->is(op) ? user : std::nullopt;
   }
 
   bool is_cast_to(size_t n, DType dtype) const { return graph_.meta(graph_.nodes[n].results[0]).dtype == dtype; }
@@ -72,7 +72,7 @@ class Folder {
 
   std::optional<Norm> norm_after(size_t n) const {
     const Node& node = graph_.nodes[n];
-    if (node.op->name != "convolution") return std::nullopt;
+    if (!node.op->is(graph::KnownOp::convolution)) return std::nullopt;
     const ValueId *weight = node.args[1].get<ValueId>(), *bias = node.args[2].get<ValueId>();
     const bool* transposed = node.args[6].get<bool>();
     const bool has_bias = bias != nullptr && *bias != graph::kNoValue;
@@ -81,25 +81,26 @@ class Folder {
     const DType dtype = graph_.meta(node.results[0]).dtype;
     if (dtype != DType::kFloat32 && dtype != DType::kBFloat16) return std::nullopt;
     std::optional<size_t> at = n;
-    if (dtype != DType::kFloat32 && (!(at = next(*at, "_to_copy")) || !is_cast_to(*at, DType::kFloat32)))
+    if (dtype != DType::kFloat32 && (!(at = next(*at, graph::KnownOp::to_copy)) || !is_cast_to(*at, DType::kFloat32)))
       return std::nullopt;
     Norm norm{.convolution = n};
     ValueId result = graph_.nodes[*at].results[0];
-    if (!(at = next(*at, "mul.Tensor"))) return std::nullopt;
+    if (!(at = next(*at, graph::KnownOp::mul_tensor))) return std::nullopt;
     const auto factor = by_channel(*at, result);
     if (!factor) return std::nullopt;
     result = graph_.nodes[*at].results[0];
-    if (!(at = next(*at, "add.Tensor")) || !graph::is_one(graph_.nodes[*at].args[2])) return std::nullopt;
+    if (!(at = next(*at, graph::KnownOp::add_tensor)) || !graph::is_one(graph_.nodes[*at].args[2])) return std::nullopt;
     const auto term = by_channel(*at, result);
     if (!term) return std::nullopt;
-    if (dtype != DType::kFloat32 && (!(at = next(*at, "_to_copy")) || !is_cast_to(*at, dtype))) return std::nullopt;
+    if (dtype != DType::kFloat32 && (!(at = next(*at, graph::KnownOp::to_copy)) || !is_cast_to(*at, dtype)))
+      return std::nullopt;
     norm.factor = *factor, norm.term = *term, norm.last = *at;
     return norm;
   }
 
   // A cast to half precision is left out: the folded weight is rounded once, later.
   ValueId wide(graph::Rebuild& r, ValueId old) const {
-    if (const Node* cast = graph_.maker(old, "_to_copy")) {
+    if (const Node* cast = graph_.maker(old, graph::KnownOp::to_copy)) {
       const ValueId source = *cast->args[0].get<ValueId>();
       if (graph_.meta(source).dtype == DType::kFloat32) return r.get(source);
     }

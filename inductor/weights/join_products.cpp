@@ -35,7 +35,7 @@ using Family = std::vector<Member>;  // with one input
 
 // The input of which `v` is a cast that nothing but its only reader needs; kNoValue: it is not one.
 ValueId own_cast_of(const Graph& graph, const Users& users, ValueId v) {
-  const Node* cast = v != graph::kNoValue && users.only_user(v) ? graph.maker(v, "_to_copy") : nullptr;
+  const Node* cast = v != graph::kNoValue && users.only_user(v) ? graph.maker(v, graph::KnownOp::to_copy) : nullptr;
   if (cast == nullptr || !graph.meta(v).is_contiguous()) return graph::kNoValue;
   const ValueId from = value_of(cast->args[0]);
   const bool is_input = graph.values[index_of(from)].node < 0;
@@ -44,7 +44,7 @@ ValueId own_cast_of(const Graph& graph, const Users& users, ValueId v) {
 
 // The same for a weight, which is the transpose of such a cast.
 ValueId own_cast_below(const Graph& graph, const Users& users, ValueId weight) {
-  const Node* permuted = users.only_user(weight) ? graph.maker(weight, "permute") : nullptr;
+  const Node* permuted = users.only_user(weight) ? graph.maker(weight, graph::KnownOp::permute) : nullptr;
   return permuted == nullptr ? graph::kNoValue : own_cast_of(graph, users, value_of(permuted->args[0]));
 }
 
@@ -53,8 +53,8 @@ std::vector<bool> weights_that_are_cast(const Graph& graph) {
   const Users users(graph);
   std::set<ValueId> found;
   for (const Node& node : graph.nodes) {
-    const bool adds = node.op->name == "addmm";
-    if (!adds && node.op->name != "mm") continue;
+    const bool adds = node.op->is(graph::KnownOp::addmm);
+    if (!adds && !node.op->is(graph::KnownOp::mm)) continue;
     found.insert(own_cast_below(graph, users, value_of(node.args[adds ? 2 : 1])));
     if (adds) found.insert(own_cast_of(graph, users, value_of(node.args[0])));
   }

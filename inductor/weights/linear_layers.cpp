@@ -39,8 +39,8 @@ bool packs(const Graph& graph, const LinearLayer& layer, const TargetInfo& targe
 }  // namespace
 
 std::optional<LinearLayer> linear_layer(const Graph& graph, const graph::WeightValues& known, const Node& node) {
-  const bool adds = node.op->name == "addmm";
-  if (!adds && node.op->name != "mm") return std::nullopt;
+  const bool adds = node.op->is(graph::KnownOp::addmm);
+  if (!adds && !node.op->is(graph::KnownOp::mm)) return std::nullopt;
   LinearLayer layer{value_of(node.args[adds ? 1 : 0]), value_of(node.args[adds ? 2 : 1]), graph::kNoValue};
   const TensorMeta& made = graph.meta(node.results[0]);
   if (!known.is_weight(layer.weight) || graph.meta(layer.weight).dtype != graph.meta(layer.x).dtype ||
@@ -67,7 +67,7 @@ bool packs_float32(const Graph& graph, const LinearLayer& layer, const TargetInf
 
 ValueId columns_first(graph::GraphBuilder& out, ValueId weight) {
   const Graph& graph = out.peek();
-  if (const Node* permuted = graph.maker(weight, "permute")) {
+  if (const Node* permuted = graph.maker(weight, graph::KnownOp::permute)) {
     const ValueId base = value_of(permuted->args[0]);
     if (graph.meta(base).is_contiguous()) return base;
   }

@@ -101,7 +101,7 @@ class Packer {
   // ---- products of float32: MKL packs for a number of rows
 
   std::optional<ValueId> emit_float32(Rebuild& r, const Node& node) {
-    const auto layer = node.op->name == "mm" ? linear_layer(graph_, known_, node) : std::nullopt;
+    const auto layer = node.op->is(graph::KnownOp::mm) ? linear_layer(graph_, known_, node) : std::nullopt;
     if (!layer || !packs_float32(graph_, *layer, target_)) return std::nullopt;
     const auto sizes = weight_for_sizes(r, layer->weight);
     if (!sizes) return std::nullopt;
@@ -117,7 +117,7 @@ class Packer {
     const ValueId held = graph::memory_of(graph_, weight);
     const Node* node = graph_.maker(held);
     if (node == nullptr) return columns_first(r.out(), r.get(weight));
-    const auto* parts = node->op->name == "cat" ? node->args[0].get<std::vector<ValueId>>() : nullptr;
+    const auto* parts = node->op->is(graph::KnownOp::cat) ? node->args[0].get<std::vector<ValueId>>() : nullptr;
     const TensorMeta& meta = graph_.meta(weight);
     const SymSizes sizes{meta.sizes[1], meta.sizes[0]};
     if (parts == nullptr || !(graph_.meta(held).sizes == sizes)) return std::nullopt;
@@ -130,7 +130,7 @@ class Packer {
   // ---- convolutions
 
   bool is_packed_convolution(const Node& node) const {
-    if (node.op->name != "convolution") return false;
+    if (!node.op->is(graph::KnownOp::convolution)) return false;
     const TensorMeta &input = graph_.meta(value_of(node.args[0])), &weight = graph_.meta(value_of(node.args[1])),
                      &made = graph_.meta(node.results[0]);
     const bool* transposed = node.args[6].get<bool>();
@@ -144,7 +144,7 @@ class Packer {
   // The addition of a tensor of the same layout, if it is the only reader of a convolution.
   std::optional<size_t> addition_after(const Node& node) const {
     const auto user = users_.only_user(node.results[0]);
-    if (!user || graph_.nodes[*user].op->name != "add.Tensor") return std::nullopt;
+    if (!user || !graph_.nodes[*user].op->is(graph::KnownOp::add_tensor)) return std::nullopt;
     const Node& add = graph_.nodes[*user];
     const ValueId left = value_of(add.args[0]), right = value_of(add.args[1]);
     if (left == graph::kNoValue || right == graph::kNoValue || !scales_by_one(add.args[2])) return std::nullopt;

@@ -11,7 +11,7 @@ documents them.
 """
 import torch  # noqa: F401  first: the extension resolves torch's libraries from the process
 
-from framejit._version_check import require_matching_build
+from framejit._required_build import require_matching_build
 
 require_matching_build()
 

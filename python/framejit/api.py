@@ -15,7 +15,7 @@ import torch
 
 from framejit import _framejit
 from framejit.compiled_module import call_of, compile_module, original_of, wrap_module
-from framejit.options import MODE_OPTIONS, Backend, Options, check_flag, make_options
+from framejit.options import MODE_OPTIONS, Backend, Options, make_options, require_flag
 from framejit.torch_settings import say_what_is_not_followed
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,12 +66,12 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     """
     for name in unknown:
         raise unknown_setting("compile", name, SETTINGS)
-    check_flag("disable", disable, none_allowed=False)
-    checked = make_options(fullgraph, dynamic, backend, mode, options)
+    require_flag("disable", disable, none_allowed=False)
+    wanted = make_options(fullgraph, dynamic, backend, mode, options)
     say_what_is_not_followed()
     if model is None:
-        return lambda target: _compile(target, checked, disable)
-    return _compile(model, checked, disable)
+        return lambda target: _compile(target, wanted, disable)
+    return _compile(model, wanted, disable)
 
 
 def unknown_setting(function: str, name: str, known: Sequence[str]) -> TypeError:
@@ -227,7 +227,7 @@ def list_mode_options(mode: Optional[str] = None, dynamic: Optional[bool] = None
     autotune   alternatives are timed, and the fastest is kept
     graphs     what runs on a GPU is recorded once and replayed as a graph of its driver
     """
-    check_flag("dynamic", dynamic, none_allowed=True)
+    require_flag("dynamic", dynamic, none_allowed=True)
     if mode is None:
         return {name: dict(options) for name, options in MODE_OPTIONS.items()}
     if mode not in MODE_OPTIONS:

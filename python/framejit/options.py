@@ -41,15 +41,15 @@ def _known(what: str, name: object, names: Sequence[str]) -> ValueError:
     return ValueError(f"unknown {what} {name!r}; known: {listed}")
 
 
-def check_flag(name: str, value: object, none_allowed: bool) -> None:
+def require_flag(name: str, value: object, none_allowed: bool) -> None:
     if not (isinstance(value, bool) or (none_allowed and value is None)):
         raise TypeError(f"{name} must be True{', False or None' if none_allowed else ' or False'}, not {value!r}")
 
 
-def _check(fullgraph: object, dynamic: object, backend: object, mode: object,
-           options: Optional[dict[str, Any]]) -> None:
-    check_flag("fullgraph", fullgraph, none_allowed=False)
-    check_flag("dynamic", dynamic, none_allowed=True)
+def _require(fullgraph: object, dynamic: object, backend: object, mode: object,
+             options: Optional[dict[str, Any]]) -> None:
+    require_flag("fullgraph", fullgraph, none_allowed=False)
+    require_flag("dynamic", dynamic, none_allowed=True)
     if isinstance(backend, str):
         if backend not in ALIASES and backend not in _framejit.backends():
             raise _known("backend", backend, _framejit.backends())
@@ -72,7 +72,7 @@ def _check(fullgraph: object, dynamic: object, backend: object, mode: object,
 def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mode: Optional[str],
                  options: Optional[dict[str, Any]]) -> Options:
     """Checks every setting. An unknown backend, mode or option is an error that lists the known ones."""
-    _check(fullgraph, dynamic, backend, mode, options)
+    _require(fullgraph, dynamic, backend, mode, options)
     if isinstance(backend, str) and backend in ALIASES:
         _framejit.warn_once(f"backend {backend!r}", f"framejit has no such backend; using {ALIASES[backend]!r} instead")
         backend = ALIASES[backend]

@@ -43,8 +43,9 @@ struct BackwardLayout {
   // to no gradient, in a backward of everything.
   struct Holder {
     std::vector<bool> roots, gradients;
-    std::vector<SavedValue> checked;  // inputs and outputs
-    std::vector<std::pair<SavedValue, std::string>> told;  // eager's error of a write to one of them, if it is special
+    std::vector<SavedValue> versions;  // inputs and outputs
+    std::vector<std::pair<SavedValue, std::string>>
+        write_errors;  // eager's error of a write to one of them, if it is special
     bool is_end() const { return std::find(gradients.begin(), gradients.end(), true) == gradients.end(); }
   };
   std::vector<Holder> holders;  // in eager's order

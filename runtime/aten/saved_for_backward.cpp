@@ -123,21 +123,22 @@ void SavedForBackward::raise_as_eager(const BackwardCall& call, torch::autograd:
   for (const BackwardLayout::Holder& holder : layout().holders) {
     if (!runs(holder, call)) continue;
     if (is_freed(holder, call.task)) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
-    for (const SavedValue& saved : holder.checked) {
+    for (const SavedValue& saved : holder.versions) {
       try {
-        check(saved, call, node);
+        require_version(saved, call, node);
       } catch (const c10::Error&) {
-        const auto told = std::find_if(holder.told.begin(), holder.told.end(), [&](const auto& of_one) {
-          return of_one.first.of == saved.of && of_one.first.index == saved.index;
-        });
-        if (told == holder.told.end()) throw;
-        throw std::runtime_error(told->second);
+        const auto error = std::find_if(
+            holder.write_errors.begin(), holder.write_errors.end(),
+            [&](const auto& of_one) { return of_one.first.of == saved.of && of_one.first.index == saved.index; });
+        if (error == holder.write_errors.end()) throw;
+        throw std::runtime_error(error->second);
       }
     }
   }
 }
 
-void SavedForBackward::check(const SavedValue& saved, const BackwardCall& call, torch::autograd::Node& node) const {
+void SavedForBackward::require_version(const SavedValue& saved, const BackwardCall& call,
+                                       torch::autograd::Node& node) const {
   const bool is_input = saved.of == SavedValue::kInput;
   const std::vector<uint32_t>& kept = is_input ? layout().kept_inputs : layout().kept_outputs;
   const auto at = static_cast<size_t>(std::find(kept.begin(), kept.end(), saved.index) - kept.begin());

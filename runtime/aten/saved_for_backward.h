@@ -64,7 +64,7 @@ class SavedForBackward {
   bool runs(const BackwardLayout::Holder& holder, const BackwardCall& call) const;
   bool is_freed(const BackwardLayout::Holder& holder, int task) const;
   void raise_as_eager(const BackwardCall& call, torch::autograd::Node& node) const;
-  void check(const SavedValue& saved, const BackwardCall& call, torch::autograd::Node& node) const;
+  void require_version(const SavedValue& saved, const BackwardCall& call, torch::autograd::Node& node) const;
 
   bool is_done(size_t root, size_t gradient) const { return done_[root * (layout().gradients.size() + 1) + gradient]; }
   void set_done(const BackwardCall& call);

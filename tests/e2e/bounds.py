@@ -86,7 +86,7 @@ def has_bits_of(got, eager):
     return not (got.is_neg() or eager.is_neg()) and torch.equal(got.view(integers), eager.view(integers))
 
 
-def assert_close(got, eager, ref64, where, luck=False):
+def assert_close(got, eager, ref64, where, luck=None):
     """The contract's bound: |out - ref64| <= 2 |eager - ref64| + 2 ulp |ref64|, in max norm, in L2, and for each
     element; and the signs of zeros.
 
@@ -96,8 +96,8 @@ def assert_close(got, eager, ref64, where, luck=False):
     ulp.
     Eager may have an element right by luck, where terms cancel for example. So an element may also be TIMES as far off
     as the farthest of RUNS disturbed runs is. A zero has eager's sign where eager's is exact.
-    With `luck`, so may a norm, since eager may have all of a few elements right; and an element may be off by an ulp of
-    the largest one, since terms may cancel inside of an op.
+    With luck="norms", so may a norm, since eager may have all of a few elements right after many ops. With "terms", for
+    single ops that are listed, an element may also be off by an ulp of the largest one, since terms cancel inside.
     """
     if not eager.dtype.is_floating_point:
         assert torch.equal(got, eager), f"{where}: values differ"
@@ -112,6 +112,7 @@ def assert_close(got, eager, ref64, where, luck=False):
             torch.isneginf(got) == torch.isneginf(eager))
         assert bool(same_special.all()), f"{where}: positions of NaN or infinities differ"
         g, e = got[finite].double(), eager[finite].double()
+    assert luck in (None, "norms", "terms"), luck
     slack = ulp(eager.dtype) * (32 if eager.dtype == torch.float64 else 2)
     reference = functools.cache(lambda: reference_of(ref64, finite, e))
     assert_zeros(g, e, reference, where)
@@ -123,7 +124,8 @@ def assert_close(got, eager, ref64, where, luck=False):
     runs = functools.partial(disturbed_runs, ref64, finite, r)
     assert_norms(g, e, r, slack, runs if luck else tuple, where)
     allowed = 2 * (e - r).abs() + slack * r.abs() + least(eager.dtype)
-    assert_elements((g - r).abs(), allowed + (ulp(eager.dtype) * r.abs().max() if luck else 0), runs(), where)
+    allowed = allowed + (ulp(eager.dtype) * r.abs().max() if luck == "terms" else 0)
+    assert_elements((g - r).abs(), allowed, runs(), where)
 
 
 def exactly_as(run):

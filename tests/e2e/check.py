@@ -132,7 +132,7 @@ def deep_copy(value):
     return walk(value)
 
 
-def same(got, eager, ref64=None, where="result", strides=True, luck=False):
+def same(got, eager, ref64=None, where="result", strides=True, luck=None):
     """strides: "all" compares those of dimensions of size one too, which may differ where the size is a symbol."""
     assert type(got) is type(eager), f"{where}: class {type(got)} instead of {type(eager)}"
     if isinstance(eager, BaseException):

@@ -3,7 +3,7 @@
 A test of something that is not compiled says so: @pytest.mark.nothing_captured. Tests that compile in child
 processes, or that check no compiled code, live in the files of WITHOUT.
 
-Every test states its graph breaks and fallbacks (stated.py); on a GPU, whose ops differ, its fallbacks.
+Every test states its graphs, graph breaks and fallbacks (stated.py); on a GPU, whose ops differ, its fallbacks.
 """
 import os
 import random
@@ -20,6 +20,7 @@ WITHOUT = ("test_api", "test_bench", "test_code_names", "test_deep_recursion", "
 
 
 def pytest_configure(config):
+    config.stash[SEEN] = {}
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for programs in the background
     config.addinivalue_line("markers", "nothing_captured: the test is about code that is not compiled")
     config.addinivalue_line("markers", "breaks(reason=count): graph breaks that the test does not read from stats()")
@@ -28,6 +29,22 @@ def pytest_configure(config):
 
 SKIPPED, PASSED = pytest.StashKey[bool](), pytest.StashKey[bool]()
 KINDS = ("breaks", "fallbacks") if os.environ.get("TEST_DEVICE", "cpu") == "cpu" else ("fallbacks",)
+
+
+UPDATES = os.environ.get("UPDATE_GOLDEN") == "1"
+SEEN = pytest.StashKey[dict]()  # of each case: its graphs, and whether the table says otherwise
+
+
+def counts_graphs(item):
+    return ("breaks" in KINDS and not item.get_closest_marker("nothing_captured")
+            and not any(part in item.nodeid for part in WITHOUT))
+
+
+def pytest_sessionfinish(session):
+    if UPDATES:
+        seen = session.config.stash[SEEN]
+        wrong = {stated.test_of(case) for case, (_, is_wrong) in seen.items() if is_wrong}
+        stated.write_graphs({case: count for case, (count, _) in seen.items() if stated.test_of(case) in wrong})
 
 
 @pytest.hookimpl(wrapper=True)
@@ -63,6 +80,11 @@ def what_was_captured(request, monkeypatch):
                 "the test passed without a graph: it shows nothing about compiled code")
     if item.stash.get(PASSED, False):
         wrong = [text for kind in KINDS if (text := stated.difference(item, kind, watch.unstated(kind)))]
+        if counts_graphs(item):
+            case = item.nodeid.removeprefix("tests/e2e/")
+            text = stated.wrong_graphs(case, watch, stated.graph_counts())
+            item.config.stash[SEEN][case] = watch.unstated_graphs(), text is not None
+            wrong += [text] if text and not UPDATES else []
         assert not wrong, "; ".join(wrong)
 
 

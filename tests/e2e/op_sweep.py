@@ -31,6 +31,7 @@ REASONS = os.path.join(HERE, "op_sweep_reasons.txt")
 FLOORS = os.path.join(HERE, "op_sweep_floors.txt")
 CLASSES = os.path.join(HERE, "op_classes.txt")
 PARTLY = os.path.join(HERE, "op_partly.txt")
+WHY_LEFT = os.path.join(HERE, "op_partly_reasons.txt")
 GRADIENT_REASONS = os.path.join(HERE, "training", "gradient_sweep_reasons.txt")
 CHUNK = 120         # ops of one worker process
 SECONDS_AN_OP = 300  # a worker that is silent for this long is stuck
@@ -294,24 +295,49 @@ def fallen(committed, now):
             if op not in now or RANKS.index(now[op]) < RANKS.index(kind)]
 
 
-WHY_PARTLY = """\
-# Samples whose results have no elements do not count. Left to PyTorch: library calls, if no kernel is around them
-# (products, convolutions, transforms, decompositions, attention, linear without a bias); batch norm in training, which
-# writes its statistics; tensors without dimensions (gather, index_copy, index_fill, unfold).
-"""
-
-
-def write_partly(path, rows):
-    """Ops of which some samples, but not all, run only as PyTorch's own op: "op: own of captured"."""
-    counts = collections.defaultdict(lambda: [0, 0])
+def partly(rows):
+    """Lines "op: own of captured; ops number, ..." of the ops of which some samples, but not all, run only as PyTorch's
+    own ops, and which ops these are. Samples whose results have no elements do not count."""
+    counts, left = collections.defaultdict(lambda: [0, 0]), collections.defaultdict(collections.Counter)
     for row in rows:
         if "class" in row and not row.get("empty"):
             counts[row["op"]][0] += row["class"] != "extern"
             counts[row["op"]][1] += 1
+            if row["class"] == "extern":
+                left[row["op"]]["+".join(row["left"])] += 1
+    return [f"{op}: {own} of {all_}; " + ", ".join(f"{ops} {n}" for ops, n in sorted(left[op].items()))
+            for op, (own, all_) in sorted(counts.items()) if 0 < own < all_]
+
+
+def write_partly(path, rows_of):
+    """rows_of: the rows of each dtype, which is a section of the file."""
     with open(path, "w") as f:
-        f.write("# How many of an op's samples (op_db, float32) have kernels or views of our own, if others are only "
-                "PyTorch's own op (make sweep).\n" + WHY_PARTLY)
-        f.write("".join(f"{op}: {own} of {all_}\n" for op, (own, all_) in sorted(counts.items()) if 0 < own < all_))
+        f.write("# How many of an op's samples (op_db, plain inputs) have kernels or views of our own; and which of "
+                "PyTorch's own ops\n# are all that the others have (make sweep). All samples are captured whole. "
+                "op_partly_reasons.txt says why PyTorch has\n# these ops.\n")
+        for dtype, rows in rows_of.items():
+            f.write("".join(line + "\n" for line in ["", f"[{dtype}]", *partly(rows)]))
+
+
+def read_partly(path=PARTLY):
+    """(dtype, op, "own of captured", the ops that are left to PyTorch) of each line."""
+    found, dtype = [], None
+    with open(path) as f:
+        for line in f:
+            if line.startswith("["):
+                dtype = line.strip("[]\n")
+            elif line.strip() and not line.startswith("#"):
+                op, count, rest = re.match(r"(\S+): (\d+ of \d+); (.*)", line).groups()
+                found.append((dtype, op, count, {name for part in rest.split(", ")
+                                                 for name in part.split()[0].split("+")}))
+    return found
+
+
+def read_why_left(path=WHY_LEFT):
+    """Lines "op op ...: reason": why PyTorch runs these ops where they are all that is left of a sample."""
+    with open(path) as f:
+        return {op: why.strip() for line in f if line.strip() and not line.startswith("#")
+                for ops, _, why in [line.partition(": ")] for op in ops.split()}
 
 
 def compare_classes(path, rows):
@@ -329,7 +355,7 @@ def compare_classes(path, rows):
 
 
 def report(journal, options):
-    failed, sections, known = False, {}, known_reasons(*options.reasons)
+    failed, sections, known, partly_rows = False, {}, known_reasons(*options.reasons), {}
     for dtype in options.dtype:
         run = (options.backend, dtype, " ".join(options.forms))
         rows = [r for r in journal.rows if (r["backend"], r["dtype"], r["forms"]) == run
@@ -341,12 +367,14 @@ def report(journal, options):
         if options.classes:
             failed = compare_classes(options.classes, rows) or failed
         if options.partly:
-            write_partly(options.partly, rows)
+            partly_rows[dtype] = rows
         if options.floors:
             low = below_floors(options.floors, dtype, rows)
             print(*low, sep="\n")
             failed = failed or bool(low)
         failed = failed or not rows or bool(bad_rows(rows, known)) or share_whole(rows) < options.at_least
+    if options.partly:
+        write_partly(options.partly, partly_rows)
     if options.summary:
         write_summary(options.summary, sections)
     return 1 if failed else 0
@@ -367,7 +395,7 @@ def main():
     parser.add_argument("--classes", metavar="FILE",
                         help="compare what each op becomes with a committed table (one dtype, plain inputs)")
     parser.add_argument("--partly", metavar="FILE",
-                        help="write which ops are kernels for some samples only (one dtype, plain inputs)")
+                        help="write which ops are kernels for some samples only (plain inputs)")
     parser.add_argument("--gradients", action="store_true", help="those of the inputs too")
     parser.add_argument("--journal")
     parser.add_argument("--summary")

@@ -1,4 +1,4 @@
-"""The graph breaks and the fallbacks that a test had, and which of them it states.
+"""The graphs, graph breaks and fallbacks that a test had, and which of them it states.
 
 A test states them if it reads them after they happened: stats()["graph_breaks"] states all breaks,
 stats()["break_reasons"]["outside_effect"] those of that reason; the same holds for fallbacks. check() reads both. What
@@ -8,13 +8,19 @@ it depends on the parameters, a dict has it by the id of one: breaks(outside_eff
 over all reasons: breaks(total=90).
 
 Hits of an entry that has no graph because framejit refused, or has a defect, are fallbacks here.
+
+Graphs are stated by a read of stats()["graphs"] too, and check() reads it for each backend. The others are one, unless
+graphs.txt has the test: "file::test: count", or "file::test[case]: count" where cases differ. UPDATE_GOLDEN=1 writes
+the lines of the tests that run.
 """
 import collections
 import functools
+import os
 import re
 from pathlib import Path
 
 KINDS = {"breaks": ("graph_breaks", "break_reasons"), "fallbacks": ("fallbacks", "fallback_reasons")}
+GRAPHS = Path(os.environ.get("GRAPHS_TABLE", Path(__file__).with_name("graphs.txt")))
 ROWS = Path(__file__).parents[2] / "runtime/base/reasons.def"
 FAILURES = re.findall(r"^REASON\((?:refusal|defect), (\w+),", ROWS.read_text(), re.M)
 READ_ONE = ("__getitem__", "__contains__", "get", "pop")
@@ -46,7 +52,8 @@ class Stats(dict):
 
     def __init__(self, stats, period):
         super().__init__(stats)
-        self.state = {}  # key of a total -> what states all that it counts
+        # key of a total -> what states all that it counts
+        self.state = {"graphs": functools.partial(period.state_graphs, stats["graphs"])}
         for kind, (total, reasons) in KINDS.items():
             self[reasons] = Counts(stats[reasons], functools.partial(period.state, kind))
             self.state[total] = functools.partial(period.state, kind, stats[reasons])
@@ -63,12 +70,15 @@ class Period:
     """From one reset to the next."""
 
     def __init__(self):
-        self.graphs = 0
+        self.graphs = self.stated_graphs = 0
         self.had = {kind: collections.Counter() for kind in KINDS}
         self.stated = {kind: collections.Counter() for kind in KINDS}
 
     def state(self, kind, counts):
         self.stated[kind] |= collections.Counter(counts)
+
+    def state_graphs(self, count):
+        self.stated_graphs = max(self.stated_graphs, count)
 
     def close(self, stats):
         self.graphs = stats["graphs"]
@@ -102,8 +112,53 @@ class Watch:
     def graphs(self):
         return sum(period.graphs for period in self.periods)
 
+    def unstated_graphs(self):
+        return sum(period.graphs - period.stated_graphs for period in self.periods)
+
     def unstated(self, kind):
         return sum((period.had[kind] - period.stated[kind] for period in self.periods), collections.Counter())
+
+
+@functools.cache
+def graph_counts(path=GRAPHS):
+    """test or case -> how many graphs it has besides those that it reads."""
+    with open(path, encoding="utf-8") as f:
+        return {name: int(count) for name, _, count in (line.rpartition(": ") for line in f
+                                                        if line.strip() and not line.startswith("#"))}
+
+
+def test_of(case):
+    return case.partition("[")[0]
+
+
+def wrong_graphs(case, watch, counts):
+    """What is wrong with the graphs of a case, whose name begins with its file: None, or a text."""
+    known = counts.get(case, counts.get(test_of(case)))
+    had = watch.unstated_graphs()
+    if had == (1 if known is None else known) or (known is None and had == 0 and watch.graphs()):
+        return None
+    return (f"the test had {had} graphs that it does not state, in place of {1 if known is None else known}: let it "
+            "read stats()['graphs'], or see graphs.txt")
+
+
+def joined_counts(counts, seen):
+    """The table after a run: a line for a test, and for those of its cases that differ from most."""
+    table, cases = dict(counts), {}
+    for case, count in seen.items():
+        cases.setdefault(test_of(case), {})[case] = count
+    for test, of in cases.items():
+        if not any(test_of(name) == test for name in counts):
+            table[test] = collections.Counter(of.values()).most_common(1)[0][0]
+        table.update({case: count for case, count in of.items() if table.get(case, table.get(test, 1)) != count})
+    return {name: count for name, count in sorted(table.items())
+            if count != (1 if name == test_of(name) else table.get(test_of(name), 1))}
+
+
+def write_graphs(seen, path=GRAPHS):
+    with open(path, encoding="utf-8") as f:
+        head = [line for line in f if line.startswith("#")]
+    table = joined_counts(graph_counts.__wrapped__(path), seen)
+    path.write_text("".join(head) + "".join(f"{name}: {count}\n" for name, count in table.items()), encoding="utf-8")
 
 
 def count_for(item, count):

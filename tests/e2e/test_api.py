@@ -408,7 +408,7 @@ def test_dir_is_the_public_api():
 
 
 def test_another_torch_is_told_how_to_go_on(monkeypatch):
-    from framejit._version_check import require_matching_build
+    from framejit._required_build import require_matching_build
     require_matching_build()
     monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
     with pytest.raises(ImportError) as raised:
@@ -419,11 +419,11 @@ def test_another_torch_is_told_how_to_go_on(monkeypatch):
 
 
 def test_a_python_that_no_build_is_for_is_told_which_there_are(monkeypatch):
-    from framejit import _version_check
+    from framejit import _required_build
     monkeypatch.setattr(sys, "version_info", (3, 10, 13))
     with pytest.raises(ImportError, match=r"^framejit needs CPython 3.11, 3.12 or 3.13; this is Python 3.10 \("):
-        _version_check.require_matching_build()
-    names = [".".join(map(str, version)) for version in _version_check.SUPPORTED]
+        _required_build.require_matching_build()
+    names = [".".join(map(str, version)) for version in _required_build.SUPPORTED]
     setup = (Path(__file__).parents[2] / "tools/setup").read_text()
     assert f"accepted='CPython {', '.join(names[:-1])} or {names[-1]}'" in setup
 

@@ -62,6 +62,17 @@ def test_errors_that_data_shows():
     assert str(got.value).splitlines()[0] == str(want.value).splitlines()[0]
 
 
+def test_edges_and_points_that_vary():
+    def f(x, edges, weight):
+        counts = torch.histogram(x, edges, weight=weight)
+        return counts.hist * 2, counts.bin_edges, torch.histogramdd(x.view(-1, 2), [edges, edges[1:]]).hist + 1
+    compiled = framejit.compile(f, dynamic=True)
+    for points, edges in ((6, 4), (10, 7), (30, 5)):
+        args = torch.rand(points), torch.linspace(0, 1, edges), torch.rand(points)
+        assert all(map(torch.equal, compiled(*args)[::2], f(*args)[::2]))
+    assert framejit.stats()["graphs"] == 1 and framejit.stats()["graph_breaks"] == 0
+
+
 def test_sizes_that_vary():
     def f(x):
         return torch.histogram(x, 4).hist + x.sum()

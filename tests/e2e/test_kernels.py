@@ -126,3 +126,11 @@ def twice(x):
 def test_a_reduction_that_is_overwritten(fn):
     for rows, columns in ((3, 4), (5, 40), (1, 1)):
         check(fn, torch.randn(rows, columns))
+
+
+def test_a_range_of_fractions_in_whole_numbers():
+    """Eager truncates start, end and step of an int64 result before it counts, and those of other dtypes after it."""
+    def f(x):
+        return [x + 1, *(torch.arange(*ends, dtype=d) for d in (torch.int64, torch.int32, torch.float32)
+                         for ends in ((0.0, -8.000001, -4.0), (0.5, 5), (7.9,), (-1.5, 6.5, 2.5)))]
+    check(f, torch.ones(2))

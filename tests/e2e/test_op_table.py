@@ -13,8 +13,7 @@ import op_sweep_worker
 import pages
 from framejit import _framejit
 
-PARTLY = Path(__file__).resolve().parent / "op_partly.txt"
-CLASSES = PARTLY.with_name("op_classes.txt")
+CLASSES = Path(__file__).resolve().parent / "op_classes.txt"
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 MEANING = {
     "decomposed": "rewritten into other ops of this table before kernels are made",
@@ -63,7 +62,7 @@ def declined(own):
     (op_partly.txt), and for the first sample, which is small (op_classes.txt)."""
     bases = {name.partition(".")[0] for name in own}
     names = {op_sweep_worker.label_of(op): op.aten_name for op in op_sweep_worker.op_database()}
-    partly = [line.split(": ") for line in PARTLY.read_text().splitlines() if not line.startswith("#")]
+    partly = [(op, count) for dtype, op, count, _ in op_sweep.read_partly() if dtype == "float32"]
     some = [f"`{op}` {count}" for op, count in partly if names.get(op) in bases]
     listed = {op for op, _ in partly}
     none = [f"`{op}`" for op, kind in sorted(op_sweep.read_classes(CLASSES).items()) if kind == "extern"
@@ -97,8 +96,8 @@ def make_table():
     some, none = declined({name for ops in kinds.values() for name in ops})
     text += ["", "## Rows that leave some samples to PyTorch",
              "Each figure says how many of the first 40 float32 samples of torch's op_db become kernels or views of "
-             "framejit. The other samples, such as those of tensors without dimensions, run as PyTorch's own op "
-             "(`tests/e2e/op_partly.txt`, `make sweep`): " + some + ".",
+             "framejit. The other samples run as PyTorch's own ops (`tests/e2e/op_partly.txt`, also in bfloat16 "
+             "and int64, `tests/e2e/op_partly_reasons.txt` says why; `make sweep`): " + some + ".",
              "", "These have rows, but the sample that the sweep looks at runs as PyTorch's own op: " + none
              + ". Ops that draw random numbers are never part of a kernel; [numerics.md](numerics.md) says who draws."]
     return pages.filled("\n".join(text) + "\n"), groups, total

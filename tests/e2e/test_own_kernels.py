@@ -40,6 +40,10 @@ CASES = {
                                  for r in ("none", "mean", "sum") for w in (None, z[0].abs())
                                  for t, i in ((torch.tensor([0, 5, 3, 3]), -100), (torch.tensor([0, 5, 3, 3]), 3),
                                               (torch.tensor([-100, 1, -100, 2]), -100))],
+    "nll_loss of images": lambda x, y, z: [F.nll_loss(x.reshape(1, 4, 2, 3), t, weight=w, ignore_index=i, reduction=r)
+                                           for r in ("none", "mean", "sum") for w in (None, z[0, :4].abs())
+                                           for t, i in ((torch.tensor([[[0, 3, 1], [2, 2, 0]]]), 2),
+                                                        (torch.tensor([[[-100, 3, 1], [2, -100, 0]]]), -100))],
     "cross_entropy": lambda x, y, z: F.cross_entropy(x, torch.tensor([0, 5, -100, 3])),
     "addr": lambda x, y, z: (torch.addr(x, y[:, 0], z[0], beta=0.5, alpha=2), torch.addr(x, y[:, 0], z[0], beta=0),
                              torch.addr(x, y[:, 0], z[0])),
@@ -48,7 +52,8 @@ CASES = {
     "logsumexp": lambda x, y, z: (x.logsumexp(1), x.logsumexp((0, 1)), x.logsumexp(0, keepdim=True)),
     "count_nonzero": lambda x, y, z: (x.relu().count_nonzero(), x.relu().count_nonzero(1)),
     "nansum": lambda x, y, z: (x.nansum(), x.sqrt().nansum(1, keepdim=True)),
-    "dist": lambda x, y, z: torch.dist(x, y),
+    "dist": lambda x, y, z: (torch.dist(x, y), torch.dist(x, y[0]), torch.dist(x[:, :1], y, 1),
+                             torch.dist(x, y[:, :1], float("inf"))),
     "vector_norm": lambda x, y, z: [torch.linalg.vector_norm(x, o, d)
                                     for o in (0, 1, 2, 3, 0.5, float("inf"), -float("inf"), -1.5, -1)
                                     for d in (None, 1)],
@@ -62,6 +67,8 @@ CASES = {
     "heaviside": lambda x, y, z: torch.heaviside(x.trunc(), y),
     "round": lambda x, y, z: (x.round(), *((x * 100).round(decimals=d) for d in (2, -1)))
     if x.dtype in (torch.float32, torch.float64) else x.round(),
+    "logit": lambda x, y, z: [torch.logit(x, *eps) for eps in (
+        ((), (0.1,), (0.6,), (-1.0,)) if x.dtype in (torch.float32, torch.float64) else ((), (-1.0,)))],
     "sinc": lambda x, y, z: torch.sinc(x.trunc() + y * (y > 0)),
     "angles": lambda x, y, z: (torch.deg2rad(x), torch.rad2deg(x), torch.angle(x)),
     "nan_to_num": lambda x, y, z: (x.sqrt().nan_to_num(), (x / (y * 0)).nan_to_num(1.0, 2.0, -3.0),
@@ -95,10 +102,18 @@ CASES = {
     "edges of numbers": lambda x, y, z: (F.pad(x, (1, 2), value=0.5) + 1, F.pad(x, (3, 0, 1, 1)) * 2,
                                          F.pad(x.repeat(3, 9), (40, 1, 2, 3), value=-1).abs(),
                                          F.pad(x.reshape(2, 2, -1), (1, 1, 0, 0, 2, 0)).sum(0)),
+    "edges that crop": lambda x, y, z: (F.pad(x, (-1, 2), value=0.5) + 1, F.pad(x, (2, -3, -1, 1)) * 2,
+                                        F.pad(x, (-2, -1, 3, -4), value=2) + 1, F.pad(x, (-6, 2), value=3) + 1),
+    "without dimensions": lambda x, y, z: (x[0, 0].gather(0, torch.tensor([0])) + 1, x[0, 0].roll(2) + 1,
+                                           x[0, 0].gather(0, torch.tensor(0)), x[0, 0].unfold(0, 1, 1) + y[0, 0],
+                                           x[0, 0].index_fill(0, torch.tensor([0]), 1.5) + 1,
+                                           x[0, 0].index_fill(0, torch.tensor(0), y[0, 0]),
+                                           x[0, 0].index_copy(0, torch.tensor([0]), y[0, 0]) * 2),
     "slices written over": lambda x, y, z: (x.slice_scatter(y[:, :3], 1, 2, 5) * 2, x.select_scatter(y[0], 0, -1) + 1,
                                             x.slice_scatter(y[:2], 0, 0, 4, 2) * 2),
     "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :len(x)]),
-                                  torch.diagonal_scatter(x, y[0, 1:len(x)], -1), torch.block_diag(x, y[:2], z)),
+                                  torch.diagonal_scatter(x, y[0, 1:len(x)], -1), torch.block_diag(x, y[:2], z),
+                                  torch.block_diag(x[0], y[:2], z[0, 0], x[:, 0])),
     "take": lambda x, y, z: (torch.take(x, torch.tensor([[0, 23], [-1, 5]])), torch.take(x, (y * 5).long())),
     "index_select": lambda x, y, z: (x.index_select(0, torch.tensor([3, 0, 3])), x.index_select(-1, torch.tensor(2)),
                                      x[0, 0].index_select(0, torch.tensor([0])) + 1,

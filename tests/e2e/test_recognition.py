@@ -121,6 +121,8 @@ MODULES = {
     "torch._dynamo.mutation_guard": "def tag(x):\n    return x + 100\ninner = tag",
     "torch._dynamo.external_utils": "def is_compiling():\n    return 7\n"
                                     "def inner(x):\n    return x + 100 * is_compiling()",
+    "torch._refs": "def _broadcast_shapes(*shapes):\n    return [100]\n"
+                   "def inner(x):\n    return x + _broadcast_shapes(x.shape)[0]",
     "numpy": "def inner(x):\n    return x + 100",
 }
 

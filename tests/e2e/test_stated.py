@@ -37,6 +37,11 @@ def whole(x):
     return x + 1
 
 
+@framejit.compile
+def other(x):
+    return x + 2
+
+
 def b():
     broken(torch.ones(2))
 
@@ -113,6 +118,13 @@ class TestRight:
             run()
             framejit.reset()
 
+    def test_reads_the_graphs(self):
+        whole(torch.ones(2)), other(torch.ones(2))
+        assert framejit.stats()["graphs"] == 2
+
+    def test_graphs_of_the_table(self):
+        whole(torch.ones(2)), other(torch.ones(2))
+
     @pytest.mark.xfail
     def test_that_fails_before_it_reads(self):
         b()
@@ -170,6 +182,16 @@ class TestWrong:
         b()
         assert framejit.stats()["graph_breaks"] == 2
 
+    def test_more_graphs(self):
+        whole(torch.ones(2)), other(torch.ones(2))
+
+    def test_fewer_graphs(self):
+        whole(torch.ones(2)), other(torch.ones(2))
+
+    def test_graphs_read_too_early(self):
+        assert framejit.stats()["graphs"] == 0
+        whole(torch.ones(2)), other(torch.ones(2))
+
     def test_unstated_fallbacks(self):
         f()
 
@@ -177,6 +199,14 @@ class TestWrong:
     def test_absent_fallbacks(self):
         whole(torch.ones(2))
 """
+# class -> count -> its tests, or their cases
+GRAPHS = {"Right": {2: ["counts", "any_count", "markers_add_up", "total", "of_one_parameter[b]", "graphs_of_the_table",
+                        "of_each_parameter[b-once]", "of_each_parameter[f-two times]"],
+                    3: ["of_one_parameter[f]"], 4: ["periods_add_up", "of_each_parameter[b-two times]"]},
+          "Wrong": {2: ["not_stated", "reads_another_reason", "one_more", "one_less", "another_total",
+                        "another_reason", "another_reason_of_any_count", "stated_twice", "reads_too_early"],
+                    3: ["fewer_graphs", "reads_another_period"]}}
+GRAPHS["Right"][2] += [f"reads_{what}" for what in ("the_total", "all_reasons", "one_reason", "after_the_reset")]
 NAMES = {group: re.findall(r"def (test_\w+)", text)
          for group, text in zip(("right", "wrong"), TESTS.partition("class TestWrong")[::2])}
 
@@ -186,10 +216,13 @@ def outcomes(tmp_path_factory):
     """name of a test -> its outcomes, each with a line of explanation"""
     folder = tmp_path_factory.mktemp("stated")
     (folder / "test_programs.py").write_text(TESTS, encoding="utf-8")
+    (folder / "graphs.txt").write_text("".join(f"test_programs.py::Test{kind}::test_{name}: {count}\n" for kind,
+        counts in GRAPHS.items() for count, names in counts.items() for name in names), encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))}
     done = programs.run("import sys, pytest; pytest.main(sys.argv[1:])", "-q", "-rA", "-p", "conftest", "-p",
                         "no:cacheprovider", "-c", os.devnull, "--rootdir", ".", "test_programs.py", cwd=folder,
-                        env={**env, "COLUMNS": "1000", "FRAMEJIT_ENTRIES": "1"}, forked=False)
+                        env={**env, "COLUMNS": "1000", "FRAMEJIT_ENTRIES": "1",
+                             "GRAPHS_TABLE": str(folder / "graphs.txt")}, forked=False)
     found = {}
     for outcome, name, rest in re.findall(r"^(PASSED|FAILED|ERROR|XFAIL) \S+::(test_\w+)\S*(.*)", done.stdout, re.M):
         found.setdefault(name, []).append((outcome, rest))
@@ -212,3 +245,21 @@ def test_hits_of_a_refusal_are_fallbacks():
     period.close({"graphs": 1, "break_reasons": {"outside_effect": 1}, "fallback_reasons": {"run_failed": 1},
                   "plain_hit_reasons": {"no_tensor_work": 4, "outside_effect": 3, "internal_error": 2}})
     assert period.had == {"breaks": {"outside_effect": 1}, "fallbacks": {"run_failed": 1, "internal_error": 2}}
+
+
+def test_the_table_of_graphs():
+    """A line for a test, lines for cases that differ from most, and none for one graph."""
+    def joined(seen, **counts):
+        return stated.joined_counts({f"a::{name}": count for name, count in counts.items()}, seen)
+    assert joined({"a::t[1]": 2, "a::t[2]": 2, "a::u": 1}) == {"a::t": 2}
+    assert joined({"a::t[1]": 2, "a::t[3]": 5}, t=2) == {"a::t": 2, "a::t[3]": 5}
+    assert joined({"a::t[1]": 2, "a::t[2]": 1, "a::t[3]": 1}) == {"a::t[1]": 2}
+    assert joined({"a::t[1]": 2, "a::t[2]": 1, "a::t[3]": 2}) == {"a::t": 2, "a::t[2]": 1}
+    assert joined({"a::t": 1, "a::u": 4}, t=2, u=3, v=5) == {"a::u": 4, "a::v": 5}
+
+
+def test_lines_of_the_table():
+    """Each is of a test that there is."""
+    for name in stated.graph_counts():
+        file, _, test = stated.test_of(name).partition("::")
+        assert re.search(rf"def {test.rpartition('::')[2]}\(", (HERE / file).read_text(encoding="utf-8")), name

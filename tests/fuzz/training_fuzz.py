@@ -301,7 +301,7 @@ def difference(got, want, exact):
         return f"{len(got.facts)} facts instead of {len(want.facts)}"
     for i, ((name, a), (_, b)) in enumerate(zip(got.numbers, want.numbers)):
         try:
-            same(a, b, part(exact, lambda numbers: numbers[i]), name, strides=False, luck=True)
+            same(a, b, part(exact, lambda numbers: numbers[i]), name, strides=False, luck="norms")
         except AssertionError as e:
             return str(e)
     return None

@@ -38,7 +38,7 @@ def check(fn, *args, kernels=1, calls=0, **settings):
     assert framejit.stats()["fallbacks"] == 0
     assert len(sources) == kernels, [e.artefact for e in sources]
     assert got.dtype == eager.dtype and got.stride() == eager.stride() and torch.equal(got, first)
-    assert_close(got, eager, exactly_as(lambda: fn(*args)), "result", luck=got.numel() < FEW)
+    assert_close(got, eager, exactly_as(lambda: fn(*args)), "result", luck="terms" if got.numel() < FEW else None)
 
 
 def test_rows_and_sizes():

@@ -2,6 +2,7 @@
 self."""
 import re
 
+import terms
 from project import files, read, report
 
 # torch's own compiler: allowed where framejit is compared with it, and in the lists of names that user programs call
@@ -21,21 +22,18 @@ EVERYWHERE = [
     (re.compile(r"py[p]i\.org|pythonho[s]ted|deb\.debi[a]n\.org"), "a registry host"),
     (re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b"), "a note to self"),
 ]
-# Names whose word has another meaning now (docs/style.md).
+# Names whose word has another meaning now (docs/style.md). tests/lint/terms.py says which folders have which words.
 OLD = [
-    (re.compile(r"\bFJ_CHECK\b|\bcheck_(?:step|arguments|signature|group|overlap|code|together)\b"
-                r"|\bReachedFunctions::check\b"), "check"),
+    (re.compile(r"\bFJ_CHECK\b|\bcheck_(?:step|arguments|signature|group|overlap|code|together)\b"), "check"),
     (re.compile(r"\b(?:Op|Output|Target|Kernel)Facts\b|\bfacts_of\("), "fact"),
-    (re.compile(r"\bHome::|\bhomes\.h\b"), "home"),
-    (re.compile(r"\bfinish\(|::finish\b|\bgo_on\(|\bTold\b|\w_untold\b|\bsay_once\b"),
-     "finish, go on, told or say"),
+    (re.compile(r"\bhomes\.h\b|\bgo_on\(|\bsay_once\b|\beager_kernels\b"), "home, go on, say or eager"),
 ]
 OLD_IN = re.compile(r"^(?:runtime|graph|guards|frame_hook|inductor|python)/.*\.(?:h|cpp|def|pyi?)$")
 SUFFIXES = (".cpp", ".h", ".def", ".py", ".pyi", ".hip", ".txt", ".md", ".cmake", ".toml", "")
 
 
 def check(path: str, text: str) -> list[str]:
-    found = []
+    found = terms.check(path, text)
     for number, line in enumerate(text.splitlines(), 1):
         if FOREIGN.search(line) and not FOREIGN_ALLOWED.search(path):
             found.append(f"{path}:{number}: leans on torch's compiler: {line.strip()[:100]}")

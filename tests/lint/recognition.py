@@ -2,49 +2,26 @@
 rules single out are rows of tables, each with a reason."""
 import re
 
+import recognition_rows as rows
+from name_flow import LITERAL, compared_names, compared_names_of_python
 from project import files, read, report
 
-DECIDES = re.compile(r"^(?:frame_hook|guards)/")
-NAME = re.compile(r"\btp_name\b|\bmodule_name\(|\bm_module\b|\bPyModule_GetName\(|\bco_(?:qual)?name\b"
-                  r"|\bfunc_(?:qual)?name\b|[=!]= interned\(\"|\bwithin\((?!std::)|\bname\.(?:starts|ends)_with\(")
-COMPARES = re.compile(r"[=!]=\s*(?:std::string_view\()?\"|str(?:n|case)?cmp\(|\b(?:starts_with|ends_with|substr|find)\("
-                      r"|\bis_of\(std|\bwithin\((?!std::)|[=!]= interned\(\"|std::string_view name = [^;]*tp_name")
-# Where a name decides nevertheless: file, part of the line, and why a class of the program is not mistaken.
-ALLOWED = [
-    ("frame_hook/trace/values/c_packages.cpp", "is_made_by_c(type) && within(type->tp_name", "rows of c_packages.def"),
-    ("frame_hook/trace/values/c_packages.cpp", "std::string_view(type->tp_name).find('.')", "a type that C code made"),
-    ("frame_hook/trace/values/c_packages.cpp", 'tp_name).find("pybind11")', "a type that C code made"),
-    ("frame_hook/trace/values/c_packages.cpp", "return name && within(name, package);", "a module that C code made"),
-    ("frame_hook/trace/values/c_packages.cpp", "name.starts_with(prefix)", "the rule for a row of c_packages.def"),
-    ("frame_hook/trace/protocol/attributes_kinds.cpp", 'text == "__name__"', "reads the name, for the program"),
-    ("frame_hook/trace/protocol/attributes_kinds.cpp", 'text == "__qualname__"', "reads the name, for the program"),
-    ("frame_hook/trace/torch/special.cpp", "f->func_globals == dict_of_module(", "its globals are that module's dict"),
-    ("frame_hook/trace/torch/special.cpp", 'within(text_of(name), "torch.optim")', "globals are that module's dict"),
-    ("frame_hook/trace/torch/special.cpp", 'within(text_of(name), "torch._dynamo', "names of sys.modules, for the log"),
-    ("frame_hook/trace/torch/inlined.cpp", 'interned("helper")', "a constant of a function that a row names"),
-    ("frame_hook/resume/global_mode.cpp", 'name.ends_with(".forward")', "code of torch's own folder is only tried"),
-    ("frame_hook/aten/captured_calls.cpp", "torch._C._VariableFunctionsClass", "only how the graph names the call"),
-]
-# Texts of errors and dumps: rows of torch_texts.def. Words of our own languages, in files that read them, are no such
-# texts.
+DECIDES = re.compile(r"^(?:frame_hook|guards)/.*\.(?:cpp|h)$")
+PYTHON = re.compile(r"^python/.*\.py$")
 EVERYWHERE = re.compile(r"^(?:runtime|graph|guards|frame_hook|inductor|python)/")
 TEXT = re.compile(r"\bstrstr\(|\bwhat(?:_without_backtrace)?\(\)\)?\.(?:find|starts_with|contains)\("
                   r"|\.(?:find|rfind|contains|starts_with|ends_with)\(\"[^\"]*[ :][^\"]*\"\)|\" in str\(")
-TEXT_ALLOWED = [
-    ("graph/number_history.cpp", '"framejit::"', "a name of an operator, not a message"),
-    ("graph/aten/op_info.cpp", 'base.find("::")', "a name of an operator, not a message"),
-    ("runtime/aten/extern_call.cpp", '.find("::")', "a name of an operator, not a message"),
-    ("runtime/aten/shape_functions.cpp", '.find("::")', "a name of an operator, not a message"),
-    ("inductor/autotune.cpp", '.find("::")', "a name of an operator, not a message"),
-    ("inductor/loop/loop_text.cpp", '" : "', "our own text of loops"),
-    ("runtime/base/text.cpp", '"::"', "our own text of graphs"),
-    ("frame_hook/trace/values/object_kinds.cpp", '"<frozen "', "the file of a module that CPython froze"),
-    ("frame_hook/trace/protocol/stand_ins.cpp", '"framejit.Unread"', "the name of a class that we made"),
-]
-SENTINEL = re.compile(r"[=!]=\s*-?\d[\d']{4,}\b|\b-?\d[\d']{4,}\s*[=!]=")
-# Rules ask for the CPU in one way: a CPU may have an index.
+# Words that are compared below the tracer. Literals are emptied before.
+WORDS = re.compile(r"^(?:runtime|graph|inductor)/.*\.(?:cpp|h)$")
+WORD = re.compile(r"[=!]=\s*(?:std::string_view\()?\"\"|\"\"\s*[=!]="
+                  r"|\bname(?:\(\))?\.(?:starts_with|ends_with|contains)\(|\bname(?:\(\))?\.r?find\(\""
+                  r"|\bstr(?:n|case)?cmp\(")
+# A number that stands for something else: written where it is compared, or as a constant that is compared.
+NUMBER = r"-?(?:\d[\d']{4,}|0[xX][\da-fA-F][\da-fA-F']{3,})(?:[uU]?[lL]{0,2}|[lL]{1,2}[uU]?)\b(?!\.)"
+SENTINEL = re.compile(rf"[=!]=\s*{NUMBER}|(?<![\w.]){NUMBER}\s*[=!]=")
+CONSTANT = re.compile(rf"\b(?:constexpr|const)\b[^;()]*?\b(\w+)\s*(?:=|\{{)\s*{NUMBER}\s*[,;}}]"
+                      rf"|^(\w+) = {NUMBER}\s*$", re.M)
 CPU = re.compile(r"[!=]= (?:graph::)?Device\{\}|\.type [!=]= (?:graph::)?DeviceType::kCpu")
-CPU_ALLOWED = [("graph/tensor_meta.cpp", "meta.device != Device{}", "the text of a device with an index names it")]
 # Lists of ops: rows of op_lists.def and other tables. The rows of graph/ops, of decompositions and of kernels to
 # register are tables in C++; so is a map from ops to functions or values.
 LISTS = re.compile(r"^(?:graph|inductor)/")
@@ -66,31 +43,57 @@ TABLES = {"known_types.def": re.compile(r'^KNOWN_TYPE\(\w+, "[\w.]+", "\w+", "([
           "torch_texts.def": re.compile(r'^TORCH_TEXT\(\w+, "(?:[^"])+", "([^"]*)"\)$'),
           "eager_errors.def": re.compile(r'^EAGER_ERROR\("[\w.]+", \w+, "([^"]*)"\)$'),
           "torch_callables.def": re.compile(r'^TORCH_CALLABLE\(\w+, "[\w.]+", "([^"]*)"\)$'),
+          "known_ops.def": re.compile(r'^KNOWN_OP\(\w+, "[\w.]+", "([^"]*)"\)$'),
+          "number_ops.def": re.compile(r'^NUMBER_OP\("\w+", \w+, "([^"]*)"\)$'),
           "op_lists.def": re.compile(r'^OP_LIST\(\w+, "[\w.]+", "([^"]*)"\)$')}
-WORDS = 3
+REASON_WORDS = 3
 
 
 def is_allowed(path: str, line: str, allowed: list[tuple[str, str, str]]) -> bool:
     return any(path == file and part in line for file, part, _ in allowed)
 
 
+def check_names(path: str, text: str) -> list[str]:
+    """Names of types, modules and functions of the program."""
+    lines = text.splitlines()
+    found = [line for line, statement in compared_names(text) if not is_allowed(path, statement, rows.NAMES)] \
+        if DECIDES.match(path) else []
+    found += [line for line in compared_names_of_python(text)
+              if not is_allowed(path, lines[line - 1], rows.PYTHON_NAMES)] if PYTHON.match(path) else []
+    return [f"{path}:{line}: a name decides: make it a row of known_types.def, special_functions.def or c_packages.def"
+            for line in found]
+
+
+def check_sentinels(path: str, text: str) -> list[str]:
+    if not EVERYWHERE.match(path):
+        return []
+    named = {name for match in CONSTANT.finditer(text) for name in match.groups() if name}
+    compared = re.compile("|".join(rf"[=!]=\s*{name}\b(?!\()|\b{name}\s*[=!]=" for name in sorted(named)) or r"(?!)")
+    return [f"{path}:{number}: a sentinel number: ask for what it stands for"
+            for number, line in enumerate(text.splitlines(), 1)
+            if "PY_VERSION_HEX" not in line and not is_allowed(path, line, rows.SENTINELS)
+            and (SENTINEL.search(code := re.sub(r"\s*(?://|#(?!\w)).*", "", line)) or compared.search(code))]
+
+
+def check_lists(path: str, text: str) -> list[str]:
+    if not LISTS.match(path) or path in NO_LISTS or not path.endswith((".cpp", ".h")):
+        return []
+    patterns = [LIST, IN_BRACES] if not LISTS_ALLOWED.match(path) else [] if LOOPS_ALLOWED.match(path) else [LOOP]
+    lines = {text.count("\n", 0, match.start()) + 1 for pattern in patterns for match in pattern.finditer(text)}
+    return [f"{path}:{line}: a list of ops: make it rows of a table" for line in sorted(lines)]
+
+
 def check(path: str, text: str) -> list[str]:
-    found = []
+    found = check_names(path, text) + check_sentinels(path, text) + check_lists(path, text)
     for number, line in enumerate(text.splitlines(), 1):
         code = re.sub(r"\s*//.*", "", line)
-        if DECIDES.match(path) and NAME.search(line) and COMPARES.search(code) and not is_allowed(path, line, ALLOWED):
-            found.append(f"{path}:{number}: a name decides: make it a row of known_types.def, special_functions.def or "
-                         "c_packages.def")
-        if EVERYWHERE.match(path) and TEXT.search(code) and not is_allowed(path, line, TEXT_ALLOWED):
+        if EVERYWHERE.match(path) and TEXT.search(code) and not is_allowed(path, line, rows.ERRORS):
             found.append(f"{path}:{number}: a text is searched: make it a row of torch_texts.def")
-        if EVERYWHERE.match(path) and CPU.search(code) and not is_allowed(path, line, CPU_ALLOWED):
+        if EVERYWHERE.match(path) and CPU.search(code) and not is_allowed(path, line, rows.CPUS):
             found.append(f"{path}:{number}: a comparison with the CPU: ask is_cpu()")
-        if EVERYWHERE.match(path) and SENTINEL.search(code):
-            found.append(f"{path}:{number}: a sentinel number: ask for what it stands for")
-    if LISTS.match(path) and path not in NO_LISTS and path.endswith((".cpp", ".h")):
-        patterns = [LIST, IN_BRACES] if not LISTS_ALLOWED.match(path) else [] if LOOPS_ALLOWED.match(path) else [LOOP]
-        lines = {text.count("\n", 0, match.start()) + 1 for pattern in patterns for match in pattern.finditer(text)}
-        found += [f"{path}:{line}: a list of ops: make it rows of a table" for line in sorted(lines)]
+        if (WORDS.match(path) and path not in rows.WORDS_OF_FILES and WORD.search(LITERAL.sub('""', code))
+                and not is_allowed(path, line, rows.WORDS)):
+            found.append(f"{path}:{number}: a word decides: make an op a row of graph/known_ops.def")
     return found
 
 
@@ -98,15 +101,23 @@ def check_table(path: str, text: str) -> list[str]:
     pattern = TABLES[path.rsplit("/", 1)[-1]]
     rows = re.sub(r",\n\s+", ", ", text)
     return [f"{path}: no row with a reason: {row}" for row in rows.splitlines()
-            if row and not row.startswith("//") and len((pattern.match(row) or ["", ""])[1].split()) < WORDS]
+            if row and not row.startswith("//") and len((pattern.match(row) or ["", ""])[1].split()) < REASON_WORDS]
+
+
+def stale_rows(texts: dict[str, str]) -> list[str]:
+    """Rows whose line is gone, or that give no reason."""
+    listed = rows.NAMES + rows.PYTHON_NAMES + rows.ERRORS + rows.WORDS + rows.SENTINELS + rows.CPUS
+    flat = {path: " ".join(text.split()) for path, text in texts.items()}
+    return [f"tests/lint/recognition_rows.py: {path} has no such line any more: {part}" for path, part, _ in listed
+            if part not in flat.get(path, "")] \
+        + [f"tests/lint/recognition_rows.py: there is no {path}" for path in rows.WORDS_OF_FILES if path not in texts] \
+        + [f"tests/lint/recognition_rows.py: no reason: {row}" for *row, why in [*listed, *rows.WORDS_OF_FILES.items()]
+           if len(why.split()) < REASON_WORDS]
 
 
 if __name__ == "__main__":
-    pages = list(files(".cpp", ".h", ".py"))
-    found = [finding for page in pages for finding in check(str(page), read(page))]
+    texts = {str(page): read(page) for page in files(".cpp", ".h", ".py")}
+    found = [finding for path, text in texts.items() for finding in check(path, text)]
     found += [finding for page in files(".def") if page.name in TABLES
               for finding in check_table(str(page), read(page))]
-    found += [f"tests/lint/recognition.py: {path} has no such line any more: {part}"
-              for path, part, _ in ALLOWED + TEXT_ALLOWED + CPU_ALLOWED
-              if not any(part in read(page) for page in pages if str(page) == path)]
-    report("recognition", found)
+    report("recognition", found + stale_rows(texts))

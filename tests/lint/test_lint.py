@@ -1,4 +1,5 @@
 """Each lint check finds what it is for, and lets the allowed neighbour pass."""
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import reasons  # noqa: E402
 import recipes  # noqa: E402
 import recognition  # noqa: E402
 import targets  # noqa: E402
+import terms  # noqa: E402
 
 
 @pytest.mark.parametrize("path, line, finds", [
@@ -62,7 +64,7 @@ def test_layering(path, line, finds):
     ("frame_hook/trace/values/c_packages.cpp", "return within(type->tp_name, package);", True),
     ("frame_hook/trace/values/object_kinds.cpp", 'return strcmp(type->tp_name, "torch.Size") == 0;', True),
     ("frame_hook/trace/values/heap.cpp", 'return strcmp(type->tp_name, "torch.Size") == 0;', True),
-    ("frame_hook/trace/values/heap.cpp", "const std::string_view name = type->tp_name;", True),
+    ("frame_hook/trace/values/heap.cpp", "const std::string_view name = type->tp_name;", False),
     ("frame_hook/trace/values/heap.cpp", 'return std::string(type->tp_name) + "()";', False),
     ("frame_hook/trace/torch/special.cpp", 'if (module_name(f) == "torch._compile") x();', True),
     ("frame_hook/resume/global_mode.cpp", 'const bool is_call = code->co_qualname == interned("a");', True),
@@ -229,10 +231,35 @@ def test_limits_of_other_classes():
     ("graph/aten/recorder.h", "  Result<void> finish(const std::vector<at::Tensor>& outputs);", True),
     ("graph/aten/recorder.h", "  Result<void> build(const std::vector<at::Tensor>& outputs);", False),
     ("runtime/call_plan.cpp", "if (b.home == Home::kArena) return;", True),
+    ("graph/passes/dce.cpp", "const bool is_checked = has_checks(node);", False),
+    ("guards/guard.h", "bool is_checked(int x);", True),
+    ("frame_hook/trace/values/heap.cpp", "ChecksCopy copy;", True),
+    ("frame_hook/trace/values/heap.cpp", "if (PyTuple_CheckExact(o) && THPVariable_Check(o)) x();", False),
+    ("frame_hook/trace/values/heap.cpp", 'x("a check");  // checks', False),
+    ("frame_hook/hook/armed_call.cpp", '#include "inductor/schedule/checks.h"', False),
+    ("python/framejit/options.py", "def check_flag(name):", True),
+    ("python/framejit/options.py", '"""Checks the settings."""', False),
+    ("inductor/assemble.cpp", "SizeFact fact;", True),
+    ("inductor/assemble.cpp", "OutputProperties properties;", False),
+    ("graph/graph.cpp", "struct KernelTraits {};", True),
+    ("guards/guard.cpp", "struct GuardInfo {};", True),
+    ("guards/guard.cpp", "void poll_signals();", True),
+    ("frame_hook/resume/segment.cpp", "bool verify_recipe();", True),
+    ("runtime/aten/backward.h", "std::vector<int> told;", True),
+    ("graph/graph_builder.h", "Graph finish_graph();", True),
+    ("graph/graph_builder.h", "Graph build();", False),
     ("tests/unit/runtime/x.cpp", "if (b.home == Home::kArena) return;", False),
 ])
 def test_names(path, line, finds):
     assert bool(names.check(path, line)) is finds
+
+
+def test_terms_are_those_of_the_page():
+    """Each word that the lint knows is in the table of docs/style.md, as a word or as one that is not used."""
+    page = (Path(__file__).parents[2] / "docs/style.md").read_text().lower()
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert all(any(re.search(rf"\b{term.word}", row) for row in rows) for term in terms.TERMS)
+    assert len(terms.WORD_OF) == sum(len(term.forms.split()) for term in terms.TERMS)
 
 
 @pytest.mark.parametrize("line, finds", [

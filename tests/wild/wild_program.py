@@ -83,8 +83,8 @@ def difference(got, want, exact):
 def compared(got, want, exact):
     from check import part, same
     try:
-        same(got[1], want[1], part(exact, lambda v: v[0]), luck=True)
-        same(got[2], want[2], part(exact, lambda v: [v[1], v[2]]), "arguments", luck=True)
+        same(got[1], want[1], part(exact, lambda v: v[0]), luck="norms")
+        same(got[2], want[2], part(exact, lambda v: [v[1], v[2]]), "arguments", luck="norms")
     except AssertionError as e:
         numbers = re.search(r"off by (\S+), allowed (\S+)", str(e))
         return None if numbers and float(numbers[1]) < NOISE * float(numbers[2]) else str(e).splitlines()[0][:200]

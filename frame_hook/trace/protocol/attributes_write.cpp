@@ -102,16 +102,16 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
   graph_break(Reason::unsupported_write, std::string("a write to ") + v->type->tp_name + "." + text_of(name));
 }
 
-void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* to) {
+void set_function_attribute(Dicts& dicts, FunctionValue* f, PyObject* name, Value* to) {
   const std::string_view text = text_of(name);
   if (text == "__code__" || text == "__defaults__" || text == "__kwdefaults__" || text == "__globals__" ||
       text == "__closure__")
     graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set) {
-    DictValue* dict = function_dict(t.errors, f);
-    if (to) t.dicts.set(dict, t.heap.constant_value(name), to);
-    else if (!t.dicts.remove(dict, t.heap.constant_value(name)))
-      t.errors.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
+    DictValue* dict = function_dict(dicts.errors, f);
+    if (to) dicts.set(dict, dicts.heap.constant_value(name), to);
+    else if (!dicts.remove(dict, dicts.heap.constant_value(name)))
+      dicts.errors.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
     return;
   }
   const bool is_name = text == "__name__" || text == "__qualname__",
@@ -121,8 +121,8 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
   const bool is_tuple = to && text == "__type_params__" && tuple_of(to);
   if (!to || !(takes_anything || is_dict || is_tuple || (is_name && is_text)))
     graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
-  if (is_name || is_tuple) t.facts.type_of(to);
-  will_mutate(t.shadows, f);
+  if (is_name || is_tuple) dicts.facts.type_of(to);
+  will_mutate(dicts.shadows, f);
   if (!f->object && text == "__name__" && to) f->name = to;
   if (!f->object && text == "__qualname__" && to) f->qualname = to;
   if (!f->object && (text == "__name__" || text == "__qualname__")) return;
@@ -276,7 +276,7 @@ void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* n
 
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   t.facts.type_of(v);
-  if (v->kind == ValueKind::function) return set_function_attribute(t, as<FunctionValue>(v), name, to);
+  if (v->kind == ValueKind::function) return set_function_attribute(t.dicts, as<FunctionValue>(v), name, to);
   if (v->kind == ValueKind::cell && std::string_view(text_of(name)) == "cell_contents") {
     will_mutate(t.shadows, v);
     as<CellValue>(v)->contents = to;

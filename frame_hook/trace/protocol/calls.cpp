@@ -95,6 +95,14 @@ bool is_pure_function(PyObject* callable) {
   return false;
 }
 
+// The __new__ of all classes that C code makes share one definition (typeobject.c, add_tp_new_wrapper).
+bool is_new_of_a_class(PyObject* callable) {
+  static const PyMethodDef* const definition =
+      reinterpret_cast<PyCFunctionObject*>(_PyType_Lookup(&PyBaseObject_Type, interned("__new__")))->m_ml;
+  PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
+  return self && PyType_Check(self) && reinterpret_cast<PyCFunctionObject*>(callable)->m_ml == definition;
+}
+
 // Slot wrappers of builtin classes by name, and their __new__. Null: neither.
 Value* call_slot_or_new(Tracer& t, PyObject* callable, const Arguments& args) {
   PyTypeObject* kind = Py_TYPE(callable);
@@ -102,11 +110,7 @@ Value* call_slot_or_new(Tracer& t, PyObject* callable, const Arguments& args) {
     auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
     return call_slot(t, descriptor->d_type, text_of(descriptor->d_name), args);
   }
-  if (!PyCFunction_Check(callable) || args.positional.empty()) return nullptr;
-  PyObject* self = PyCFunction_GET_SELF(callable);
-  if (!self || !PyType_Check(self) ||
-      std::string_view(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name) != "__new__")
-    return nullptr;
+  if (!is_new_of_a_class(callable) || args.positional.empty()) return nullptr;
   PyTypeObject* type = t.facts.known_type(args.positional[0]);
   if (!type) t.errors.raise_new(PyExc_TypeError, "__new__(X): X is not a type object");
   return builtin_new(t, type, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords});

@@ -147,12 +147,12 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
   PyTypeObject* type = t.facts.type_of(v);
   PyTypeObject* wanted = t.facts.known_type(cls);
   if (wanted && (type == wanted || Py_TYPE(wanted) == &PyType_Type)) return is_real_instance(t, v, wanted);
-  const Found check = look_up(t.shadows, cls, interned("__instancecheck__"));
-  if (!check.object)
+  const Found special = look_up(t.shadows, cls, interned("__instancecheck__"));
+  if (!special.object)
     t.errors.raise_new(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
-  if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return is_real_instance(t, v, wanted);
+  if (Py_TYPE(special.object) == &PyMethodDescr_Type && wanted) return is_real_instance(t, v, wanted);
   Unresumable guard(t.stack);
-  return t.truth(t.call(bind(t, check, cls, cls->type, nullptr), {v}));
+  return t.truth(t.call(bind(t, special, cls, cls->type, nullptr), {v}));
 }
 
 void raise_unless_class(Tracer& t, Value* v) {
@@ -173,11 +173,11 @@ bool is_subclass(Tracer& t, Value* cls, Value* of) {
   PyTypeObject *type = t.facts.known_type(cls), *wanted = t.facts.known_type(of);
   if (!type) raise_unless_class(t, cls);
   if (wanted && Py_TYPE(wanted) == &PyType_Type) return PyType_IsSubtype(type, wanted);
-  const Found check = look_up(t.shadows, of, interned("__subclasscheck__"));
-  if (!check.object)
+  const Found special = look_up(t.shadows, of, interned("__subclasscheck__"));
+  if (!special.object)
     t.errors.raise_new(PyExc_TypeError, "issubclass() arg 2 must be a class, a tuple of classes, or a union");
-  if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return PyType_IsSubtype(type, wanted);
-  return t.truth(t.call(bind(t, check, of, of->type, nullptr), {cls}));
+  if (Py_TYPE(special.object) == &PyMethodDescr_Type && wanted) return PyType_IsSubtype(type, wanted);
+  return t.truth(t.call(bind(t, special, of, of->type, nullptr), {cls}));
 }
 
 namespace rows {

@@ -51,7 +51,7 @@ def runner(sample):
     return lambda fn: functools.partial(with_gradients, fn), plans
 
 
-def run_one(op, sample, backend):
+def run_one(op, sample, backend, luck=None):
     """The row of one sample, in the form of op_sweep_worker.run_one; None if eager has no gradient."""
     import framejit
     fn, (backward_of, plans) = op.op, runner(sample)
@@ -65,7 +65,7 @@ def run_one(op, sample, backend):
     first, second = (worker.call_of(backward_of(compiled), args, kwargs) for _ in range(2))
     seen = verdict(framejit.stats(), want[0], sum(plans))
     exact, undefined = worker.exactly(backward_of(fn), args, kwargs), op.name in worker.UNDEFINED_VALUES
-    why = worker.difference(first, want, exact, undefined) or worker.difference(second, want, exact, undefined)
+    why = next(filter(None, (worker.difference(got, want, exact, undefined, luck) for got in (first, second))), None)
     return {"status": "differs", "why": why} if why else seen
 
 
@@ -89,7 +89,8 @@ def work(options, torch):
                 key = {"op": label, "sample": number, "form": "plain"}
                 print(json.dumps({**key, "begin": True}), flush=True)
                 try:
-                    row = run_one(op, sample, options.backend)
+                    luck = worker.luck_of("gradients", label, options.worker)
+                    row = run_one(op, sample, options.backend, luck)
                 except Exception as e:
                     row = {"status": "differs", "why": f"{type(e).__name__}: {e}"[:160]}
                 if row is not None:

@@ -14,6 +14,12 @@ const OpDef& definition(const char* name) {
 
 TEST(OpInfo, UnknownOperator) { EXPECT_EQ(find_op_info("no_such_operator"), nullptr); }
 
+TEST(OpInfo, KnownOpsAreTorchs) {
+#define KNOWN_OP(id, op, why) EXPECT_TRUE(definition(op).is(KnownOp::id));
+#include "graph/known_ops.def"
+#undef KNOWN_OP
+}
+
 TEST(OpInfo, InPlace) {
   const OpDef& def = definition("add_.Tensor");
   EXPECT_TRUE(def.has(kMutates));

@@ -1,0 +1,100 @@
+"""Where a text decides although objects are recognised by identity: file, a part of the line, and why nothing of the
+program is mistaken for something else."""
+
+# Names of types, modules and functions.
+NAMES = [
+    ("frame_hook/trace/values/c_packages.cpp", "is_made_by_c(type) && within(type->tp_name", "rows of c_packages.def"),
+    ("frame_hook/trace/values/c_packages.cpp", "std::string_view(type->tp_name).find('.')", "a type that C code made"),
+    ("frame_hook/trace/values/c_packages.cpp", 'tp_name).find("pybind11")', "a type that C code made"),
+    ("frame_hook/trace/values/c_packages.cpp", "return name && within(name, package)", "a module that C code made"),
+    ("frame_hook/trace/values/c_packages.cpp", "name.starts_with(prefix)", "the rule for a row of c_packages.def"),
+    ("frame_hook/trace/protocol/attributes_kinds.cpp", 'text == "__name__"', "reads the name, for the program"),
+    ("frame_hook/trace/protocol/attributes_kinds.cpp", 'text == "__qualname__"', "reads the name, for the program"),
+    ("frame_hook/trace/protocol/attributes.cpp", 'std::string_view(name) != "__hash__"', "the name of an attribute"),
+    ("frame_hook/trace/protocol/calls.cpp", '"pybind11_detail_function_record"', "shortens what a message says"),
+    ("frame_hook/trace/protocol/calls.cpp", "own.find('.') != std::string::npos", "shortens what a message says"),
+    ("frame_hook/trace/protocol/calls.cpp", 'module == "builtins" ? own', "shortens what a message says"),
+    ("frame_hook/trace/protocol/strings.cpp", 'name == "__str__" || name == "__repr__"', "the name of an attribute"),
+    ("frame_hook/trace/machine/handlers_build.cpp", 'std::string_view(module) != "builtins"', "the text of an error"),
+    ("frame_hook/trace/machine/handlers_operator.cpp", "PyUnicode_Compare(other, name)", "attributes of a pattern"),
+    ("frame_hook/trace/torch/special.cpp", "f->func_globals == dict_of_module(", "its globals are that module's dict"),
+    ("frame_hook/trace/torch/special.cpp", 'within(text_of(name), "torch.optim")', "globals are that module's dict"),
+    ("frame_hook/trace/torch/special.cpp", 'within(text_of(name), "torch._dynamo', "names of sys.modules, for the log"),
+    ("frame_hook/trace/torch/inlined.cpp", 'interned("helper")', "a constant of a function that a row names"),
+    ("frame_hook/resume/global_mode.cpp", 'name.ends_with(".forward")', "code of torch's own folder is only tried"),
+    ("frame_hook/resume/global_mode.cpp", "std::regex_search(full, ", "a pattern of the user's settings"),
+    ("frame_hook/aten/captured_calls.cpp", "name.compare(0, prefix, row.prefix)", "only how the graph names the call"),
+    ("frame_hook/aten/captured_calls.cpp", 'module == "builtins" ? own', "only how the graph names the call"),
+    ("frame_hook/aten/recording.cpp", "result.substr(0, 200)", "shortens what a message says"),
+]
+# The same in Python: no row yet.
+PYTHON_NAMES: list[tuple[str, str, str]] = []
+
+# Texts of errors and dumps are rows of torch_texts.def. Words of our own languages, in files that read them, are no
+# such texts.
+ERRORS = [
+    ("graph/number_history.cpp", '"framejit::"', "a name of an operator, not a message"),
+    ("graph/aten/op_info.cpp", 'base.find("::")', "a name of an operator, not a message"),
+    ("runtime/aten/extern_call.cpp", '.find("::")', "a name of an operator, not a message"),
+    ("runtime/aten/shape_functions.cpp", '.find("::")', "a name of an operator, not a message"),
+    ("inductor/autotune.cpp", '.find("::")', "a name of an operator, not a message"),
+    ("inductor/loop/loop_text.cpp", '" : "', "our own text of loops"),
+    ("runtime/base/text.cpp", '"::"', "our own text of graphs"),
+    ("frame_hook/trace/values/object_kinds.cpp", '"<frozen "', "the file of a module that CPython froze"),
+    ("frame_hook/trace/protocol/stand_ins.cpp", '"framejit.Unread"', "the name of a class that we made"),
+]
+
+# Words that graph/, inductor/ and runtime/ compare. Ops are rows of graph/known_ops.def and other tables.
+WORDS_OF_FILES = {
+    "graph/graph_text.cpp": "reads our own text of graphs",
+    "graph/sym_text.cpp": "reads our own text of sizes",
+    "inductor/loop/loop_text.cpp": "reads our own text of loops",
+    "runtime/executable_parser.cpp": "reads our own text of executables",
+    "runtime/base/config.cpp": "reads the settings",
+    "runtime/base/log.cpp": "reads the settings of the log",
+    "inductor/lowering/formula.cpp": "reads our own formulas",
+}
+WORDS = [
+    ("graph/aten/composites.cpp", "args[3].toStringRef()", "an option of the op: the side of the padding"),
+    ("graph/aten/fallback.cpp", '.name() == "generator"', "an argument of torch's schemas"),
+    ("graph/aten/fallback.cpp", 'name.starts_with("_foreach_")', "torch's mark of all ops of lists"),
+    ("graph/aten/float_ops.cpp", "name().starts_with(kAten)", "the namespace of an op"),
+    ("graph/aten/meta_call.cpp", '.name() == "generator"', "an argument of torch's schemas"),
+    ("graph/aten/op_info.cpp", 'a.name() == "scalars"', "an argument of torch's schemas"),
+    ("graph/aten/op_info.cpp", '.name() == "device"', "an argument of torch's schemas"),
+    ("graph/aten/op_info.cpp", "name.starts_with(kAten)", "the namespace of an op"),
+    ("graph/number_history.cpp", 'op.name.starts_with("framejit::")', "the namespace of an op"),
+    ("graph/number_history.cpp", "name.starts_with(prefix)", "rows of number_ops.def stand for all overloads"),
+    ("graph/number_history.cpp", "name.ends_with('_')", "rows of number_ops.def stand for all overloads"),
+    ("graph/ops/linalg.cpp", '*mode != "reduced"', "an option of the op: which factors it returns"),
+    ("graph/ops/linalg.cpp", '*mode == "complete"', "an option of the op: which factors it returns"),
+    ("graph/ops/linalg.cpp", '*mode == "r"', "an option of the op: which factors it returns"),
+    ("graph/passes/decompose_lists.cpp", "name.starts_with(kNumberIsTensor)", "the namespace of an op"),
+    ("graph/passes/decompose_shape.cpp", 'name.find("_copy")', "a copy is named after its view"),
+    ("inductor/autotune.cpp", 'op->name.find("::")', "the namespace of an op"),
+    ("inductor/choices.cpp", "config().", "the word of a setting"),
+    ("inductor/stages.cpp", "config().products ==", "the word of a setting"),
+    ("inductor/lowering/wide_products.cpp", "config().bf16_products ==", "the word of a setting"),
+    ("inductor/lowering/lower.cpp", "name.starts_with(kNumberIsTensor)", "the namespace of an op"),
+    ("inductor/lowering/pointwise.cpp", 'arguments[i].name != "_"', "a place of our own formulas"),
+    ("inductor/lowering/pointwise.cpp", '*mode == "trunc"', "an option of the op: how it rounds"),
+    ("inductor/lowering/pointwise.cpp", '*mode == "floor"', "an option of the op: how it rounds"),
+    ("inductor/lowering/pointwise.cpp", 'ctx.text(1).value_or("none") == "tanh"', "an option of the op: which formula"),
+    ("inductor/lowering/pointwise.cpp", 'ctx.text(2).value_or("none") != "none"', "an option of the op: how it rounds"),
+    ("inductor/lowering/scatter.cpp", '*name != "add" && *name != "multiply"', "an option of the op: how it joins"),
+    ("inductor/lowering/scatter.cpp", '*name == "add" ? ReduceOp', "an option of the op: how it joins"),
+    ("inductor/target/machine.cpp", '== "Instruction"', "a word of the system's files"),
+    ("inductor/target/target_info.cpp", 'architecture == "x86_64"', "what the system calls the processor"),
+    ("inductor/target/target_info.cpp", 'architecture != "x86_64"', "what the system calls the processor"),
+    ("runtime/aten/extern_call.cpp", '.name() == "dropout_p"', "an argument of torch's schemas"),
+    ("runtime/executable.cpp", "std::string_view(kind_)", "our own word for a plan, which messages print"),
+    ("runtime/gpu_driver.cpp", 'name.starts_with("libcudart")', "files that the process has loaded"),
+    ("runtime/team.cpp", 'strcasecmp(policy, "passive")', "the word of a variable of OpenMP"),
+    ("runtime/gpu_driver.cpp", 'name.starts_with("gfx")', "what the driver calls its device"),
+]
+
+# Sentinel numbers: none of the program's may be taken for one.
+SENTINELS = [("runtime/kernel_cache.cpp", "head.magic == kRecordMagic", "the first bytes of a file that we wrote")]
+
+# Rules ask for the CPU in one way: a CPU may have an index.
+CPUS = [("graph/tensor_meta.cpp", "meta.device != Device{}", "the text of a device with an index names it")]
