@@ -5,9 +5,10 @@
 
 A process for each row. Models have their published sizes, random weights, dropout as published, and AdamW; each
 compiler has its own copy. bf16 is autocast, which each step enters. The batch is halved until a step of eager takes
-less than SLOWEST seconds; the row names it. --optimizer: both compilers also compile the optimizer's step. Rows of
-parts: one op and ten ops (what a call costs), the cross-entropy of a large vocabulary, and AdamW over the tensors of
-BERT-base, next to torch's three forms and the time that copying its bytes takes.
+less than SLOWEST seconds, and there are as many rounds as fit into LONGEST seconds, from FEWEST to --rounds; the row
+names both. --optimizer: both compilers also compile the optimizer's step. Rows of parts: one op and ten ops (what a
+call costs), the cross-entropy of a large vocabulary, and AdamW over the tensors of BERT-base, next to torch's three
+forms and the time that copying its bytes takes.
 
 "first s" is the first step, "beyond warm s" is how much longer it takes than the fastest later one. MB is the peak of
 one step (memory.py), including what the step leaves. Ratios are medians over rounds. A row in which framejit ran a
@@ -29,6 +30,7 @@ from pairs import measure, median, ratio
 from rows import line, summary, told
 
 SLOWEST = 10.0  # seconds of a step of eager
+LONGEST, FEWEST = 30.0, 5  # seconds of all rounds of a model; rounds
 WARM = 4        # steps before the measurement
 DIFFERS = {"f32": 1e-3, "bf16": 3e-2}  # the largest relative difference of losses after one step
 TOKENS, VOCABULARY, ROWS_OF_LOGITS = 128, 50_000, 1024
@@ -151,6 +153,11 @@ def batch_that_fits(name, dtype, batch):
     return batch
 
 
+def rounds_that_fit(seconds, most):
+    """seconds: of a warm step of each. A round has two steps of each."""
+    return min(most, max(FEWEST, int(LONGEST / (2 * sum(seconds)))))
+
+
 def settled(stats):
     return {key: stats[key] for key in ("graphs", "fallbacks", "backward_graphs")}
 
@@ -175,13 +182,13 @@ def model_row(name, dtype, options):
     if "backward_runs" not in framejit.stats():
         raise SystemExit("this build of framejit compiles no backward")
     batch = batch_that_fits(name, dtype, options.batch)
-    out, steps, losses = {"batch": batch}, {}, {}
+    out, steps, losses, fastest = {"batch": batch}, {}, {}, {}
     for key, compile_ in compilers(options.torch_compile).items():
         step = steps[key] = trainer(name, batch, dtype, compile_, options.optimizer)
         out[f"{key} first s"] = seconds_of(step)
         losses[key] = float(step())
-        warm = [seconds_of(step) for _ in range(WARM - 1)]
-        out[f"{key} beyond warm s"] = out[f"{key} first s"] - min(warm)
+        fastest[key] = min(seconds_of(step) for _ in range(WARM - 1))
+        out[f"{key} beyond warm s"] = out[f"{key} first s"] - fastest[key]
         out[f"{key} MB"] = peak_of(step)[0] / 1e6
         if key == "framejit":
             seen = framejit.stats()
@@ -189,8 +196,9 @@ def model_row(name, dtype, options):
     out["differs"] = abs(losses["framejit"] - losses["eager"]) / abs(losses["eager"])
     assert out["differs"] < DIFFERS[dtype], f"the loss differs from eager's by {out['differs']:.2g}"
     out.update({f"of {key}": out["framejit MB"] / out[f"{key} MB"] for key in steps if key != "framejit"})
-    runs = timed(steps, out, options.rounds)[1]
-    assert runs >= 2 * options.rounds, f"{runs} backward plans ran in {2 * options.rounds} steps"
+    out["rounds"] = rounds_that_fit(fastest.values(), options.rounds)
+    runs = timed(steps, out, out["rounds"])[1]
+    assert runs >= 2 * out["rounds"], f"{runs} backward plans ran in {2 * out['rounds']} steps"
     return out
 
 

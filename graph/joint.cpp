@@ -191,6 +191,12 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
   describe_keepers(recorded, kept, layout);
 }
 
+OutputAlias alias_in_backward(OutputAlias in_joint, const JointLayout& layout, size_t saved) {
+  const bool shows_input = in_joint.kind == OutputKind::kInput || in_joint.kind == OutputKind::kViewOfInput;
+  if (!shows_input || in_joint.of < layout.forward_inputs) return {};
+  return {in_joint.kind, static_cast<uint32_t>(in_joint.of - layout.forward_inputs + saved)};
+}
+
 std::vector<bool> roots_that_read(const TrainingGraphs& graphs, ValueId v) {
   const Graph& recorded = *graphs.recorded;
   const size_t roots = graphs.roots.size(), first_tangent = recorded.inputs.size() - roots;

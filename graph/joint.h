@@ -86,6 +86,10 @@ struct TrainingGraphs {
 // roots a gradient depends. Adds to what `reaches` and `holders` already have; removes holders that hold nothing.
 void describe_joint(const Graph& recorded, JointLayout& layout);
 
+// The alias of a gradient of the joint graph in the backward alone, which takes so many saved values and then the
+// tangents. What shows a tangent in eager shows it here; anything else has memory of its own.
+OutputAlias alias_in_backward(OutputAlias in_joint, const JointLayout& layout, size_t saved);
+
 // Per root: whether a formula that runs for it reads this very value of the recorded forward. Formulas that read
 // another value in the same memory do not count.
 std::vector<bool> roots_that_read(const TrainingGraphs& graphs, ValueId v);

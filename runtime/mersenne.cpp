@@ -1,10 +1,15 @@
 // runtime/mersenne.cpp — loops over vectors of GCC, compiled for each width of registers.
 #include "runtime/mersenne.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
+
+#include "runtime/pause.h"
 
 namespace framejit::runtime {
 namespace {
@@ -156,14 +161,52 @@ void store_trials(const uint32_t* hits, int64_t count, const Trials& trials, int
 // A part draws as many words as this many states have.
 constexpr int64_t kStatesOfPart = 64, kTrialsOfPart = kStatesOfPart * kWords / 2;
 
-struct TrialParts {
-  const Trials* trials;
-  TrialLimit limit;
-  std::vector<MersenneState> starts;  // the state in which each part begins
+class TrialParts {
+ public:
+  TrialParts(MersenneState& state, const Trials& trials)
+      : trials_(trials),
+        limit_(limit_of(trials.probability)),
+        starts_(static_cast<size_t>((trials.count + kTrialsOfPart - 1) / kTrialsOfPart)),
+        state_(state) {}
+
+  int64_t count() const { return static_cast<int64_t>(starts_.size()); }
+
+  // On any thread, once for each part.
+  void draw_next() {
+    if (!has_producer_.exchange(true, std::memory_order_relaxed)) make_starts();
+    const int64_t part = next_.fetch_add(1, std::memory_order_relaxed);
+    for (int spins = 0; ready_.load(std::memory_order_acquire) <= part; ++spins)
+      spins < kSpins ? pause_thread() : static_cast<void>(sched_yield());
+    draw(starts_[static_cast<size_t>(part)], part * kTrialsOfPart, end_of(part));
+  }
+
+ private:
+  static constexpr int kSpins = 4096;  // about 100 us: the producer may have lost its core
+
+  int64_t end_of(int64_t part) const { return std::min((part + 1) * kTrialsOfPart, trials_.count); }
+  void make_starts();
+  void draw(MersenneState state, int64_t begin, int64_t end) const;
+
+  const Trials& trials_;
+  const TrialLimit limit_;
+  std::vector<MersenneState> starts_;  // the state in which each part begins
+  MersenneState& state_;
+  std::atomic<bool> has_producer_{false};
+  std::atomic<int64_t> next_{0}, ready_{0};  // the next part to draw; how many parts have their start
 };
 
+void TrialParts::make_starts() {
+  for (int64_t p = 0; p < count(); ++p) {
+    starts_[static_cast<size_t>(p)] = state_;
+    ready_.store(p + 1, std::memory_order_release);
+    const int64_t words = 2 * (end_of(p) - p * kTrialsOfPart), times = (state_.next + words - 1) / kWords;
+    mersenne_loops().advance(state_.words.data(), times);
+    state_.next += words - times * kWords;
+  }
+}
+
 // Trials whose first word is the next of `state`.
-void draw_part(MersenneState state, const TrialParts& part, int64_t begin, int64_t end) {
+void TrialParts::draw(MersenneState state, int64_t begin, int64_t end) const {
   const MersenneLoops& loop = mersenne_loops();
   alignas(64)
       uint32_t words[kWords + 1];  // begins with a word that the state before has left, if that was half a trial
@@ -174,19 +217,16 @@ void draw_part(MersenneState state, const TrialParts& part, int64_t begin, int64
     std::memcpy(words + left, state.words.data() + state.next, static_cast<size_t>(kWords - state.next) * 4);
     const int64_t count = left + kWords - state.next, trials = std::min(count / 2, end - begin);
     state.next = kWords;
-    loop.compare(words, trials, part.limit, hits);
-    store_trials(hits, trials, *part.trials, begin);
+    loop.compare(words, trials, limit_, hits);
+    store_trials(hits, trials, trials_, begin);
     begin += trials;
     left = count % 2;
     words[0] = words[count - 1];
   }
 }
 
-void draw_parts(void* data, int64_t begin, int64_t end) {
-  const TrialParts& part = *static_cast<const TrialParts*>(data);
-  for (int64_t p = begin; p < end; ++p)
-    draw_part(part.starts[static_cast<size_t>(p)], part, p * kTrialsOfPart,
-              std::min((p + 1) * kTrialsOfPart, part.trials->count));
+void draw_parts(void* parts, int64_t begin, int64_t end) {
+  for (int64_t n = begin; n < end; ++n) static_cast<TrialParts*>(parts)->draw_next();
 }
 
 }  // namespace
@@ -195,19 +235,8 @@ void MersenneState::advance() { mersenne_loops().advance(words.data(), 1); }
 
 void run_trials(MersenneState& state, const Trials& trials, ShareParts share) {
   if (trials.count <= 0) return;
-  TrialParts part{&trials, limit_of(trials.probability), {}};
-  const int64_t parts = (trials.count + kTrialsOfPart - 1) / kTrialsOfPart;
-  part.starts.reserve(static_cast<size_t>(parts));
-  const auto skip = [&](int64_t words) {
-    const int64_t times = (state.next + words - 1) / kWords;
-    mersenne_loops().advance(state.words.data(), times);
-    state.next += words - times * kWords;
-  };
-  for (int64_t p = 0; p < parts; ++p) {
-    part.starts.push_back(state);
-    skip(2 * std::min(kTrialsOfPart, trials.count - p * kTrialsOfPart));
-  }
-  share(parts, draw_parts, &part);
+  TrialParts parts(state, trials);
+  share(parts.count(), draw_parts, &parts);
 }
 
 }  // namespace framejit::runtime

@@ -24,6 +24,8 @@
 #include <new>
 #include <utility>
 
+#include "runtime/pause.h"
+
 namespace framejit::runtime {
 namespace {
 
@@ -40,14 +42,6 @@ constexpr int64_t kFewGrains = 16;  // a job of a few microseconds
 
 void wait_on(Word& word, uint32_t value) { syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0); }
 void wake(Word& word, int count) { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0); }
-
-inline void pause_thread() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // Spins until something is there, or the time is over. Reads the clock only now and then.
 template <class Ready>

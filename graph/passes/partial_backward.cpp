@@ -32,8 +32,11 @@ class PartialBackward {
     for (size_t i = 0; i < from_.outputs.size(); ++i) {
       const ValueId v = from_.outputs[i];
       const bool is_absent = v == kNoValue || !wanted[i] || !reached[i];
-      outputs.push_back(is_absent ? kNoValue : with_layout(rebuild_.out(), value_of(v), from_.meta(v)));
-      aliases.emplace_back();
+      const bool is_shown = !is_absent && !is_undefined(v) && from_.output_aliases[i].kind != OutputKind::kFresh;
+      outputs.push_back(is_absent  ? kNoValue
+                        : is_shown ? rebuild_.get(v)
+                                   : with_layout(rebuild_.out(), value_of(v), from_.meta(v)));
+      aliases.push_back(is_shown ? from_.output_aliases[i] : OutputAlias{});
     }
     return rebuild_.build(std::move(outputs), std::move(aliases), {});
   }

@@ -544,8 +544,7 @@ class Partition {
         is_done[i] = true;
       }
     };
-    const auto in_checkpoint = [&](const Node& node) { return checkpoint_of(node) != 0; };
-    const bool is_lazy = std::any_of(joint_.nodes.begin(), joint_.nodes.end(), in_checkpoint);
+    const bool is_lazy = std::ranges::any_of(joint_.nodes, [&](const Node& n) { return checkpoint_of(n) != 0; });
     for (size_t i = 0; i < nodes.size(); ++i) {
       const auto& results = joint_.nodes[i].results;
       const bool is_backward = std::any_of(results.begin(), results.end(), [&](ValueId v) { return depends(v); });
@@ -557,17 +556,18 @@ class Partition {
   }
 
   Result<void> make_backward(TrainingGraphs& made) const {
-    const std::vector<bool> nodes = backward_nodes();
     Cut cut(joint_, joint_.name + "_backward");
     for (ValueId v : saved_) cut.add_input(v, "saved " + text_of_saved(v));
     for (size_t i = layout_.forward_inputs; i < joint_.inputs.size(); ++i)
       cut.add_input(joint_.inputs[i], joint_.input_names[i]);
     cut.add_constants();
-    for (size_t i : backward_order(nodes)) cut.copy(joint_.nodes[i]);
+    for (size_t i : backward_order(backward_nodes())) cut.copy(joint_.nodes[i]);
     std::vector<ValueId> outputs;
-    for (size_t i = layout_.forward_outputs; i < joint_.outputs.size(); ++i)
+    std::vector<OutputAlias> aliases;
+    for (size_t i = layout_.forward_outputs; i < joint_.outputs.size(); ++i) {
       outputs.push_back(cut.get(joint_.outputs[i]));
-    std::vector<OutputAlias> aliases(outputs.size());
+      aliases.push_back(alias_in_backward(joint_.output_aliases[i], layout_, saved_.size()));
+    }
     made.backward = cut.out().build(std::move(outputs), std::move(aliases));
     return {};
   }

@@ -58,6 +58,58 @@ def test_large_gradients_and_saved_values_take_no_new_pages(loss):
     assert framejit.stats()["backward_runs"] == 6
 
 
+def test_a_gradient_that_passes_through_a_view_is_not_copied():
+    """The gradient of logits in two shapes: of the loss's input, and of the output."""
+    layer, labels = torch.nn.Linear(4, 50_000), torch.randint(0, 50_000, (ROWS,))
+
+    def logits_and_loss(x):
+        logits = layer(x)
+        return logits, F.cross_entropy(logits.view(ROWS, -1), labels)
+    run, x = framejit.compile(logits_and_loss), torch.randn(ROWS // 8, 8, 4)
+    for _ in range(3):
+        logits, loss = run(x)
+        peak = peak_of(loss.backward)[0]
+    assert peak < logits.nbytes / 2, peak
+    assert framejit.stats()["backward_runs"] == 9  # of the loss, of the view, of the layer
+
+
+SHOWN = {
+    "a view": lambda x, z: x.view(-1) + 1.0,
+    "itself": lambda x, z: x + 1.0,
+    "transposed": lambda x, z: x.t() + 1.0,
+    "expanded": lambda x, z: x.expand(4, 3, 5) + 1.0,
+    "of two": lambda x, z: x + z,
+    "of two, in another shape": lambda x, z: (x + z).view(-1),
+    "two views": lambda x, z: x.view(-1) + z.reshape(5, 3).view(-1),
+    "two equal views": lambda x, z: x.view(-1) + z.view(-1),
+    "added up": lambda x, z: x.view(-1) + x.reshape(5, 3).view(-1),
+    "summed": lambda x, z: x.view(1, 3, 5).sum(0) + 1.0,
+    "computed": lambda x, z: x.view(-1).neg() + z.view(-1),
+}
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["the program keeps the gradient", "it does not"])
+@pytest.mark.parametrize("name", SHOWN)
+def test_gradients_lie_in_the_memory_of_the_given_one_only_where_those_of_eager_do(name, keeps):
+    def gradients(run):
+        x, z = torch.ones(3, 5, requires_grad=True), torch.ones(3, 5, requires_grad=True)
+        out, given = run(x, z), []
+        out.register_hook(lambda g: given.append(g if keeps else g.data_ptr()))
+        (out * torch.arange(1.0, out.numel() + 1).view(out.shape)).sum().backward()
+        address = given[0].data_ptr() if keeps else given[0]
+        found = [t.grad for t in (x, z) if t.grad is not None]
+        return found, [g.data_ptr() == address for g in found]
+    run = framejit.compile(SHOWN[name])
+    want, are_shown = gradients(SHOWN[name])
+    for _ in range(2):
+        got, are_ours = gradients(run)
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+        assert all(eagers or not ours for eagers, ours in zip(are_shown, are_ours))
+        if name == "a view":
+            assert are_ours == are_shown == [True]
+    assert framejit.stats()["backward_runs"] == 2
+
+
 def squares(x):
     return x.exp().sin()
 

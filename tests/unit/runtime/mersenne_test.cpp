@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <thread>
 #include <vector>
 
 namespace framejit::runtime {
@@ -37,6 +38,12 @@ void backwards(int64_t count, void (*body)(void*, int64_t, int64_t), void* state
   for (int64_t part = count; part-- > 0;) body(state, part, part + 1);
 }
 
+// Each part on a thread of its own: parts are drawn while the states of later ones are computed.
+void at_once(int64_t count, void (*body)(void*, int64_t, int64_t), void* state) {
+  std::vector<std::jthread> threads;
+  for (int64_t part = 0; part < count; ++part) threads.emplace_back(body, state, part, part + 1);
+}
+
 TEST(Mersenne, TrialsAreThoseOfOneNumberAfterTheOther) {
   for (const int64_t before : {0, 1, 2, 623, 624, 625, 1001})
     for (const int64_t count : {1, 2, 311, 312, 313, 5000, 19967, 19968, 19969, 100000}) {
@@ -68,6 +75,19 @@ TEST(Mersenne, ResultsOfEachSize) {
   expect_size<uint16_t>(0x3f80);
   expect_size<uint32_t>(0x3f800000);
   expect_size<uint64_t>(uint64_t{0x3ff0} << 48);
+}
+
+TEST(Mersenne, PartsThatAreDrawnAtOnce) {
+  constexpr int64_t kTrials = 400'001;
+  for (int round = 0; round < 20; ++round) {
+    MersenneState together = seeded(3), alone = seeded(3);
+    std::vector<uint8_t> drawn(kTrials, 2), expected(kTrials, 2);
+    run_trials(together, {kTrials, 0.6, drawn.data(), 1, 1}, at_once);
+    run_trials(alone, {kTrials, 0.6, expected.data(), 1, 1}, backwards);
+    ASSERT_EQ(drawn, expected);
+    ASSERT_EQ(together.words, alone.words);
+    ASSERT_EQ(together.next, alone.next);
+  }
 }
 
 TEST(Mersenne, CertainAndImpossible) {
