@@ -12,6 +12,7 @@
 #include "inductor/lowering/convolution_epilogues.h"
 #include "inductor/lowering/joined_casts.h"
 #include "inductor/lowering/memory_formats.h"
+#include "inductor/lowering/padded_products.h"
 #include "inductor/lowering/patch_products.h"
 #include "inductor/lowering/short_attention.h"
 #include "inductor/lowering/wide_products.h"
@@ -83,6 +84,11 @@ Result<void> run_short_attention(Compilation& c) {
 
 Result<void> run_patch_products(Compilation& c) {
   c.graph = patch_products(std::move(c.graph), c.target.info());
+  return {};
+}
+
+Result<void> run_pad_products(Compilation& c) {
+  c.graph = pad_products(std::move(c.graph), c.weights, c.target.info());
   return {};
 }
 

@@ -1,5 +1,5 @@
 // inductor/gpu/hip_points.cpp — one nest without a reduction. A thread takes a run of adjacent points of the last
-// dimension, if that divides into runs.
+// dimension, if that divides into runs. Where a run does not lie at whole words, it goes element by element.
 #include "inductor/gpu/hip_runs.h"
 #include "inductor/gpu/hip_writer.h"
 
@@ -55,7 +55,6 @@ class Points {
     const std::string width = std::to_string(width_), name = text_.dim(last);
     const SymExpr runs = SymExpr::floor_div(extent + SymExpr(width_ - 1), width_);
     const bool has_part = !(SymExpr::mod(extent, width_) == SymExpr(0));
-    const std::string whole = has_part ? "" : ");", rest = has_part ? ", " + text_.expr(extent) + " - at);" : "";
     program_.extent = count(n_.nest, rows) * runs;
     program_.per_block = program_.threads;
     choose_runs(last);
@@ -68,21 +67,37 @@ class Points {
       w_.line("const index at = p % " + text_.factor(runs) + " * " + width + ";");
       w_.take_apart(text_, n_.nest, rows, "(p / " + text_.factor(runs) + ")");
     }
+    const std::string end = text_.expr(extent);
+    w_.open("if (wide" + (has_part ? " && at + " + width + " <= " + end : "") + ")");
+    whole_run(name);
+    w_.close();
+    w_.open("else");
+    w_.line("#pragma unroll 1");
+    w_.open("for (int j = 0; j < " + width + "; ++j)");
+    if (has_part) w_.line("if (at + j >= " + end + ") break;");
+    w_.line("const index " + name + " = at + j;");
+    w_.part(NestText(kernel_, n_.nest), n_.nest, Part::kBefore, "");
+    w_.close();
+    w_.close();
+  }
+
+  // All loads come first, so that a thread waits for them together.
+  void whole_run(const std::string& name) {
+    const std::string width = std::to_string(width_);
     w_.line("const index " + name + " = at;");
     for (InstId i : runs_) {
       const LoopInst& inst = n_.nest.body[i];
       const std::string run = "x" + std::to_string(i);
       w_.line("Run<" + memory_type_text(kernel_.buffers[inst.buffer].dtype) + ", " + width + "> " + run + ";");
-      if (inst.op == LoopOp::kLoad) w_.line("load_run(" + run + ", &" + text_.access(inst) + ", wide" + whole + rest);
+      if (inst.op == LoopOp::kLoad) w_.line("load_run(" + run + ", &" + text_.access(inst) + ", true);");
     }
     w_.open_unrolled("j", width_);
-    if (has_part) w_.line("if (at + j >= " + text_.expr(extent) + ") break;");
     w_.line("const index " + name + " = at + j;");
     w_.part(text_, n_.nest, Part::kBefore, "");
     w_.close();
     for (InstId i : runs_)
       if (n_.nest.body[i].op == LoopOp::kStore)
-        w_.line("store_run(&" + text_.access(n_.nest.body[i]) + ", x" + std::to_string(i) + ", wide" + whole + rest);
+        w_.line("store_run(&" + text_.access(n_.nest.body[i]) + ", x" + std::to_string(i) + ", true);");
   }
 
   // Buffers that are read after a write are not accessed in runs.
