@@ -1,10 +1,14 @@
 // inductor/gpu/hip_points.cpp — one nest without a reduction. A thread takes a run of adjacent points of the last
 // dimension, if that divides into runs. Where a run does not lie at whole words, it goes element by element.
+#include <algorithm>
+
 #include "inductor/gpu/hip_runs.h"
 #include "inductor/gpu/hip_writer.h"
 
 namespace framejit::inductor {
 namespace {
+
+constexpr int64_t kLeastRun = 2;
 
 class Points {
  public:
@@ -24,6 +28,7 @@ class Points {
     // If a row is not a whole number of runs, the next row starts between words. A nest of one dimension has one row.
     const bool is_line = dims_.size() == 1;
     if (!dims_.empty()) width_ = run_width(kernel_, {&n_.nest}, dims_.back(), !is_line);
+    while (width_ > kLeastRun && points < costs_.enough_threads * width_) width_ /= 2;
     program_.threads = points >= costs_.many_points ? costs_.block_threads : costs_.few_points_threads;
     if (width_ == 1) {
       singly(points);
@@ -37,15 +42,36 @@ class Points {
  private:
   void singly(int64_t points) {
     program_.extent = count(n_.nest, dims_);
-    const int64_t each = points >= costs_.many_points ? costs_.thread_points : 1;
+    const int64_t each = points >= costs_.many_points ? points_of_a_thread() : 1;
+    const std::string threads = std::to_string(program_.threads), block = std::to_string(program_.threads * each);
     program_.per_block = program_.threads * each;
+    w_.line("const index first = (index)blockIdx.x * " + block + " + (index)threadIdx.x;");
+    if (each == 1) {
+      w_.line("if (first >= extent) return;");
+      return point("first");
+    }
+    // Without a check between them, the loads of all points are on their way together.
+    w_.open("if (first + " + std::to_string(program_.per_block - program_.threads) + " < extent)");
     w_.open_unrolled("k", each);
-    w_.line("const index p = (index)blockIdx.x * " + std::to_string(program_.per_block) + " + k * " +
-            std::to_string(program_.threads) + " + (index)threadIdx.x;");
-    w_.line("if (p >= extent) return;");
-    w_.take_apart(text_, n_.nest, dims_, "p");
-    w_.part(text_, n_.nest, Part::kBefore, "");
+    point("(first + k * " + threads + ")");
     w_.close();
+    w_.close();
+    w_.open("else");
+    w_.line("#pragma unroll 1");
+    w_.open("for (index p = first; p < extent; p += " + threads + ")");
+    point("p");
+    w_.close();
+    w_.close();
+  }
+  void point(const std::string& p) {
+    w_.take_apart(text_, n_.nest, dims_, p);
+    w_.part(text_, n_.nest, Part::kBefore, "");
+  }
+  // More of narrow elements, so that a thread has as many bytes on their way.
+  int64_t points_of_a_thread() const {
+    int64_t widest = 1;
+    for (const KernelBuffer& b : kernel_.buffers) widest = std::max<int64_t>(widest, row_of(b.dtype).bytes);
+    return widest <= 2 ? 2 * costs_.thread_points : costs_.thread_points;
   }
 
   void in_runs() {

@@ -65,6 +65,7 @@ class TestFunctionsInTracedCode:
             return x
         check(f, torch.randn(4, 4), torch.randn(4, 4), breaks=0, compiles=1)
 
+    @pytest.mark.cpu_only("the torch there may not have the argument")
     def test_a_region_with_settings_in_a_region(self):
         @torch.compiler.nested_compile_region(max_reuse_entries=2)
         def inner(x):
@@ -398,6 +399,7 @@ class TestBackendsByName:
             framejit.compile(lambda x: x, backend="tvm")
 
 
+@pytest.mark.cpu_only("the torch there may not have the setting")
 def test_settings_of_torch_are_said_once():
     import torch._dynamo
     x = torch.randn(3)

@@ -202,6 +202,12 @@ const std::map<std::string, GraphStage>& graph_stages() {
          target.traits.fuses_convolutions = true;
          return fuse_epilogues(g, target);
        }},
+      {"biases",
+       [](const Graph& g) -> Result<Graph> {
+         TargetInfo target = reference_target();
+         target.traits.fuses_convolutions = target.traits.adds_biases_last = true;
+         return fuse_epilogues(g, target);
+       }},
       {"half_formats",
        [](const Graph& g) -> Result<Graph> {
          TargetInfo target = reference_target();
