@@ -12,7 +12,6 @@
 #include "inductor/lowering/convolution_epilogues.h"
 #include "inductor/lowering/joined_casts.h"
 #include "inductor/lowering/memory_formats.h"
-#include "inductor/lowering/padded_products.h"
 #include "inductor/lowering/patch_products.h"
 #include "inductor/lowering/short_attention.h"
 #include "inductor/lowering/wide_products.h"
@@ -23,6 +22,7 @@
 #include "inductor/weights/fold_norms.h"
 #include "inductor/weights/join_products.h"
 #include "inductor/weights/pack_products.h"
+#include "inductor/weights/padded_products.h"
 #include "runtime/base/log.h"
 
 namespace framejit::inductor {

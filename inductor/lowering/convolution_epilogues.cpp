@@ -160,7 +160,8 @@ Graph fuse_epilogues(Graph functional, const TargetInfo& target) {
     if (!fuser.is_empty()) functional = fuser.run();
   }
   const auto has_bias = [&](const Node& node) { return bias_of(functional, node) != graph::kNoValue; };
-  const bool adds = target.traits.adds_biases_last && std::any_of(functional.nodes.begin(), functional.nodes.end(), has_bias);
+  const bool adds =
+      target.traits.adds_biases_last && std::any_of(functional.nodes.begin(), functional.nodes.end(), has_bias);
   return adds ? add_biases(functional) : functional;
 }
 

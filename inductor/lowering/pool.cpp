@@ -93,7 +93,8 @@ InstId larger(NestBuilder& b, InstId element, InstId before) {
   return b.scalar(ScalarOp::k_maximum, {element, before});
 }
 InstId larger_by_comparison(NestBuilder& b, InstId element, InstId before) {
-  const InstId is_larger = b.scalar(ScalarOp::k_gt, {element, before}), is_nan = b.scalar(ScalarOp::k_ne, {element, element});
+  const InstId is_larger = b.scalar(ScalarOp::k_gt, {element, before}),
+               is_nan = b.scalar(ScalarOp::k_ne, {element, element});
   return b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_bit_or, {is_larger, is_nan}), element, before});
 }
 InstId added(NestBuilder& b, InstId element, InstId before) { return b.scalar(ScalarOp::k_add, {element, before}); }
@@ -113,8 +114,8 @@ bool lower_max_pool(LowerContext& ctx) {
   const auto window = window_of(ctx, 4);
   if (!window) return false;
   NestBuilder b = ctx.result_nest();
-  const InstId value = joined(ctx, b, *window, -INFINITY,
-                              ctx.target().traits.maximum_keeps_zeros ? larger : larger_by_comparison);
+  const InstId value =
+      joined(ctx, b, *window, -INFINITY, ctx.target().traits.maximum_keeps_zeros ? larger : larger_by_comparison);
   ctx.store_result(std::move(b), value);
   return true;
 }

@@ -3,12 +3,12 @@
 // Stages of graphs (first): "pipeline" runs all graph passes, as production does; "widen" computes products of
 // bfloat16 in float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least,
 // "last" channels_last for all convolutions; "join_columns", "patches", "short_attention" and "pad_products" do what a
-// GPU's target does; "fold", "join", "pack_linear", "pack_convolutions" and "hoist" take inputs whose names begin with w
-// for weights ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints the loop program (and checks
-// its round trip and verifier); "schedule" the fused groups; "steps" their names alone, and how many kernels there are;
-// "kernels" the kernel IR of every group; "plan" also what the CPU's code does, for registers of 512 and of 256 bits;
-// "refused" the pairs that stayed apart; "hip" every kernel as HIP source. A case with one of these is executed as well:
-// interpreted, and by machine code of every vector level that this CPU has
+// GPU's target does; "fold", "join", "pack_linear", "pack_convolutions" and "hoist" take inputs whose names begin with
+// w for weights ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints the loop program (and
+// checks its round trip and verifier); "schedule" the fused groups; "steps" their names alone, and how many kernels
+// there are; "kernels" the kernel IR of every group; "plan" also what the CPU's code does, for registers of 512 and of
+// 256 bits; "refused" the pairs that stayed apart; "hip" every kernel as HIP source. A case with one of these is
+// executed as well: interpreted, and by machine code of every vector level that this CPU has
 // ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels wherever
 // they can be. With "few_rows", those of few rows are sums, as on a GPU; the interpreter runs them. The target is not a
 // real machine (reference_target()), or, with "gpu", a GPU. "row=number" replaces a row of inductor/target/costs.def in
@@ -29,7 +29,6 @@
 #include "inductor/lowering/joined_casts.h"
 #include "inductor/lowering/lower.h"
 #include "inductor/lowering/memory_formats.h"
-#include "inductor/lowering/padded_products.h"
 #include "inductor/lowering/patch_products.h"
 #include "inductor/lowering/short_attention.h"
 #include "inductor/lowering/wide_products.h"
@@ -38,6 +37,7 @@
 #include "inductor/weights/hoist.h"
 #include "inductor/weights/join_products.h"
 #include "inductor/weights/pack_products.h"
+#include "inductor/weights/padded_products.h"
 #include "tests/golden/golden.h"
 #include "tests/unit/inductor/plan_runner.h"
 
@@ -90,8 +90,7 @@ Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints, c
   for (const auto& step : schedule.steps) {
     const Group* group = std::get_if<Group>(&step);
     if (group == nullptr) continue;
-    FJ_TRY(const HipProgram program,
-           emit_hip(make_kernel(schedule.program, *group, is_private, hints, gpu), gpu));
+    FJ_TRY(const HipProgram program, emit_hip(make_kernel(schedule.program, *group, is_private, hints, gpu), gpu));
     text += "// ceil(" + program.extent.text() + " / " + std::to_string(program.per_block) + ") blocks of " +
             std::to_string(program.threads) + "\n" + program.text;
   }
@@ -241,7 +240,8 @@ Result<std::string> loop_text(const std::string& stage, const graph::Graph& grap
   if (stage == "refused") return print_refused(schedule);
   if (stage == "kernels") return kernels_text(schedule, hints, target);
   if (stage == "plan") return plans_text(schedule, hints, target);
-  if (stage == "hip") return hip_text(schedule, hints, target.machine_class == MachineClass::gpu ? target : gpu_target());
+  if (stage == "hip")
+    return hip_text(schedule, hints, target.machine_class == MachineClass::gpu ? target : gpu_target());
   return Error{Reason::bad_text, "unknown stage " + stage};
 }
 

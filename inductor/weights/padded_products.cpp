@@ -1,4 +1,4 @@
-#include "inductor/lowering/padded_products.h"
+#include "inductor/weights/padded_products.h"
 
 #include <algorithm>
 
@@ -21,12 +21,14 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kWholeWords = 8;  // elements of half precision
+constexpr int64_t kElementsOfAWord = 8;  // elements of half precision
 
 class Padder {
  public:
   Padder(const Graph& graph, const std::vector<bool>& weights, const TargetInfo& target)
-      : graph_(graph), known_(find_weight_values(graph, weights.empty() ? std::vector<bool>(graph.inputs.size(), false) : weights)), target_(target) {}
+      : graph_(graph),
+        known_(find_weight_values(graph, weights.empty() ? std::vector<bool>(graph.inputs.size(), false) : weights)),
+        target_(target) {}
 
   bool is_padded(const Node& node) const {
     const bool adds = node.op->name == "addmm";
@@ -37,7 +39,7 @@ class Padder {
     if (adds && !adds_a_row(node)) return false;
     if (!x.sizes[1].is_constant() || !made.sizes[1].is_constant()) return false;
     const int64_t columns = made.sizes[1].constant(), rows = graph_.shapes.hint(made.sizes[0]);
-    return x.sizes[1].constant() % kWholeWords == 0 && columns % kWholeWords != 0 &&
+    return x.sizes[1].constant() % kElementsOfAWord == 0 && columns % kElementsOfAWord != 0 &&
            columns >= target_.costs.padded_columns &&
            rows >= (is_written_anyway(factor) ? target_.costs.padded_rows : target_.costs.padded_copied_rows);
   }
@@ -86,7 +88,7 @@ class Padder {
   void emit(Rebuild& r, const Node& node) const {
     r.begin(node);
     const TensorMeta& made = graph_.meta(node.results[0]);
-    const int64_t columns = made.sizes[1].constant(), missing = kWholeWords - columns % kWholeWords;
+    const int64_t columns = made.sizes[1].constant(), missing = kElementsOfAWord - columns % kElementsOfAWord;
     std::vector<Arg> args = r.map_args(node);
     const bool adds = node.op->name == "addmm";
     Arg& factor = args[adds ? 2 : 1];

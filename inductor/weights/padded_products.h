@@ -1,4 +1,4 @@
-// inductor/lowering/padded_products.h — products whose rows are no whole words get columns of zeros.
+// inductor/weights/padded_products.h — products whose rows are no whole words get columns of zeros.
 //
 // In half precision, the library's fast products write rows of whole words of 16 bytes. A vocabulary of 50257 takes ten
 // times as long without: more than the weights with further columns, and a copy of the result without them.
