@@ -8,8 +8,6 @@
 namespace framejit::inductor {
 namespace {
 
-constexpr int64_t kLeastRun = 2;
-
 class Points {
  public:
   Points(const Kernel& kernel, const Costs& costs)
@@ -28,7 +26,6 @@ class Points {
     // If a row is not a whole number of runs, the next row starts between words. A nest of one dimension has one row.
     const bool is_line = dims_.size() == 1;
     if (!dims_.empty()) width_ = run_width(kernel_, {&n_.nest}, dims_.back(), !is_line);
-    while (width_ > kLeastRun && points < costs_.enough_threads * width_) width_ /= 2;
     program_.threads = points >= costs_.many_points ? costs_.block_threads : costs_.few_points_threads;
     if (width_ == 1) {
       singly(points);

@@ -147,7 +147,8 @@ Graph add_biases(const Graph& graph) {
     sizes[0] = made.sizes[1];
     const ValueId bare = r.out().emit("convolution", std::move(args), made);
     const ValueId column = graph::reshaped(r.out(), r.get(bias), sizes);
-    r.adopt(node.results[0], r.out().emit("add.Tensor", {bare, column, SymExpr(1)}));
+    const ValueId sum = r.out().emit("add.Tensor", {bare, column, SymExpr(1)});
+    r.set(node.results[0], graph::with_layout(r.out(), sum, made));
   }
   return r.build();
 }
