@@ -250,6 +250,7 @@ UNTIMED = {
     "packed_rows": "the same",
     "packed_work": "the same",
     "points_of_an_outer": "there is no limit but on GPUs",
+    "uneven_points": "there is no limit but on GPUs",
     "recomputed_points": "a kernel costs next to nothing but on GPUs",
 }
 

@@ -22,6 +22,7 @@
 #include "inductor/weights/fold_norms.h"
 #include "inductor/weights/join_products.h"
 #include "inductor/weights/pack_products.h"
+#include "inductor/weights/padded_products.h"
 #include "runtime/base/log.h"
 
 namespace framejit::inductor {
@@ -83,6 +84,11 @@ Result<void> run_short_attention(Compilation& c) {
 
 Result<void> run_patch_products(Compilation& c) {
   c.graph = patch_products(std::move(c.graph), c.target.info());
+  return {};
+}
+
+Result<void> run_pad_products(Compilation& c) {
+  c.graph = pad_products(std::move(c.graph), c.weights, c.target.info());
   return {};
 }
 

@@ -2,7 +2,8 @@
 //
 // In: a functional graph.  Out: the same values with fewer nodes. A row gets the mapped arguments and returns the value
 // that replaces the node, or nothing. Copies are removed, because values of a functional graph are immutable; if a copy
-// made an output fresh, Rebuild::build() restores it. A change of dtype is never removed, because it rounds.
+// made an output fresh, Rebuild::build() restores it. A change of dtype is never removed, because it rounds; narrowing
+// ones go below views.
 #include <set>
 #include <unordered_map>
 
@@ -86,12 +87,38 @@ ValueId cat(Context& c) {
 // x * 1 and x / 1 are x. x + 0 is not, because of -0.0.
 ValueId times_one(Context& c) { return is_one(c.args[1]) ? if_same_layout(c) : kNoValue; }
 
+// A cast to fewer bytes of a view is a view of the cast: then it has the dimensions of what it may become part of.
+ValueId cast(Context& c) {
+  if (const ValueId same = if_same_layout(c); same != kNoValue) return same;
+  const Node* inner = c.out().peek().maker(c.value(0), "view");
+  if (inner == nullptr) return kNoValue;
+  const ValueId base = *inner->args[0].get<ValueId>();
+  const TensorMeta &from = c.meta(base), &to = c.recorded();
+  const bool narrows = is_float(from.dtype) && is_float(to.dtype) && row_of(to.dtype).bytes < row_of(from.dtype).bytes;
+  if (!narrows || !from.is_contiguous() || !to.is_contiguous() || !(from.device == to.device) ||
+      c.out().peek().maker(base) == nullptr)
+    return kNoValue;
+  std::vector<Arg> args = c.args;
+  args[0] = base;
+  return c.out().emit("view", {c.out().emit("_to_copy", std::move(args)), to.sizes}, to);
+}
+
 const std::unordered_map<std::string_view, Simplify>& rows() {
-  static const std::unordered_map<std::string_view, Simplify> table = {
-      {"alias", identity},   {"detach", identity},    {"lift_fresh", identity}, {"view", view},
-      {"_unsafe_view", view}, {"permute", permute},   {"expand", if_same_layout}, {"clone", if_same_layout},
-      {"_to_copy", if_same_layout},    {"slice.Tensor", slice}, {"cat", cat},             {"mul.Tensor", times_one},
-      {"mul.Scalar", times_one}, {"div.Tensor", times_one}, {"div.Scalar", times_one}};
+  static const std::unordered_map<std::string_view, Simplify> table = {{"alias", identity},
+                                                                       {"detach", identity},
+                                                                       {"lift_fresh", identity},
+                                                                       {"view", view},
+                                                                       {"_unsafe_view", view},
+                                                                       {"permute", permute},
+                                                                       {"expand", if_same_layout},
+                                                                       {"clone", if_same_layout},
+                                                                       {"_to_copy", cast},
+                                                                       {"slice.Tensor", slice},
+                                                                       {"cat", cat},
+                                                                       {"mul.Tensor", times_one},
+                                                                       {"mul.Scalar", times_one},
+                                                                       {"div.Tensor", times_one},
+                                                                       {"div.Scalar", times_one}};
   return table;
 }
 

@@ -1,5 +1,7 @@
 // inductor/gpu/hip_points.cpp — one nest without a reduction. A thread takes a run of adjacent points of the last
-// dimension, if that divides into runs.
+// dimension, if that divides into runs. Where a run does not lie at whole words, it goes element by element.
+#include <algorithm>
+
 #include "inductor/gpu/hip_runs.h"
 #include "inductor/gpu/hip_writer.h"
 
@@ -37,15 +39,36 @@ class Points {
  private:
   void singly(int64_t points) {
     program_.extent = count(n_.nest, dims_);
-    const int64_t each = points >= costs_.many_points ? costs_.thread_points : 1;
+    const int64_t each = points >= costs_.many_points ? points_of_a_thread() : 1;
+    const std::string threads = std::to_string(program_.threads), block = std::to_string(program_.threads * each);
     program_.per_block = program_.threads * each;
+    w_.line("const index first = (index)blockIdx.x * " + block + " + (index)threadIdx.x;");
+    if (each == 1) {
+      w_.line("if (first >= extent) return;");
+      return point("first");
+    }
+    // Without a check between them, the loads of all points are on their way together.
+    w_.open("if (first + " + std::to_string(program_.per_block - program_.threads) + " < extent)");
     w_.open_unrolled("k", each);
-    w_.line("const index p = (index)blockIdx.x * " + std::to_string(program_.per_block) + " + k * " +
-            std::to_string(program_.threads) + " + (index)threadIdx.x;");
-    w_.line("if (p >= extent) return;");
-    w_.take_apart(text_, n_.nest, dims_, "p");
-    w_.part(text_, n_.nest, Part::kBefore, "");
+    point("(first + k * " + threads + ")");
     w_.close();
+    w_.close();
+    w_.open("else");
+    w_.line("#pragma unroll 1");
+    w_.open("for (index p = first; p < extent; p += " + threads + ")");
+    point("p");
+    w_.close();
+    w_.close();
+  }
+  void point(const std::string& p) {
+    w_.take_apart(text_, n_.nest, dims_, p);
+    w_.part(text_, n_.nest, Part::kBefore, "");
+  }
+  // More of narrow elements, so that a thread has as many bytes on their way.
+  int64_t points_of_a_thread() const {
+    int64_t widest = 1;
+    for (const KernelBuffer& b : kernel_.buffers) widest = std::max<int64_t>(widest, row_of(b.dtype).bytes);
+    return widest <= 2 ? 2 * costs_.thread_points : costs_.thread_points;
   }
 
   void in_runs() {
@@ -55,7 +78,6 @@ class Points {
     const std::string width = std::to_string(width_), name = text_.dim(last);
     const SymExpr runs = SymExpr::floor_div(extent + SymExpr(width_ - 1), width_);
     const bool has_part = !(SymExpr::mod(extent, width_) == SymExpr(0));
-    const std::string whole = has_part ? "" : ");", rest = has_part ? ", " + text_.expr(extent) + " - at);" : "";
     program_.extent = count(n_.nest, rows) * runs;
     program_.per_block = program_.threads;
     choose_runs(last);
@@ -68,21 +90,37 @@ class Points {
       w_.line("const index at = p % " + text_.factor(runs) + " * " + width + ";");
       w_.take_apart(text_, n_.nest, rows, "(p / " + text_.factor(runs) + ")");
     }
+    const std::string end = text_.expr(extent);
+    w_.open("if (wide" + (has_part ? " && at + " + width + " <= " + end : "") + ")");
+    whole_run(name);
+    w_.close();
+    w_.open("else");
+    w_.line("#pragma unroll 1");
+    w_.open("for (int j = 0; j < " + width + "; ++j)");
+    if (has_part) w_.line("if (at + j >= " + end + ") break;");
+    w_.line("const index " + name + " = at + j;");
+    w_.part(NestText(kernel_, n_.nest), n_.nest, Part::kBefore, "");
+    w_.close();
+    w_.close();
+  }
+
+  // All loads come first, so that a thread waits for them together.
+  void whole_run(const std::string& name) {
+    const std::string width = std::to_string(width_);
     w_.line("const index " + name + " = at;");
     for (InstId i : runs_) {
       const LoopInst& inst = n_.nest.body[i];
       const std::string run = "x" + std::to_string(i);
       w_.line("Run<" + memory_type_text(kernel_.buffers[inst.buffer].dtype) + ", " + width + "> " + run + ";");
-      if (inst.op == LoopOp::kLoad) w_.line("load_run(" + run + ", &" + text_.access(inst) + ", wide" + whole + rest);
+      if (inst.op == LoopOp::kLoad) w_.line("load_run(" + run + ", &" + text_.access(inst) + ", true);");
     }
     w_.open_unrolled("j", width_);
-    if (has_part) w_.line("if (at + j >= " + text_.expr(extent) + ") break;");
     w_.line("const index " + name + " = at + j;");
     w_.part(text_, n_.nest, Part::kBefore, "");
     w_.close();
     for (InstId i : runs_)
       if (n_.nest.body[i].op == LoopOp::kStore)
-        w_.line("store_run(&" + text_.access(n_.nest.body[i]) + ", x" + std::to_string(i) + ", wide" + whole + rest);
+        w_.line("store_run(&" + text_.access(n_.nest.body[i]) + ", x" + std::to_string(i) + ", true);");
   }
 
   // Buffers that are read after a write are not accessed in runs.

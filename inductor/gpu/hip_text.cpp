@@ -164,6 +164,16 @@ std::string NestText::access(const LoopInst& inst) const {
   return "b" + std::to_string(inst.buffer) + "[" + expr(inst.index[0]) + "]";
 }
 
+// Of 1 / sqrt(x) in float32: x.
+std::optional<InstId> NestText::reciprocal_root(const LoopInst& inst) const {
+  if (inst.scalar != ScalarOp::k_div || inst.dtype != DType::kFloat32) return std::nullopt;
+  const LoopInst &one = nest_.body[inst.operands[0]], &root = nest_.body[inst.operands[1]];
+  if (one.op != LoopOp::kConstant || one.constant.f != 1 || root.op != LoopOp::kScalar ||
+      root.scalar != ScalarOp::k_sqrt)
+    return std::nullopt;
+  return root.operands[0];
+}
+
 std::string NestText::scalar(const LoopInst& inst) const {
   const auto operand = [&](int k) { return "v" + std::to_string(inst.operands[k]); };
   const bool is_select = inst.scalar == ScalarOp::k_select;
@@ -187,6 +197,7 @@ std::string NestText::scalar(const LoopInst& inst) const {
   }
   if (inst.scalar == ScalarOp::k_div && divisors_.count(inst.operands[1]) != 0)
     return "quotient(" + operand(0) + ", " + operand(1) + ", u" + std::to_string(inst.operands[1]) + ")";
+  if (const auto root = reciprocal_root(inst)) return "fj_rsqrt(v" + std::to_string(*root) + ")";
   if (infix != nullptr) return operand(0) + infix + operand(1);
   std::string text = std::string("fj_") + graph::row_of(inst.scalar).name + "(";
   for (int k = 0; k < inst.operand_count(); ++k) text += (k ? ", " : "") + operand(k);

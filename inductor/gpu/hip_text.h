@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -43,6 +44,7 @@ class NestText {
 
  private:
   std::string scalar(const LoopInst& inst) const;
+  std::optional<InstId> reciprocal_root(const LoopInst& inst) const;
   std::string stored(InstId i, const std::string& guard) const;
   const Kernel& kernel_;
   const Nest& nest_;

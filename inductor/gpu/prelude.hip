@@ -224,6 +224,11 @@ CALL_1(sqrt, sqrt) CALL_1(exp, exp) CALL_1(exp2, exp2) CALL_1(expm1, expm1) CALL
 CALL_1(log1p, log1p) CALL_1(sin, sin) CALL_1(cos, cos) CALL_1(tan, tan) CALL_1(asin, asin) CALL_1(acos, acos) CALL_1(atan, atan)
 CALL_1(sinh, sinh) CALL_1(cosh, cosh) CALL_1(asinh, asinh) CALL_1(acosh, acosh) CALL_1(atanh, atanh) CALL_1(tanh, tanh)
 CALL_1(erf, erf) CALL_1(erfc, erfc)
+// 1 / sqrt(a): what the hardware has, and one Newton step. Roots of 0 and of infinity stay what they are.
+DEV float fj_rsqrt(float a) {
+  const float r = rsqrtf(a), better = fmaf(0.5f * r, fmaf(-(a * r), r, 1.0f), r);
+  return better == better ? better : r;
+}
 BOTH_1(sigmoid, 1.0f / (1.0f + expf(-a)), 1.0 / (1.0 + exp(-a)))
 DEV float fj_round_bf16(float a) { return as_f32((u32)bf16_of(a) << 16); }
 DEV float fj_round_f16(float a) { return f32_of_f16(f16_of(a)); }

@@ -1,11 +1,13 @@
 #include "inductor/lowering/convolution_epilogues.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "graph/node_values.h"
 #include "graph/passes/rebuild.h"
+#include "inductor/lowering/lower.h"
 
 namespace framejit::inductor {
 
@@ -120,12 +122,49 @@ class EpilogueFuser {
   std::map<size_t, Fused> fused_;   // by the node of relu
 };
 
+// The bias of a convolution that torch adds in a call of its own: as an addition, it is part of what follows.
+ValueId bias_of(const Graph& graph, const Node& node) {
+  if (!node.op->is(graph::KnownOp::convolution)) return graph::kNoValue;
+  const TensorMeta& made = graph.meta(node.results[0]);
+  const ValueId* bias = node.args[2].get<ValueId>();
+  return bias != nullptr && made.ndim() > 2 && is_half(made.dtype) && made.device == kernel_device(graph)
+             ? *bias
+             : graph::kNoValue;
+}
+
+Graph add_biases(const Graph& graph) {
+  graph::Rebuild r(graph, true);
+  for (const Node& node : graph.nodes) {
+    const ValueId bias = bias_of(graph, node);
+    if (bias == graph::kNoValue) {
+      r.copy_node(node);
+      continue;
+    }
+    r.begin(node);
+    const TensorMeta& made = graph.meta(node.results[0]);
+    std::vector<Arg> args = r.map_args(node);
+    args[2] = Arg{};
+    SymSizes sizes(made.ndim() - 1, SymExpr(1));
+    sizes[0] = made.sizes[1];
+    const ValueId bare = r.out().emit("convolution", std::move(args), made);
+    const ValueId column = graph::reshaped(r.out(), r.get(bias), sizes);
+    const ValueId sum = r.out().emit("add.Tensor", {bare, column, SymExpr(1)});
+    r.set(node.results[0], graph::with_layout(r.out(), sum, made));
+  }
+  return r.build();
+}
+
 }  // namespace
 
 Graph fuse_epilogues(Graph functional, const TargetInfo& target) {
-  if (!target.traits.fuses_convolutions) return functional;
-  const EpilogueFuser fuser(functional);
-  return fuser.is_empty() ? std::move(functional) : fuser.run();
+  if (target.traits.fuses_convolutions) {
+    const EpilogueFuser fuser(functional);
+    if (!fuser.is_empty()) functional = fuser.run();
+  }
+  const auto has_bias = [&](const Node& node) { return bias_of(functional, node) != graph::kNoValue; };
+  const bool adds =
+      target.traits.adds_biases_last && std::any_of(functional.nodes.begin(), functional.nodes.end(), has_bias);
+  return adds ? add_biases(functional) : functional;
 }
 
 }  // namespace framejit::inductor

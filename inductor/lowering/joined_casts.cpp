@@ -24,10 +24,13 @@ namespace {
 
 constexpr size_t kFewest = 4;  // casts that are worth a call of their own
 
-// Concatenates along the first dimension: its operands lie one after the other in the result.
-bool is_stack_of_rows(const Node& node) {
-  const auto* dim = node.op->is(graph::KnownOp::cat) ? node.args[1].get<SymExpr>() : nullptr;
-  return dim != nullptr && *dim == SymExpr(0);
+// Concatenates casts along the first dimension: they lie one after the other in the result.
+bool is_stack_of_rows(const Graph& graph, const Node& node) {
+  if (!node.op->is(graph::KnownOp::cat)) return false;
+  const auto* dim = node.args[1].get<SymExpr>();
+  const auto* rows = node.args[0].get<std::vector<ValueId>>();
+  const auto is_cast = [&](ValueId v) { return graph.maker(v, graph::KnownOp::to_copy) != nullptr; };
+  return dim != nullptr && *dim == SymExpr(0) && rows != nullptr && std::ranges::all_of(*rows, is_cast);
 }
 
 // Values that a kernel reads, through views and stacks of rows too, and those that leave the graph.
@@ -39,7 +42,7 @@ std::vector<bool> read_by_kernels(const Graph& graph, const TargetInfo& target) 
   for (ValueId v : graph.outputs) mark(v);
   for (const auto& [input, v] : graph.updates) mark(v);
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const bool passes_on = node->op->has(graph::kView) || is_stack_of_rows(*node);
+    const bool passes_on = node->op->has(graph::kView) || is_stack_of_rows(graph, *node);
     const bool is_read = passes_on
                              ? std::any_of(node->results.begin(), node->results.end(),
                                            [&](ValueId v) { return v != graph::kNoValue && read[index_of(v)]; })
@@ -118,7 +121,7 @@ class CastJoiner {
     std::set<size_t> gone;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const auto* rows =
-          is_stack_of_rows(graph_.nodes[n]) ? graph_.nodes[n].args[0].get<std::vector<ValueId>>() : nullptr;
+          is_stack_of_rows(graph_, graph_.nodes[n]) ? graph_.nodes[n].args[0].get<std::vector<ValueId>>() : nullptr;
       if (rows == nullptr || !is_dense(result_of(n))) continue;
       Written stack{n, {}};
       for (ValueId v : *rows) {

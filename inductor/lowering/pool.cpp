@@ -75,17 +75,29 @@ InstId element(LowerContext& ctx, NestBuilder& b, const Window& window, std::arr
   return ctx.load_masked(b, *ctx.tensor(0), std::move(at), inside, b.constant(outside, ctx.meta(*ctx.tensor(0)).dtype));
 }
 
-// The elements joined row by row, each with those before it, which are the second operand. Of two zeros, k_maximum
-// takes that one: the first zero of the window, as eager does.
-InstId joined(LowerContext& ctx, NestBuilder& b, const Window& window, double outside, ScalarOp join) {
+using Join = InstId (*)(NestBuilder& b, InstId element, InstId before);
+
+// The elements joined row by row, each with those before it.
+InstId joined(LowerContext& ctx, NestBuilder& b, const Window& window, double outside, Join join) {
   InstId value = kNoInst;
   for (int64_t row = 0; row < window[0].kernel; ++row)
     for (int64_t column = 0; column < window[1].kernel; ++column) {
       const InstId x = element(ctx, b, window, {row, column}, outside);
-      value = value == kNoInst ? x : b.scalar(join, {x, value});
+      value = value == kNoInst ? x : join(b, x, value);
     }
   return value;
 }
+
+// Of two zeros the first one of the window, as eager does.
+InstId larger(NestBuilder& b, InstId element, InstId before) {
+  return b.scalar(ScalarOp::k_maximum, {element, before});
+}
+InstId larger_by_comparison(NestBuilder& b, InstId element, InstId before) {
+  const InstId is_larger = b.scalar(ScalarOp::k_gt, {element, before}),
+               is_nan = b.scalar(ScalarOp::k_ne, {element, element});
+  return b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_bit_or, {is_larger, is_nan}), element, before});
+}
+InstId added(NestBuilder& b, InstId element, InstId before) { return b.scalar(ScalarOp::k_add, {element, before}); }
 
 bool is_used(const graph::Graph& graph, ValueId v) {
   const auto is = [&](ValueId other) { return other == v; };
@@ -102,7 +114,8 @@ bool lower_max_pool(LowerContext& ctx) {
   const auto window = window_of(ctx, 4);
   if (!window) return false;
   NestBuilder b = ctx.result_nest();
-  const InstId value = joined(ctx, b, *window, -INFINITY, ScalarOp::k_maximum);
+  const InstId value =
+      joined(ctx, b, *window, -INFINITY, ctx.target().traits.maximum_keeps_zeros ? larger : larger_by_comparison);
   ctx.store_result(std::move(b), value);
   return true;
 }
@@ -113,7 +126,7 @@ bool lower_avg_pool(LowerContext& ctx) {
   const auto window = window_of(ctx, 0);
   if (!window || (ctx.given(6) && !ctx.integer(6))) return false;
   NestBuilder b = ctx.result_nest();
-  const InstId elements = joined(ctx, b, *window, 0, ScalarOp::k_add);
+  const InstId elements = joined(ctx, b, *window, 0, added);
   const InstId sum = b.scalar(ScalarOp::k_add, {elements, b.constant(0, b.dtype(elements))});
   const bool with_padding = ctx.flag(5, true);
   SymExpr count = 1;

@@ -111,7 +111,24 @@ class Grouper {
     if (points(outer) < costs_.few_points && !is_small) return refuse(Refusal::few_points);
     const bool is_limited = costs_.points_of_an_outer != 0 && !is_small;
     if (is_limited && most > costs_.points_of_an_outer * points(outer)) return refuse(Refusal::too_much_inside);
+    const bool may_be_uneven = costs_.uneven_points == 0 || is_small || most <= costs_.uneven_points * points(outer);
+    if (!may_be_uneven && !is_even(group, nest, outer)) return refuse(Refusal::uneven);
     return outer;
+  }
+
+  // Whether all of them have the same points inside, which they keep or reduce, or single ones.
+  static bool is_even(const Group& group, const Nest& nest, size_t outer) {
+    const auto inside = [&](const Nest& n) -> std::optional<SymSizes> {
+      SymSizes kept(n.ranges.begin() + static_cast<long>(outer), n.ranges.end()), reduced = n.reduced;
+      for (SymSizes* sizes : {&kept, &reduced}) std::erase(*sizes, SymExpr(1));
+      if (!kept.empty() && !reduced.empty()) return std::nullopt;
+      return kept.empty() ? reduced : kept;
+    };
+    const std::optional<SymSizes> own = inside(nest);
+    return own && std::all_of(group.nests.begin(), group.nests.end(), [&](const Nest& n) {
+             const std::optional<SymSizes> its = inside(n);
+             return its && (its->empty() || own->empty() || *its == *own);
+           });
   }
 
   int64_t work(const Nest& nest) const {

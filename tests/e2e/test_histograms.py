@@ -5,6 +5,7 @@ import torch
 import framejit
 from check import check, fresh  # noqa: F401
 
+pytestmark = pytest.mark.cpu_only("torch has histograms of CPU tensors alone")
 EDGES = torch.tensor([0.0, 0.1, 0.5, 2.0])
 POINTS = torch.rand(40, 2)
 

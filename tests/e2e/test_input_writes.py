@@ -69,7 +69,7 @@ def test_equal(name, rows):
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_nothing_is_copied(name):
+def test_nothing_is_copied(name, one_thread):  # attention takes memory for each thread
     f = framejit.compile(IN_PLACE[name])
     c, at, k = cache(), torch.tensor([5]), row()
     for _ in range(2):

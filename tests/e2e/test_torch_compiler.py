@@ -65,6 +65,7 @@ class TestFunctionsInTracedCode:
             return x
         check(f, torch.randn(4, 4), torch.randn(4, 4), breaks=0, compiles=1)
 
+    @pytest.mark.cpu_only("the torch there may not have the argument")
     def test_a_region_with_settings_in_a_region(self):
         @torch.compiler.nested_compile_region(max_reuse_entries=2)
         def inner(x):
@@ -343,8 +344,7 @@ class TestMarks:
         if mark == "torch":
             from torch import _dynamo
             mark = _dynamo.mark_static_address
-        x = torch.randn(3)
-        mark(x)
+        mark(x := torch.randn(3))
         check(lambda x: x + 1, x, breaks=0, compiles=1)
 
     @pytest.mark.nothing_captured
@@ -398,6 +398,7 @@ class TestBackendsByName:
             framejit.compile(lambda x: x, backend="tvm")
 
 
+@pytest.mark.cpu_only("the torch there may not have the setting")
 def test_settings_of_torch_are_said_once():
     import torch._dynamo
     x = torch.randn(3)
@@ -443,8 +444,7 @@ class TestTorchCompilesWithOurBackend:
         for _ in range(2):
             same(compiled(*args), f(*args))
         stats = framejit.stats()
-        assert stats["graphs"] == 1 and stats["hits"] == 1 and not stats["graph_breaks"] and not stats[
-            "fallbacks"], stats
+        assert [stats[k] for k in ("graphs", "hits", "graph_breaks", "fallbacks")] == [1, 1, 0, 0], stats
 
     def test_a_module_in_place(self, dynamo):
         net, x = Net().eval(), torch.randn(3, 8)

@@ -2,17 +2,17 @@
 //
 // Stages of graphs (first): "pipeline" runs all graph passes, as production does; "widen" computes products of
 // bfloat16 in float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least,
-// "last" channels_last for all convolutions; "join_columns", "patches" and "short_attention" do what a GPU's target
-// does; "fold", "join", "pack_linear", "pack_convolutions" and "hoist" take inputs whose names begin with w for weights
-// ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints the loop program (and checks its round
-// trip and verifier); "schedule" the fused groups; "steps" their names alone, and how many kernels there are; "kernels"
-// the kernel IR of every group; "plan" also what the CPU's code does, for registers of 512 and of 256 bits; "refused"
-// the pairs that stayed apart; "hip" every kernel as HIP source. A case with one of these is executed as well:
-// interpreted, and by machine code of every vector level that this CPU has
+// "last" channels_last for all convolutions; "join_columns", "patches", "short_attention" and "pad_products" do what a
+// GPU's target does; "fold", "join", "pack_linear", "pack_convolutions" and "hoist" take inputs whose names begin with
+// w for weights ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints the loop program (and
+// checks its round trip and verifier); "schedule" the fused groups; "steps" their names alone, and how many kernels
+// there are; "kernels" the kernel IR of every group; "plan" also what the CPU's code does, for registers of 512 and of
+// 256 bits; "refused" the pairs that stayed apart; "hip" every kernel as HIP source. A case with one of these is
+// executed as well: interpreted, and by machine code of every vector level that this CPU has
 // ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels wherever
-// they can be. With "few_rows", those of few rows are sums, as on a GPU; the interpreter runs them. "row=number"
-// replaces a row of inductor/target/costs.def in the target, which is not a real machine (reference_target());
-// "small_caches" gives it a 256th of its caches, so that small programs exceed them.
+// they can be. With "few_rows", those of few rows are sums, as on a GPU; the interpreter runs them. The target is not a
+// real machine (reference_target()), or, with "gpu", a GPU. "row=number" replaces a row of inductor/target/costs.def in
+// it; "small_caches" gives it a 256th of its caches, so that small programs exceed them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -37,6 +37,7 @@
 #include "inductor/weights/hoist.h"
 #include "inductor/weights/join_products.h"
 #include "inductor/weights/pack_products.h"
+#include "inductor/weights/padded_products.h"
 #include "tests/golden/golden.h"
 #include "tests/unit/inductor/plan_runner.h"
 
@@ -83,14 +84,13 @@ std::string plans_text(const Schedule& schedule, const SizeHints& hints, const T
   return text;
 }
 
-Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints) {
+Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints, const TargetInfo& gpu) {
   std::string text;
   const std::vector<bool> is_private = private_buffers(schedule);
   for (const auto& step : schedule.steps) {
     const Group* group = std::get_if<Group>(&step);
     if (group == nullptr) continue;
-    FJ_TRY(const HipProgram program,
-           emit_hip(make_kernel(schedule.program, *group, is_private, hints, gpu_target()), gpu_target()));
+    FJ_TRY(const HipProgram program, emit_hip(make_kernel(schedule.program, *group, is_private, hints, gpu), gpu));
     text += "// ceil(" + program.extent.text() + " / " + std::to_string(program.per_block) + ") blocks of " +
             std::to_string(program.threads) + "\n" + program.text;
   }
@@ -159,6 +159,14 @@ Result<graph::Graph> shorten_attention(const graph::Graph& graph) {
   return short_attention(graph, target);
 }
 
+Result<graph::Graph> pad_wide(const graph::Graph& graph) {
+  TargetInfo target = gpu_target();
+  target.costs.padded_columns = 6;
+  target.costs.padded_rows = 2;
+  target.costs.padded_copied_rows = 4;
+  return pad_products(graph, weights_of(graph), target);
+}
+
 using GraphStage = Result<graph::Graph> (*)(const graph::Graph&);
 const std::map<std::string, GraphStage>& graph_stages() {
   using graph::Graph;
@@ -180,6 +188,7 @@ const std::map<std::string, GraphStage>& graph_stages() {
       {"join_columns", join_columns},
       {"patches", multiply_patches},
       {"short_attention", shorten_attention},
+      {"pad_products", pad_wide},
       {"join_casts",
        [](const Graph& g) -> Result<Graph> {
          TargetInfo target = reference_target();
@@ -190,6 +199,12 @@ const std::map<std::string, GraphStage>& graph_stages() {
        [](const Graph& g) -> Result<Graph> {
          TargetInfo target = reference_target();
          target.traits.fuses_convolutions = true;
+         return fuse_epilogues(g, target);
+       }},
+      {"biases",
+       [](const Graph& g) -> Result<Graph> {
+         TargetInfo target = reference_target();
+         target.traits.fuses_convolutions = target.traits.adds_biases_last = true;
          return fuse_epilogues(g, target);
        }},
       {"half_formats",
@@ -225,13 +240,14 @@ Result<std::string> loop_text(const std::string& stage, const graph::Graph& grap
   if (stage == "refused") return print_refused(schedule);
   if (stage == "kernels") return kernels_text(schedule, hints, target);
   if (stage == "plan") return plans_text(schedule, hints, target);
-  if (stage == "hip") return hip_text(schedule, hints);
+  if (stage == "hip")
+    return hip_text(schedule, hints, target.machine_class == MachineClass::gpu ? target : gpu_target());
   return Error{Reason::bad_text, "unknown stage " + stage};
 }
 
 // Removes the stages that describe the target.
 Result<TargetInfo> target_of(std::vector<std::string>& stages) {
-  TargetInfo target = reference_target();
+  TargetInfo target = std::erase(stages, "gpu") != 0 ? gpu_target() : reference_target();
   target.traits.multiplies_few_rows = std::erase(stages, "few_rows") != 0;
   if (std::erase(stages, "small_caches") != 0)
     for (int64_t* cache : {&target.caches.first, &target.caches.second, &target.caches.last}) *cache /= 256;

@@ -317,6 +317,41 @@ def test_convolutions_of_half_precision():
             compare_under_autocast(model, x, **settings)
 
 
+def test_pools_and_patches_after_norms():
+    """A block of a kernel would walk over whole planes: the norm and what follows it are kernels of their own."""
+    class Downsampled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.each = torch.nn.Conv2d(192, 192, 3, padding=1, groups=192)  # torch adds its bias in a call of its own
+            self.norm, self.patches = torch.nn.LayerNorm(192), torch.nn.Conv2d(192, 64, 2, 2)
+
+        def forward(self, x):
+            x = self.each(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+            return self.patches(self.norm(x).permute(0, 3, 1, 2))
+
+    pooled = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(64),
+                                 torch.nn.ReLU(), torch.nn.MaxPool2d(3, 2, 1)).cuda().eval()
+    pooled[1].running_var.uniform_(0.5, 1.5)
+    for settings in ({}, {"mode": "reduce-overhead"}):
+        compare_under_autocast(pooled, randn(2, 3, 224, 224), **settings)
+        compare_under_autocast(Downsampled().cuda(), randn(16, 28, 28, 192), **settings)
+
+
+def test_products_whose_rows_are_no_whole_words():
+    for columns in (1001, 1234, 1008):
+        for bias in (True, False):
+            model = torch.nn.Sequential(torch.nn.Linear(64, columns, bias=bias)).cuda()
+            for rows in (5, 16, 600):
+                for settings in ({}, {"mode": "reduce-overhead"}, {"options": {"freezing": True}}):
+                    compare_under_autocast(model, randn(rows, 64), **settings)
+    for dtype in (torch.bfloat16, torch.float16):
+        weight, bias = randn(1001, 64, dtype=dtype), randn(1001, dtype=dtype)
+        for rows in (17, 600):
+            x = randn(rows, 64, dtype=dtype)
+            check(lambda x, w, b: F.linear(x, w, b).relu(), x, weight, bias)
+            check(lambda x, w: F.log_softmax((x @ w).float(), -1), x, weight.T.contiguous())
+
+
 def test_weights_are_cast_together():
     model = torch.nn.Sequential(*(torch.nn.Linear(48, 48) for _ in range(6))).cuda()
     for settings in ({}, {"mode": "reduce-overhead"}):

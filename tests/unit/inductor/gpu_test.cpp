@@ -121,6 +121,36 @@ const HostCase kCases[] = {
       return %1
     })",
      2e-3},
+    {"points_one_by_one", R"(graph @f(%x : bf16[37, 48], %y : f32[37, 45]) {
+      %0 = slice.Tensor %x, 1, 0, 45, 1 : bf16[37, 45; 48, 1] &%x
+      %1 = clone %0, @m0 : bf16[37, 45]
+      %2 = permute %y, [1, 0] : f32[45, 37; 1, 45] &%y
+      %3 = add.Tensor %2, 1, 1 : f32[45, 37; 1, 45]
+      %4 = clone %3, @m0 : f32[45, 37]
+      return %1, %4
+    })",
+     0},
+    {"reciprocal_roots", R"(graph @f(%x : f32[300], %y : f64[300]) {
+      %0 = rsqrt %x : f32[300]
+      %1 = mul.Tensor %x, 0.0 : f32[300]
+      %2 = rsqrt %1 : f32[300]
+      %3 = mul.Tensor %0, %0 : f32[300]
+      %4 = div.Tensor %x, %1 : f32[300]
+      %5 = abs %4 : f32[300]
+      %6 = rsqrt %5 : f32[300]
+      %7 = rsqrt %y : f64[300]
+      return %0, %2, %3, %6, %7
+    })",
+     1e-6},
+    {"norm_then_pool",
+     R"(graph @f(%x : bf16[2, 16, 9, 12; 1728, 1, 192, 16], %w : f32[16], %b : f32[16], %m : f32[16]) {
+      %0 = mul.Tensor %m, %m : f32[16]
+      %1, %2, %3 = _native_batch_norm_legit_no_training %x, %w, %b, %m, %0, 0.1, 1e-05 : bf16[2, 16, 9, 12; 1728, 1, 192, 16], f32[0], f32[0]
+      %4 = relu %1 : bf16[2, 16, 9, 12; 1728, 1, 192, 16]
+      %5, %6 = max_pool2d_with_indices %4, [3, 3], [2, 2], [1, 1], [1, 1], false : bf16[2, 16, 5, 6; 480, 1, 96, 16], i64[2, 16, 5, 6; 480, 1, 96, 16]
+      return %5
+    })",
+     2e-2},
     {"softmax", R"(graph @f(%x : f32[7, 333]) {
       %0 = mul.Tensor %x, 0.125 : f32[7, 333]
       %1 = _softmax %0, -1, false : f32[7, 333]

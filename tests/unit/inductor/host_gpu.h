@@ -70,6 +70,7 @@ inline void run_block() {
 
 }  // namespace host_gpu
 
+inline float rsqrtf(float a) { return 1 / sqrtf(a); }
 inline void __syncthreads() { host_gpu::pause(); }
 inline unsigned __builtin_amdgcn_mbcnt_lo(unsigned, unsigned) { return 0; }
 inline int __builtin_amdgcn_mbcnt_hi(unsigned, unsigned) { return (int)(threadIdx.x % WAVE); }
