@@ -66,7 +66,7 @@ class Padder {
     if (known_.is_weight(factor)) return true;
     const Node* node = graph_.maker(factor);
     while (node != nullptr && node->op->has(graph::kView)) node = graph_.maker(value_of(node->args[0]));
-    return node != nullptr && node->op->name == "_to_copy";
+    return node != nullptr && node->op->is(graph::KnownOp::to_copy);
   }
 
   static ValueId with_zeros(Rebuild& r, ValueId value, SymSizes missing) {
