@@ -224,8 +224,9 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
       if (call.def().has(kRuleIsComplete)) fail({Reason::exception_raised, "an error of " + call.def().name});
       origin = shape_by_torch(call);
     }
+    // A stand-in of an argument of as_strided has no storage around it. Its kernel takes every dtype.
     const bool asks_kinds = (origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) && !is_pointwise &&
-                            is_new_mix(info, call.args);
+                            !is_as_strided(call.def()) && is_new_mix(info, call.args);
     if (asks_kinds || (origin != ShapeOrigin::kExecuted && has_empty_argument(graph(), call.node))) {
       const bool ran = MetaCall(*this, call).execute().has_value();
       if (asks_kinds && ran) note_mix(info, call.args);

@@ -363,3 +363,8 @@ def test_a_write_of_a_view_that_shows_an_element_twice_runs_plainly(name):
     x = torch.arange(12.0)
     same(framejit.compile(fn)(x), fn(x))
     assert framejit.stats()["graphs"] == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.bool, torch.float32], ids=str)
+def test_copies_of_every_dtype(dtype):
+    check(lambda x: torch.as_strided_copy(x, (2, 2), (1, 2), 1), torch.arange(9).view(3, 3).to(dtype))
