@@ -90,7 +90,7 @@ ValueId times_one(Context& c) { return is_one(c.args[1]) ? if_same_layout(c) : k
 // A cast to fewer bytes of a view is a view of the cast: then it has the dimensions of what it may become part of.
 ValueId cast(Context& c) {
   if (const ValueId same = if_same_layout(c); same != kNoValue) return same;
-  const Node* inner = c.out().peek().maker(c.value(0), "view");
+  const Node* inner = c.out().peek().maker(c.value(0), KnownOp::view);
   if (inner == nullptr) return kNoValue;
   const ValueId base = *inner->args[0].get<ValueId>();
   const TensorMeta &from = c.meta(base), &to = c.recorded();
