@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import framejit
 from framejit import _framejit
-from check import fresh, same_as  # noqa: F401
+from check import exactly_as, fresh, same, same_as  # noqa: F401
 
 
 def watch_is_refused():
@@ -76,6 +76,11 @@ def skip_without_packed_bfloat16():
         pytest.skip("not tested: packed weights of bfloat16, which this processor does not have")
 
 
+def near_eagers(m, compiled, x):
+    """The library sums in another order with a packed weight: the norms of several layers are a matter of luck."""
+    same(compiled(x), m(x), exactly_as(lambda: m(x)), luck="norms")
+
+
 def check(m, compiled, x):
     """Each element is near eager's. With an old weight, some are off by far more."""
     got, want = compiled(x), m(x)
@@ -99,7 +104,7 @@ def test_results_are_as_near_as_eagers():
     compiled = framejit.compile(m)
     warm(compiled, x)
     assert derived() >= 3
-    same_as(m, compiled(x), x)
+    near_eagers(m, compiled, x)
 
 
 def test_values_are_derived_and_used():
@@ -437,7 +442,7 @@ class TestFloat32Products:
         m, x = self.layers([512, 768, 320, 512]), torch.randn(rows, 512)
         compiled, values = self.packed(m, x)
         assert values == 3
-        same_as(m, compiled(x), x)
+        near_eagers(m, compiled, x)
 
     def test_few_rows_and_rows_that_vary_are_left_alone(self):
         _framejit.replace_costs("packed_rows=16")

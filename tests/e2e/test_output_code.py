@@ -72,12 +72,14 @@ for n in (2400, 240):
 
 
 def test_what_is_beyond_caches_has_slabs_and_prefetches():
-    out = programs.run(ROWS, env=dict(os.environ, FRAMEJIT_LOGS="output_code"))
+    out = programs.run(ROWS, env=dict(os.environ, FRAMEJIT_LOGS="output_code,target"))
     assert out.returncode == 0, out.stderr
     columns, joined, large, small, large_tiles, small_tiles = (body for line, body in sections(out.stderr)
                                                                if "as llvm" in line)
     assert "alloca i8, i64 49152" in columns and "alloca i8" not in joined + large, ("accumulators of columns lie on "
         "the stack")
+    if int(re.search(r"and (\d+) KiB, cores", out.stderr)[1]) >= 2 * 4 * 2400 ** 2 >> 10:
+        pytest.skip("not tested: prefetches, because the caches of this processor hold what the test reads")
     assert "llvm.prefetch" in large and "llvm.prefetch" not in small
     assert "llvm.prefetch" in large_tiles and "llvm.prefetch" not in small_tiles
 
