@@ -10,7 +10,7 @@ PROGRAM = """
 import torch
 import torch.nn.functional as F
 import framejit
-from check import same_as
+from check import exactly_as, same, same_as
 
 def make(*sizes):
     return torch.randn(*sizes).bfloat16()
@@ -65,7 +65,8 @@ with torch.no_grad():
     for name, (fn, args) in CASES.items():
         expected, got = fn(*args), framejit.compile(fn)(*args)
         assert got.dtype == expected.dtype and got.stride() == expected.stride(), name
-        same_as(fn, got, *args)
+        # 1 + erf(x) cancels inside of gelu.
+        same(got, expected, exactly_as(lambda: fn(*args)), luck="terms" if name == "linear" else None)
         print(name, framejit.stats()["graphs"], flush=True)
     x, w = torch.randn(40, 64), torch.nn.Parameter(torch.randn(48, 64))
     fn = lambda x: F.linear(x, w)
