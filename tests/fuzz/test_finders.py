@@ -192,6 +192,23 @@ def a_body_that_runs_before_the_error(monkeypatch):
     return fails(finder.test_an_error_of_the_compile_runs_nothing, "limit", False, None)
 
 
+def a_gradient_of_an_earlier_number(monkeypatch):
+    import test_varying_numbers as finder
+
+    def compiled(fn, **settings):
+        real, seen = REAL(fn, **settings), []
+
+        def call(x, n):
+            seen.append(n)
+            earlier = real(x, seen[min(len(seen) - 1, 1)])
+            return real(x, n).detach() + earlier - earlier.detach()
+        return call
+    instead(monkeypatch, compiled)
+    with pytest.raises(AssertionError, match="step 2.*grad"), torch.enable_grad():
+        finder.test_floats("scaled", None)
+    return True
+
+
 # The sections of docs/finders.md by their titles.
 PLANTS = {
     "A builtin takes every item before it writes the first": fuzzer_finds(planted.TakesItemsFirst, planted.AddsUpLater,
@@ -219,6 +236,7 @@ PLANTS = {
     "A gradient mode inside a function is ignored": training_fuzz_finds("detach is ignored", "no_grad is ignored"),
     "A subclass of a builtin class is asked another method than in CPython": a_search_that_asks_iter,
     "The function's code runs although its compile raises": a_body_that_runs_before_the_error,
+    "A formula keeps the number of an earlier call": a_gradient_of_an_earlier_number,
     "Odd dtypes, layouts or numbers give another result": lambda monkeypatch: set(planted.ODD),
 }
 
