@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/aten/formulas.h"
 #include "graph/aten/recorder.h"
 #include "graph/joint.h"
 
@@ -41,7 +42,7 @@ class HolderNotes {
     size_t first_op;
   };
   void find_leaves(const std::vector<at::Tensor>& leaves);
-  std::vector<Node*> with_ends() const;
+  std::vector<Formulas::Node> with_ends() const;
   static std::vector<Saved> versions_of(Node& node, const std::vector<at::Tensor>& inputs,
                                         const std::vector<at::Tensor>& outputs);
   void add_end(Node& node);

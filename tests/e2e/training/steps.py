@@ -218,14 +218,14 @@ class Again:
         return known[k].get(name) if k < len(known) else None
 
 
-def compare(got, want, again, k, strides=True, partial=False):
+def compare(got, want, again, k, strides=True, partial=False, luck="norms"):
     where = f"step {k}"
     assert got["ended"] == want["ended"], f"{where}: {ending(got)} instead of {ending(want)}"
     for name, value in want.items():
         if want["ended"] == "raised" and name.endswith(".grad") and not partial:
             continue
         assert name in got, f"{where}: {name} is missing; there are {list(got)}"
-        same(got[name], value, functools.partial(again.in_float64, k, name), f"{where}: {name}", strides, luck="norms")
+        same(got[name], value, functools.partial(again.in_float64, k, name), f"{where}: {name}", strides, luck)
     assert set(got) == set(want), f"{where}: {set(got) ^ set(want)}"
 
 
@@ -242,11 +242,12 @@ def generator_in(states, which):
 
 
 def check_step(make, *, steps=3, breaks=0, graphs=1, backward=True, backward_graphs=None, seed=0, autocast=False,
-               strides=True, float64=True, partial=False, captured=True, **options):
+               strides=True, float64=True, partial=False, captured=True, luck="norms", **options):
     """Asserts that compiled steps are eager's; returns the stats. breaks, graphs, backward_graphs: how many (None: not
     asked). backward: whether backward plans ran in every step, or how many ran in all (None: not asked). float64: False
     for programs whose ops wide.py does not see, those of other threads. partial: what a backward that raised has
-    accumulated before is compared too. captured: False for programs that run plainly."""
+    accumulated before is compared too. captured: False for programs that run plainly. luck: as
+    in bounds.py."""
     framejit.reset()
     plain, ours = program_of(make, seed), program_of(make, seed)
     states = dict.fromkeys(("plain", "ours"), random_state())
@@ -257,7 +258,7 @@ def check_step(make, *, steps=3, breaks=0, graphs=1, backward=True, backward_gra
             want = plain.run_step(caller(plain.target, autocast), k)
         with generator_in(states, "ours"):
             got = ours.run_step(caller(compiled, autocast), k)
-        compare(got, want, again, k, strides, partial)
+        compare(got, want, again, k, strides, partial, luck)
     stats = framejit.stats()
     assert_counts(stats, steps, breaks, graphs, backward, backward_graphs,
                   raised=want["ended"] == "raised" or not captured)

@@ -14,6 +14,7 @@ SAMPLES = 2  # of each module, in each mode
 BREAKS = {"GaussianNLLLoss": "data_dependent_jump", "CTCLoss": "data_dependent_size data_dependent_value",
           "BatchNorm1d": "data_dependent_value", "BatchNorm2d": "data_dependent_value",  # without momentum
           "BatchNorm3d": "data_dependent_value"}
+CANCELS = {"CrossEntropyLoss"}  # p - 1 in the gradient, where the class is certain: luck="terms" of bounds.py
 
 
 def name_of(info):
@@ -46,7 +47,8 @@ def samples_of(info, training):
 def test_modules(info, training):
     for make in samples_of(info, training):
         why = BREAKS.get(name_of(info))
-        stats = check_step(make, steps=2, breaks=None if why else 0, backward=None, graphs=None)
+        stats = check_step(make, steps=2, breaks=None if why else 0, backward=None, graphs=None,
+                           luck="terms" if name_of(info) in CANCELS else "norms")
         assert not why or set(stats["break_reasons"]) <= set(why.split())
 
 

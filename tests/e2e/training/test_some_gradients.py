@@ -1,8 +1,11 @@
 """Backwards towards some inputs, and formulas that lead to none: what eager checks and frees is on the way."""
+import os
+
 import pytest
 import torch
 from torch import nn
 
+import programs
 from steps import Program, check_step, cotangent, leaf
 
 PARTED = {
@@ -129,6 +132,39 @@ def test_what_leads_to_no_input_is_written_inside():
         torch.autograd.backward(outputs, [cotangent(t) for t in outputs])
     check_step(lambda: Program(f, leaf(3, 4), leaf(3), step=step), steps=1, graphs=None, breaks=None, backward=None,
                captured=False)
+
+
+AMONG_HOLES = """
+import random, torch, framejit
+def f(c, w):
+    with torch.no_grad():
+        row = c[0]
+    y = row.softmax(0)
+    y.view(-1)[1:].neg_()
+    return y.flatten(), w.sin()
+def history():
+    y = torch.ones(4, requires_grad=True).softmax(0)
+    y.view(-1)[1:].neg_()
+    return y
+random.seed(0)
+for _ in range(40):
+    framejit.reset()
+    holes = [history() for _ in range(50)]  # of the sizes of nodes, so that these lie in any order
+    random.shuffle(holes)
+    del holes[25:]
+    outputs = framejit.compile(f)(torch.randn(3, 4, requires_grad=True), torch.randn(3, requires_grad=True))
+    try:
+        torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
+    except RuntimeError:
+        print("raised")
+"""
+
+
+@pytest.mark.nothing_captured  # in this process
+def test_what_a_write_runs_is_freed_with_it():
+    """Freed memory is overwritten there: reading a node that is gone ends the process."""
+    done = programs.run(AMONG_HOLES, env=dict(os.environ, MALLOC_PERTURB_="165"))
+    assert done.returncode == 0 and done.stdout == "raised\n" * 40, (done.returncode, done.stderr)
 
 
 def test_a_write_is_met_before_what_is_freed():
