@@ -139,13 +139,18 @@ def seen_reasons(line, gradients=False):
     return row["why"].split(",") if row["status"] == "break" else [row["status"]]
 
 
+# Equal rows have a pivot of zero, unless the processor's kernel multiplies by a rounded reciprocal.
+WHOLE_BY_ROUNDING = (["linalg.lu_factor", "late"], ["whole"])
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_every_reason_still_holds(one_thread):
     """A line goes when its op is captured whole. If only the sample is, another sample must show the reason.
 
     On several threads, eager's batch norm writes statistics that overlap: which value stays is chance."""
     stale = [(*line, seen) for path in (op_sweep.REASONS, op_sweep.GRADIENT_REASONS) for line in accepted(path)
-             if line[1] not in (seen := seen_reasons(line, path == op_sweep.GRADIENT_REASONS))]
+             if line[1] not in (seen := seen_reasons(line, path == op_sweep.GRADIENT_REASONS))
+             and (line[:2], seen) != WHOLE_BY_ROUNDING]
     assert not stale, "\n".join(map(str, stale))
 
 
