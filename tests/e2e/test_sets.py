@@ -230,6 +230,7 @@ def test_equal_sets_with_other_tables_are_told_apart():
         assert sorted(got[1]) == sorted(want[1])
         if made is small:
             assert later(got[1]) == later(want[1]) and later(ours) == later(given)
+    assert framejit.stats()["graphs"] in (1, 2), "one if the hashes of this process give both sets the same order"
 
 
 class Parts(torch.nn.Module):
