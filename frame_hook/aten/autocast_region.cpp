@@ -33,15 +33,14 @@ std::optional<WeightsInRegion> WeightsInRegion::of(const std::vector<at::Tensor>
 }
 
 void WeightsInRegion::look(const at::Tensor* const* inputs) {
+  if (!log::enabled(log::Kind::Unheeded)) return;
   uint64_t writes = 0;
   for (const uint32_t i : weights_) writes += inputs[i]->_version();
   at::Tensor region = current_region();
   if (!region.is_same(region_)) writes_.clear();
   region_ = std::move(region);
   const auto [known, is_new] = writes_.try_emplace(inputs[weights_[0]]->unsafeGetTensorImpl(), writes);
-  if (std::exchange(known->second, writes) == writes || !log::enabled(log::Kind::Unheeded) ||
-      !log::is_first_time("written in an autocast region"))
-    return;
+  if (std::exchange(known->second, writes) == writes || !log::is_first_time("written in an autocast region")) return;
   log::emit(log::Kind::Unheeded, "",
             {{"asked", "weights are written inside of the autocast region in which they were used"},
              {"instead",

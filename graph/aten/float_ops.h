@@ -10,8 +10,8 @@
 
 namespace framejit::graph {
 
-// Made on first use. Null if there is none: for an op without Scalars, one that refuses some
-// numbers, or one that writes and has no functional form.
+// Made on first use. Null if there is none: for an op without Scalars, one that refuses some numbers, or
+// one that writes and has no functional form.
 const OpDef* twin_with_values(const OpInfo& info);
 
 }  // namespace framejit::graph

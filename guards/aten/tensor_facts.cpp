@@ -29,6 +29,22 @@ inline GradFacts grad_facts(const c10::TensorImpl& impl) {
   return {asks, !has_fn, meta->fw_grad_ && !meta->fw_grad_->empty()};
 }
 
+// What decides whether a tensor can be traced at all.
+struct TensorKind {
+  PyTypeObject* type;  // Tensor and Parameter live as long as torch; the guard holds any other
+  c10::DispatchKeySet keys;
+  caffe2::TypeMeta dtype;
+
+  static TensorKind of(PyObject* tensor) {
+    return {Py_TYPE(tensor), impl_of(tensor)->key_set(), impl_of(tensor)->dtype()};
+  }
+  bool is_of(PyObject* tensor) const {
+    return Py_TYPE(tensor) == type && impl_of(tensor)->key_set() == keys && impl_of(tensor)->dtype() == dtype;
+  }
+  // Empty if it is of this kind. A null device is not asked for.
+  std::string mismatch(PyObject* tensor, const c10::Device* device) const;
+};
+
 // One size or stride: a constant, a symbol that is bound here, or an expression of symbols bound before.
 struct Extent {
   enum Kind : uint8_t { constant, binds, expression } kind = constant;
@@ -38,12 +54,10 @@ struct Extent {
 
 class TensorImplFacts : public TensorFacts {
  public:
-  TensorImplFacts(PyObject* tensor, const graph::TensorMeta& meta) : type_(Py_TYPE(tensor)), meta_(meta) {
+  TensorImplFacts(PyObject* tensor, const graph::TensorMeta& meta) : kind_(TensorKind::of(tensor)), meta_(meta) {
     const c10::TensorImpl& impl = *impl_of(tensor);
     seen_offset_ = impl.storage_offset();
     meta_.offset = 0;
-    keys_ = impl.key_set();
-    dtype_ = impl.dtype();
     device_ = impl.device();
     grad_ = grad_facts(impl);
     extents_.reserve(2 * meta.sizes.size());
@@ -61,10 +75,9 @@ class TensorImplFacts : public TensorFacts {
   void include_offset() { offset_ = seen_offset_; }
 
   bool matches(PyObject* tensor, int64_t* symbols) const override {
-    if (Py_TYPE(tensor) != type_) return false;
+    if (!kind_.is_of(tensor)) return false;
     const c10::TensorImpl& impl = *impl_of(tensor);
-    if (impl.key_set() != keys_ || impl.dtype() != dtype_ || impl.device() != device_ || !(grad_facts(impl) == grad_))
-      return false;
+    if (impl.device() != device_ || !(grad_facts(impl) == grad_)) return false;
     if (offset_ != kAnyOffset && impl.storage_offset() != offset_) return false;
     const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
     const size_t n = sizes.size();
@@ -110,10 +123,8 @@ class TensorImplFacts : public TensorFacts {
 
   static constexpr size_t kFewDims = 4;
 
-  PyTypeObject* type_;  // Tensor, Parameter: they live as long as torch
-  c10::DispatchKeySet keys_;
+  TensorKind kind_;
   int64_t offset_ = kAnyOffset;
-  caffe2::TypeMeta dtype_;
   c10::Device device_{c10::kCPU};
   GradFacts grad_;
   int8_t few_dims_ = -1;  // this many dimensions with constant sizes and strides: then few_ holds all of them
@@ -134,18 +145,23 @@ bool is_inference(c10::DispatchKeySet keys) {
   return !keys.has_any(c10::inplace_or_view_ks) && !keys.has_any(c10::autograd_dispatch_keyset);
 }
 
-std::string TensorImplFacts::attribute_mismatch(PyObject* tensor) const {
-  if (Py_TYPE(tensor) != type_) return differs("__class__", type_name(type_), type_name(Py_TYPE(tensor)));
+std::string TensorKind::mismatch(PyObject* tensor, const c10::Device* device) const {
+  if (Py_TYPE(tensor) != type) return differs("__class__", type_name(type), type_name(Py_TYPE(tensor)));
   const c10::TensorImpl& impl = *impl_of(tensor);
-  if (impl.dtype() != dtype_) return differs("dtype", dtype_name(dtype_), dtype_name(impl.dtype()));
-  if (impl.device() != device_) return differs("device", device_.str(), impl.device().str());
-  const c10::DispatchKeySet keys = impl.key_set();
-  if (is_inference(keys) != is_inference(keys_))
-    return differs("is_inference()", flag(is_inference(keys_)), flag(is_inference(keys)));
+  if (impl.dtype() != dtype) return differs("dtype", dtype_name(dtype), dtype_name(impl.dtype()));
+  if (device != nullptr && impl.device() != *device) return differs("device", device->str(), impl.device().str());
+  const c10::DispatchKeySet now = impl.key_set();
+  if (is_inference(now) != is_inference(keys))
+    return differs("is_inference()", flag(is_inference(keys)), flag(is_inference(now)));
   for (auto [key, name] :
        {std::pair(c10::DispatchKey::Conjugate, "is_conj()"), std::pair(c10::DispatchKey::Negative, "is_neg()")})
-    if (keys.has(key) != keys_.has(key)) return differs(name, flag(keys_.has(key)), flag(keys.has(key)));
-  if (keys != keys_) return differs("dispatch keys", c10::toString(keys_), c10::toString(keys));
+    if (now.has(key) != keys.has(key)) return differs(name, flag(keys.has(key)), flag(now.has(key)));
+  return now == keys ? "" : differs("dispatch keys", c10::toString(keys), c10::toString(now));
+}
+
+std::string TensorImplFacts::attribute_mismatch(PyObject* tensor) const {
+  if (std::string text = kind_.mismatch(tensor, &device_); !text.empty()) return text;
+  const c10::TensorImpl& impl = *impl_of(tensor);
   const GradFacts grad = grad_facts(impl);
   if (grad.requires_grad != grad_.requires_grad)
     return differs("requires_grad", flag(grad_.requires_grad), flag(grad.requires_grad));
@@ -178,9 +194,9 @@ std::string TensorImplFacts::mismatch(PyObject* tensor) const {
 }
 
 std::string TensorImplFacts::text() const {
-  std::string text = type_name(type_) + " " + graph::text_of(meta_) + " " + device_.str();
+  std::string text = type_name(kind_.type) + " " + graph::text_of(meta_) + " " + device_.str();
   if (grad_.requires_grad) text += grad_.is_leaf ? " requires_grad" : " requires_grad non-leaf";
-  if (is_inference(keys_)) text += " inference";
+  if (is_inference(kind_.keys)) text += " inference";
   if (offset_ != kAnyOffset) text += " storage_offset() " + std::to_string(offset_);
   return text;
 }
@@ -221,26 +237,17 @@ std::vector<int> TensorImplFacts::differing_strides(PyObject* tensor) const {
 // Sizes, strides and the device of such a tensor are not asked for: it may have none, or answer by Python code.
 class KindFacts : public TensorFacts {
  public:
-  explicit KindFacts(PyObject* tensor)
-      : type_(Py_TYPE(tensor)), keys_(impl_of(tensor)->key_set()), dtype_(impl_of(tensor)->dtype()) {}
-  bool matches(PyObject* tensor, int64_t*) const override {
-    return Py_TYPE(tensor) == type_ && impl_of(tensor)->key_set() == keys_ && impl_of(tensor)->dtype() == dtype_;
+  explicit KindFacts(PyObject* tensor) : kind_(TensorKind::of(tensor)) {}
+  bool matches(PyObject* tensor, int64_t*) const override { return kind_.is_of(tensor); }
+  std::string mismatch(PyObject* tensor) const override { return kind_.mismatch(tensor, nullptr); }
+  std::string text() const override {
+    return type_name(kind_.type) + " " + dtype_name(kind_.dtype) + " " + c10::toString(kind_.keys);
   }
-  std::string mismatch(PyObject* tensor) const override {
-    if (Py_TYPE(tensor) != type_) return differs("__class__", type_name(type_), type_name(Py_TYPE(tensor)));
-    const c10::TensorImpl& impl = *impl_of(tensor);
-    if (impl.dtype() != dtype_) return differs("dtype", dtype_name(dtype_), dtype_name(impl.dtype()));
-    if (impl.key_set() == keys_) return "";
-    return differs("dispatch keys", c10::toString(keys_), c10::toString(impl.key_set()));
-  }
-  std::string text() const override { return type_name(type_) + " " + dtype_name(dtype_) + " " + c10::toString(keys_); }
   std::vector<int> differing_dims(PyObject*) const override { return {}; }
   std::vector<int> differing_strides(PyObject*) const override { return {}; }
 
  private:
-  PyTypeObject* type_;  // the guard holds it
-  c10::DispatchKeySet keys_;
-  caffe2::TypeMeta dtype_;
+  TensorKind kind_;
 };
 
 }  // namespace

@@ -246,8 +246,7 @@ def check_step(make, *, steps=3, breaks=0, graphs=1, backward=True, backward_gra
     """Asserts that compiled steps are eager's; returns the stats. breaks, graphs, backward_graphs: how many (None: not
     asked). backward: whether backward plans ran in every step, or how many ran in all (None: not asked). float64: False
     for programs whose ops wide.py does not see, those of other threads. partial: what a backward that raised has
-    accumulated before is compared too. captured: False for programs that run plainly. luck: as
-    in bounds.py."""
+    accumulated before is compared too. captured: False for programs that run plainly. luck: as in bounds.py."""
     framejit.reset()
     plain, ours = program_of(make, seed), program_of(make, seed)
     states = dict.fromkeys(("plain", "ours"), random_state())
