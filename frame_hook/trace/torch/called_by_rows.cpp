@@ -1,13 +1,13 @@
 #include "frame_hook/trace/torch/called_by_rows.h"
 
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/loaded_modules.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook::rows {
 
 PyObject* torch_member(const char* module_name, const char* name) {
-  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
-  PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
+  PyObject* const found = member_of_module(module_name, name);
   FJ_ASSERT(found, std::string(module_name) + "." + name);
   return found;
 }
