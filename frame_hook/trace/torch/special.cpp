@@ -146,10 +146,6 @@ Value* constant_result(Attempts& attempts, Shadows& shadows, FunctionValue* func
   return shadows.heap.constant_value(result.get());
 }
 
-}  // namespace
-
-namespace {
-
 // Torch's compiler has replacements of its own, in modules below this one.
 bool is_replaced_by_torch(PyObject* modules, PyObject* callable) {
   PyObject *name, *module, *key, *value;
@@ -174,8 +170,8 @@ void warn_if_substituted(PyObject* callable) {
   PyObject* const rules = PyDict_GetItemWithError(modules, interned("torch._dynamo.trace_rules"));
   if (!rules || !PyModule_Check(rules) || said.count(callable)) return;
   PyObject* const holder = PyDict_GetItemWithError(PyModule_GetDict(rules), interned("_polyfilled_function_ids"));
-  const PyRef replaced =
-      PyRef::steal(holder ? PyObject_GetAttrString(holder, "function_ids") : nullptr);  // None as long as there is none
+  // None as long as nothing is replaced.
+  const PyRef replaced = PyRef::steal(holder ? PyObject_GetAttrString(holder, "function_ids") : nullptr);
   const PyRef id = PyRef::steal(PyLong_FromVoidPtr(callable));
   const bool is_replaced = replaced && id && PySet_Check(replaced.get()) &&
                            PySet_Contains(replaced.get(), id.get()) == 1 && !is_replaced_by_torch(modules, callable);

@@ -1,13 +1,13 @@
 // frame_hook/trace/types/builtins.cpp — the table of C functions, and the builtins that ask about objects: isinstance,
 // getattr, type, ...
-#include <cmath>
-
 #include "frame_hook/trace/types/builtins.h"
-#include "frame_hook/trace/values/known_types.h"
-#include "guards/cpython/interrupts.h"
 
+#include <cmath>
 #include <cstring>
 #include <span>
+
+#include "frame_hook/trace/values/known_types.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -91,10 +91,6 @@ Value* union_members(Shadows& shadows, Value* cls) {
   PyRef args = PyRef::steal(PyObject_GetAttrString(constant_of(shadows, cls), "__args__"));
   return args ? shadows.heap.constant_value(args.get()) : nullptr;
 }
-
-}  // namespace
-
-namespace {
 
 const CFunction* find_row(PyObject* callable) {
   static Table* const table = [] {
