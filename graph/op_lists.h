@@ -26,6 +26,7 @@ enum class OpList : uint8_t {
   changes_shape,
   recurrent_layers,
   sized_by_scales,
+  in_order,
   linear_jointly,
   linear_selections,
   linear_in_each,

@@ -35,6 +35,7 @@ bool convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
     return false;
   const bool transposed = args.flag(6);
   const SymExpr groups = args.size(8).value_or(1);
+  if (weight->numel() == SymExpr(0)) return false;  // then torch computes other sizes
   if (!same_size(env, input->sizes[1], transposed ? weight->sizes[0] : weight->sizes[1] * groups)) return false;
   SymSizes sizes{input->sizes[0], transposed ? weight->sizes[1] * groups : weight->sizes[0]};
   for (size_t i = 0; i < n; ++i) {

@@ -32,13 +32,16 @@ void replace(SymSizes& sizes, const SymSizes& by_symbol) {
 struct PositionRow {
   const char* op;
   size_t dim, first, last;  // arguments: the dimension, and the positions in it
-  bool clamps;              // a position outside means the nearest end
+  bool clamps;  // a position outside means the nearest end
+  bool takes_sizes = false;  // argument 1 has the sizes of what the positions are in; else argument 0 has them
 };
 constexpr PositionRow kPositions[] = {
     {"select.int", 1, 2, 2, false},
     {"slice.Tensor", 1, 2, 3, true},
     {"select_scatter", 2, 3, 3, false},
     {"slice_scatter", 2, 3, 4, true},
+    {"select_backward", 2, 3, 3, false, true},
+    {"slice_backward", 2, 3, 4, true, true},
 };
 
 SymExpr from_front(const ShapeEnv& env, SymExpr position, const SymExpr& size, bool clamps) {
@@ -51,14 +54,16 @@ void settle_positions(const Graph& graph, Node& node) {
   for (const PositionRow& row : kPositions) {
     if (node.op->name != row.op) continue;
     const auto* self = node.args[0].get<ValueId>();
+    const SymSizes* const sizes = row.takes_sizes   ? node.args[1].get<SymSizes>()
+                                  : self != nullptr ? &graph.meta(*self).sizes
+                                                    : nullptr;
     const auto* dim = row.dim < node.args.size() ? node.args[row.dim].get<SymExpr>() : nullptr;
-    if (self == nullptr || (dim != nullptr && !dim->is_constant())) return;
-    const TensorMeta& meta = graph.meta(*self);
+    if (sizes == nullptr || (dim != nullptr && !dim->is_constant())) return;
     int64_t d = dim != nullptr ? dim->constant() : 0;
-    if (d < 0) d += static_cast<int64_t>(meta.ndim());
+    if (d < 0) d += static_cast<int64_t>(sizes->size());
     for (size_t i = row.first; i <= row.last && i < node.args.size(); ++i)
       if (auto* position = std::get_if<SymExpr>(&node.args[i].payload); position != nullptr && !position->is_constant())
-        *position = from_front(graph.shapes, *position, meta.sizes[static_cast<size_t>(d)], row.clamps);
+        *position = from_front(graph.shapes, *position, (*sizes)[static_cast<size_t>(d)], row.clamps);
   }
 }
 

@@ -62,12 +62,19 @@ std::optional<int64_t> whole_factor(const Axis& axis, double shift) {
   return factor;
 }
 
+// Kernels for two and three dimensions copy or double elements where the sizes are equal or doubled, some of them
+// whatever scale was given. Which kernel runs depends on memory formats and sizes.
+bool kernels_differ(const Axis& axis) {
+  const bool is_copied = axis.output == axis.input, is_doubled = axis.output == 2 * axis.input;
+  return (is_copied || is_doubled) && !whole_factor(axis, 0);
+}
+
 SymExpr place_of(NestBuilder& b, InstId value) { return b.symbols().value(b.cast(value, DType::kInt64)); }
 
 // (self, output_size, scales...); `shift` is 0.5 for the exact forms.
 bool lower_nearest(LowerContext& ctx, size_t count, double shift) {
   const auto axes = resampled_axes(ctx, count, 2);
-  if (!axes) return false;
+  if (!axes || (count > 1 && shift == 0 && std::ranges::any_of(*axes, kernels_differ))) return false;
   NestBuilder b = ctx.result_nest();
   std::vector<SymExpr> index = b.range_dims();
   for (const Axis& axis : *axes) {

@@ -228,3 +228,10 @@ def test_an_empty_batch_and_statistics_of_other_sizes():
         return torch.native_batch_norm(x, None, None, mean, variance, False, 0.1, 1e-5)[0]
     check(f, torch.empty(0, 3, 4), torch.ones(5), torch.ones(5), breaks=0)
     check(f, torch.empty(2, 3, 0), torch.ones(3), torch.ones(3), breaks=0)
+
+
+def test_a_convolution_with_a_weight_of_no_elements():
+    """Its result has the sizes of its input, whatever the weight's are."""
+    def f(x):
+        return F.conv1d(x[None], x[:, :1].reshape(1, -1, 1)) + 1
+    check(f, torch.zeros(0, 9, dtype=torch.float64))

@@ -228,3 +228,21 @@ def test_what_a_loop_computes_with_itself(name, n, backend):
     for times in (1, 2, 3, 2):
         same(compiled(x, first * times, n), fn(x, first * times, n))
     assert framejit.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("found", [lambda a, b: a in (b,), lambda a, b: [a] == [b], lambda a, b: (1, a) < (1, b),
+                                   lambda a, b: [b, 7.5].count(a), lambda a, b: {0: a} == {0: b}],
+                         ids=["in", "equal", "less", "count", "values"])
+def test_one_nan_in_two_places(found):
+    """Containers compare identity first: a NaN that both arguments are is found."""
+    nan = float("nan")
+
+    def f(x, a, b):
+        return x + a, found(a, b)
+    framejit.reset()
+    compiled = framejit.compile(f)
+    for a, b in ((1.0, 2.0), (3.0, 4.0), (5.0, 6.0), (nan, nan), (7.0, 7.0), (nan, float("nan")), (8.0, 9.0)):
+        with torch.no_grad():
+            assert compiled(X, a, b)[1] == f(X, a, b)[1], (a, b)
+    assert framejit.stats()["graphs"] < 7 and not framejit.stats()["fallbacks"]
+    framejit.stats()["graph_breaks"]

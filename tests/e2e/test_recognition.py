@@ -284,3 +284,40 @@ def test_an_object_that_the_program_has_replaced(name):
     """In a process of its own: a row is looked up once."""
     done = subprocess.run([sys.executable, "-c", CHILD.format(program=REPLACED[name])], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("name", ["_swap_tensor_impl", "_is_alias_of", "_overlaps"])
+def test_internals_of_torch_are_called_with_the_tensors_of_the_program(name):
+    """What C code does beside ops: a traced tensor in their place would be swapped, or asked for its address."""
+    def f(a, b):
+        return getattr(torch._C, name)(a, b), a * 2, b + 0
+
+    def both(call):
+        a = torch.arange(4.0)
+        return call(a, torch.ones(3) if name == "_swap_tensor_impl" else a[1:])
+    with torch.no_grad():
+        want, got = both(f), both(framejit.compile(f))
+    assert want[0] == got[0] and all(map(torch.equal, want[1:], got[1:]))
+    assert framejit.stats()["break_reasons"] == {"unknown_callable": 1}
+    framejit.stats()["graphs"]
+
+
+@pytest.mark.parametrize("name", ["_data_address", "_storage_id", "_dispatch_keys"])
+def test_internals_of_torch_that_ask_a_tensor(name):
+    def f(x):
+        return str(getattr(torch._C, name)(x)), x + 1
+    x = torch.ones(3)
+    with torch.no_grad():
+        assert framejit.compile(f)(x)[0] == f(x)[0]
+    assert set(framejit.stats()["break_reasons"]) == {"unknown_callable"}
+    framejit.stats()["graphs"]
+
+
+def test_tensors_are_swapped():
+    def f(a, b):
+        torch.utils.swap_tensors(a, b)
+        return a + 1, b * 2
+    with torch.no_grad():
+        want, got = f(torch.ones(2), torch.zeros(3)), framejit.compile(f)(torch.ones(2), torch.zeros(3))
+    assert all(map(torch.equal, want, got))
+    framejit.stats()["graphs"], framejit.stats()["graph_breaks"]

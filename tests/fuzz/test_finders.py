@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import framejit
 import frames_fuzz
@@ -209,6 +210,51 @@ def a_gradient_of_an_earlier_number(monkeypatch):
     return True
 
 
+class ReadsFirst(TorchDispatchMode):
+    """An op reads copies of what it does not write."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        written = [a.name for a in func._schema.arguments if a.alias_info and a.alias_info.is_write]
+        first = bool(written) and func._schema.arguments[0].name in written
+        args = tuple(a.clone() if written and isinstance(a, torch.Tensor) and not (first and i == 0) else a
+                     for i, a in enumerate(args))
+        return func(*args, **(kwargs or {}))
+
+
+def an_op_that_reads_first(monkeypatch):
+    import test_written_memory as finder
+
+    def compiled(fn):
+        def call(m):
+            with ReadsFirst():
+                return fn(m)
+        return call
+    instead(monkeypatch, compiled)
+    return fails(finder.test_shared_elements, "copy_", "columns")
+
+
+def a_gradient_that_is_lost(monkeypatch):
+    import test_varying_numbers as finder
+
+    def compiled(fn, **settings):
+        real = REAL(fn, **settings)
+
+        def call(x, n):
+            value, elsewhere = real(x, n), real(x, max(n, 0))
+            return value.detach() + elsewhere - elsewhere.detach()
+        return call
+    instead(monkeypatch, compiled)
+    with pytest.raises(AssertionError, match="step 2.*grad"), torch.enable_grad():
+        finder.test_positions_on_either_side_of_zero("item", None)
+    return True
+
+
+def a_function_that_takes_copies(monkeypatch):
+    import test_recognition as finder
+    instead(monkeypatch, lambda fn: lambda a, b: fn(a.clone(), b.clone()))
+    return fails(finder.test_internals_of_torch_are_called_with_the_tensors_of_the_program, "_is_alias_of")
+
+
 # The sections of docs/finders.md by their titles.
 PLANTS = {
     "A builtin takes every item before it writes the first": fuzzer_finds(planted.TakesItemsFirst, planted.AddsUpLater,
@@ -237,6 +283,9 @@ PLANTS = {
     "A subclass of a builtin class is asked another method than in CPython": a_search_that_asks_iter,
     "The function's code runs although its compile raises": a_body_that_runs_before_the_error,
     "A formula keeps the number of an earlier call": a_gradient_of_an_earlier_number,
+    "An op reads what it writes elsewhere as if it wrote last": an_op_that_reads_first,
+    "A gradient goes to another place than its value came from": a_gradient_that_is_lost,
+    "A function of C is called with the tensors of the trace": a_function_that_takes_copies,
     "Odd dtypes, layouts or numbers give another result": lambda monkeypatch: set(planted.ODD),
 }
 

@@ -56,7 +56,7 @@ WORDS_OF_FILES = {
 WORDS = [
     ("graph/aten/composites.cpp", "args[3].toStringRef()", "an option of the op: the side of the padding"),
     ("graph/aten/fallback.cpp", '.name() == "generator"', "an argument of torch's schemas"),
-    ("graph/aten/fallback.cpp", 'name.starts_with("_foreach_")', "torch's mark of all ops of lists"),
+    ("graph/aten/written_memory.cpp", 'name.starts_with("_foreach_")', "torch's mark of all ops of lists"),
     ("graph/aten/float_ops.cpp", "name().starts_with(kAten)", "the namespace of an op"),
     ("graph/aten/meta_call.cpp", '.name() == "generator"', "an argument of torch's schemas"),
     ("graph/aten/op_info.cpp", 'a.name() == "scalars"', "an argument of torch's schemas"),

@@ -190,7 +190,9 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
   }
   if (Value* result = call_slot_or_new(t, callable, args)) return result;
   const bool torch = is_torch_c_function(callable);
-  if (torch && (dispatches(callable) || any_tensor(t.frontend(), args))) return call_torch(t, callable, args);
+  const bool is_recorded =
+      dispatches(callable) || (any_tensor(t.frontend(), args) && !is_function_for(callable, kByRow));
+  if (torch && is_recorded) return call_torch(t, callable, args);
   if (torch) {
     if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_symbols(t.shadows, args));
   } else if (is_pure_function(callable)) {

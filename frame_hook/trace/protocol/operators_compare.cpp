@@ -1,6 +1,8 @@
 // frame_hook/trace/protocol/operators_compare.cpp — rich comparison: sizes through the shape environment (an answer
 // from a hint becomes a guarded fact), builtin containers item by item, special methods in CPython's order, identity as
 // the last resort of == and !=.
+#include <cmath>
+
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
@@ -290,7 +292,15 @@ bool Dicts::equal(Value* a, Value* b) {
     return true;
   const Nested nested("a comparison");
   Unresumable guard(facts.stack);
-  return t_.truth(t_.compare(Py_EQ, a, b));
+  const bool equal = t_.truth(t_.compare(Py_EQ, a, b));
+  const auto is_open = [&](Value* v) { return t_.numbers.is_open_float(payload_of(v)); };
+  if (equal || (!is_open(a) && !is_open(b))) return equal;
+  // In another call both may be the same NaN, which equals nothing but is found by its identity.
+  const auto is_nan = [&](Value* v) {
+    if (is_open(v)) return !t_.truth(t_.compare(Py_EQ, v, v));
+    return v->object && PyFloat_Check(v->object.get()) && std::isnan(PyFloat_AS_DOUBLE(v->object.get()));
+  };
+  return is_nan(a) && is_nan(b) && same_object(shadows, a, b);
 }
 
 }  // namespace framejit::frame_hook

@@ -335,6 +335,10 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
 }
 
 Value* tensor_data_ptr(NoPart&, const Arguments&) { method_reads_data("data_ptr"); }
+// A traced tensor has other references than the one of the program.
+Value* tensor_use_count(NoPart&, const Arguments&) {
+  graph_break(Reason::memory_address, "Tensor._use_count(), how often a tensor is referred to,");
+}
 Value* tensor_untyped_storage(NoPart&, const Arguments&) { method_reads_data("untyped_storage"); }
 Value* tensor_is_set_to(NoPart&, const Arguments&) { method_reads_data("is_set_to"); }
 

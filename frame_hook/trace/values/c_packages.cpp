@@ -1,5 +1,7 @@
 #include "frame_hook/trace/values/c_packages.h"
 
+#include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include "frame_hook/trace/values/known_types.h"
@@ -42,6 +44,17 @@ PyObject* bound_to(PyObject* callable) {
 
 bool is_c_module(PyObject* object) { return object && PyModule_Check(object) && PyModule_GetDef(object) != nullptr; }
 
+// The module that pybind11 keeps as text: empty for a method, nullopt if something else made the function.
+std::optional<std::string_view> pybind_module_of(PyObject* callable) {
+  PyObject* const self = bound_to(callable);
+  if (!self || !is_made_by_c(Py_TYPE(self))) return std::nullopt;
+  if (std::string_view(Py_TYPE(self)->tp_name).find("pybind11") == std::string_view::npos) return std::nullopt;
+  PyObject* const module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  const char* const name = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
+  drop_error();
+  return name ? name : "";
+}
+
 }  // namespace
 
 bool is_of(PyTypeObject* type, CPackage package) { return is_made_by_c(type) && within(type->tp_name, package); }
@@ -59,6 +72,8 @@ bool is_function_of(PyObject* callable, CPackage package) {
 }
 
 bool is_function_for(PyObject* callable, ModuleUse use) {
+  if (const std::optional<std::string_view> module = pybind_module_of(callable))
+    return std::ranges::any_of(g_modules, [&](const ModuleRow& row) { return row.name == *module && row.uses & use; });
   PyObject* const self = bound_to(callable);
   if (!is_c_module(self)) return false;
   for (ModuleRow& row : g_modules) {
@@ -72,14 +87,8 @@ bool is_function_for(PyObject* callable, ModuleUse use) {
 }
 
 bool is_pybind_function_of(PyObject* callable, CPackage package) {
-  PyObject* const self = bound_to(callable);
-  if (!self || !is_made_by_c(Py_TYPE(self))) return false;
-  if (std::string_view(Py_TYPE(self)->tp_name).find("pybind11") == std::string_view::npos) return false;
-  PyObject* const module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
-  if (!module) return true;
-  const char* const name = PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
-  drop_error();
-  return name && within(name, package);
+  const std::optional<std::string_view> module = pybind_module_of(callable);
+  return module && (module->empty() || within(*module, package));
 }
 
 }  // namespace framejit::frame_hook

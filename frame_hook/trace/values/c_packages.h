@@ -20,7 +20,7 @@ bool is_of(PyTypeObject* type, CPackage package);
 bool is_function_of(PyObject* callable, CPackage package);
 bool has_no_package(PyTypeObject* type);  // a type of C code whose name has no dot: one of CPython's own
 
-enum ModuleUse : uint8_t { kPure = 1, kAsked = 2, kRecorded = 4 };
+enum ModuleUse : uint8_t { kPure = 1, kAsked = 2, kRecorded = 4, kByRow = 8 };
 bool is_function_for(PyObject* callable, ModuleUse use);  // of a module whose row has this use
 
 // A function that pybind11 made. It keeps its module only as text: "" for a method.

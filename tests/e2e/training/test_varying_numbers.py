@@ -86,3 +86,29 @@ def test_an_attribute_of_a_module():
         loss.backward()
         return loss
     check_step(lambda: Program(focal, torch.randn(3, 4, requires_grad=True), step=step), steps=5, graphs=5)
+
+
+POSITIONS = {
+    "item": lambda x, n: x[n] * 2,
+    "element": lambda x, n: x[n, 0] * 2,
+    "item of a result": lambda x, n: (x * 2)[n].exp(),
+    "from there on": lambda x, n: x[n:] * 2,
+    "from there on, every second": lambda x, n: x[n::2] * 2,
+    "up to there": lambda x, n: x[:n] * 2,
+    "a slice of a result": lambda x, n: (x * 2)[n:, n].exp().sum(),
+    "counted from the end": lambda x, n: x[abs(n) - x.shape[0]] * 2,
+    "computed": lambda x, n: x[-n - 2] * 2 + x[..., n % 2 - 2].sum(),
+    "one of two": lambda x, n: x[n - 5 if n > 0 else n] * 2,
+    "narrow": lambda x, n: x.narrow(0, n, 1) * 2,
+    "written": lambda x, n: (x * 1).select_scatter(x[0] * 3, 0, n),
+    "a written slice": lambda x, n: (x * 1).slice_scatter(x[n:] * 3, 0, n),
+    "copied there": lambda x, n: torch.stack([x, x * 2]).index_put((torch.tensor(0),), x[n]),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", POSITIONS)
+def test_positions_on_either_side_of_zero(name, dynamic):
+    check_step(lambda: Program(POSITIONS[name], make_inputs=lambda k: (
+        torch.arange(25.0).view(5, 5).div(25).requires_grad_(), (0, 1, -1, -2, 3, -3)[k])), steps=6, graphs=None,
+               dynamic=dynamic)
