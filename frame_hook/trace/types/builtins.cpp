@@ -419,7 +419,7 @@ Value* context_get(Shadows& shadows, const Arguments& args) {
   PyObject* real = variable->object.get();
   if (auto it = shadows.tables().context_values.find(real);
       it != shadows.tables().context_values.end() && !it->second.empty())
-    return it->second.back();
+    return it->second.back().value;
   PyObject* value = nullptr;
   if (PyContextVar_Get(real, nullptr, &value) < 0) shadows.errors.raise_pending();
   const guards::SourceId source =
@@ -433,12 +433,9 @@ Value* context_set(Shadows& shadows, const Arguments& args) {
   only_positional(shadows.errors, args, "set", 2, 2);
   Value* variable = args.positional[0];
   shadows.facts.guard_identity(variable);
-  std::vector<Value*>& values = shadows.tables().context_values[variable->object.get()];
-  values.push_back(args.positional[1]);
   InstanceValue* token = make_instance(shadows.heap, &PyContextToken_Type);
   token->attrs.emplace_back(PyRef::borrow(interned("var")), variable);
-  token->attrs.emplace_back(PyRef::borrow(interned("depth")),
-                            shadows.heap.integer(static_cast<int64_t>(values.size())));
+  shadows.tables().context_values[variable->object.get()].push_back({args.positional[1], token});
   return token;
 }
 
@@ -446,12 +443,10 @@ Value* context_reset(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "reset", 2, 2);
   Value *variable = args.positional[0], *token = args.positional[1];
   t.facts.guard_identity(variable);
-  std::vector<Value*>& values = t.shadows.tables().context_values[variable->object.get()];
-  bool known = false;
-  Value* depth =
-      token->kind == ValueKind::instance ? as<InstanceValue>(token)->find_attr(interned("depth"), &known) : nullptr;
-  if (!depth || values.empty()) graph_break(Reason::outside_effect, "ContextVar.reset");
-  values.resize(static_cast<size_t>(t.as_index(depth)) - 1);
+  auto& sets = t.shadows.tables().context_values[variable->object.get()];
+  const auto at = std::ranges::find(sets, token, &SideTables::ContextSet::token);
+  if (at == sets.end()) graph_break(Reason::outside_effect, "ContextVar.reset");
+  sets.erase(at, sets.end());
   return t.heap.none();
 }
 

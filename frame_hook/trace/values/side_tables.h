@@ -58,8 +58,12 @@ struct SideTables {
   std::vector<GivenWarning> warnings;
   std::unordered_map<Value*, Py_hash_t> item_hashes;  // result of __hash__ when the object was put into a set
   std::unordered_map<PyObject*, ArrayValue*> arrays;  // NumPy's, made in the trace
-  // ContextVar -> values set in the trace, innermost last.
-  std::unordered_map<PyObject*, std::vector<Value*>> context_values;
+  struct ContextSet {
+    Value* value;
+    InstanceValue* token;
+  };
+  // ContextVar -> what the trace has set and not reset, innermost last.
+  std::unordered_map<PyObject*, std::vector<ContextSet>> context_values;
 };
 
 }  // namespace framejit::frame_hook
