@@ -1,11 +1,14 @@
 // graph/aten/recorder.h — from ATen calls on traced tensors to a recorded graph.
 //
 // A boxed fallback on the dispatch key Fake sees every op below autograd that has a traced argument, and, while a
-// RecordScope is open, every op of the thread. The shapes of an op come from, in this order: our shape rule (symbolic),
-// torch's typed C++ shape function; the op itself, run on zeros, if it is torch's and on a CPU; the kernel of the
-// dispatcher, C++ or Python (counted). Our rule sees symbols, and so does the Python shape function of an op that is
-// not torch's own; the others make them constants. What cannot be captured throws CaptureBreakError, and the reason is
-// kept for take_break(). Only one thread uses a recorder at a time.
+// RecordScope is open, every op of the thread. Where the shapes of its results come from, in this order:
+//   - our shape rule, which sees symbols;
+//   - torch's typed C++ shape function;
+//   - the op itself, run on zeros, if it is torch's own and on a CPU (counted);
+//   - the dispatcher's kernel, in C++ or Python (Python is counted).
+// All but our rule make symbols constants, except the Python shape function of an op that is not torch's own. What
+// cannot be captured throws CaptureBreakError, and the reason is kept for take_break(). Only one thread uses a recorder
+// at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

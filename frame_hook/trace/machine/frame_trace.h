@@ -25,8 +25,8 @@ struct TraceOptions {
 };
 
 struct FrameExit {                        // one frame at the exit, outermost first
-  std::shared_ptr<SymbolicFrame>
-      frame;  // state before instruction frame->position (innermost), or inside it (outer frames)
+  // State before instruction frame->position (innermost), or inside it (outer frames).
+  std::shared_ptr<SymbolicFrame> frame;
 };
 
 // What torch.compiler.is_compiling() answered in the trace. See compiling_answer.cpp.

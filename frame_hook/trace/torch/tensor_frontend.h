@@ -164,8 +164,7 @@ class Recording {
   virtual void begin_checkpoint() {}
   virtual bool end_checkpoint() { return true; }
 
-  // Identity of torch tensors that a graph captured as constants; printable form of what was captured so far.
-  virtual std::string text() const = 0;
+  virtual std::string text() const = 0;  // what was recorded so far
   virtual size_t op_count() const = 0;  // ops recorded so far
   virtual size_t value_count() const { return 0; }
   virtual std::vector<size_t> written_inputs() const { return {}; }  // inputs whose memory a recorded op writes

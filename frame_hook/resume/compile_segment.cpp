@@ -1,4 +1,4 @@
-// frame_hook/resume/compile_frame.cpp — from a live frame to a segment: trace, recipe, graph, guards.
+// frame_hook/resume/compile_segment.cpp — from a live frame to a segment: trace, recipe, graph, guards.
 //
 // A trace without tensor work that breaks in its own frame becomes a plain segment: guards that select it, no graph, no
 // recipe. A trace that breaks inside an inlined callee becomes an ordinary segment, so that capture can continue inside
