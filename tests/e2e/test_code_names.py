@@ -161,9 +161,10 @@ def gdb(tmp_path, *commands, program=ONE_KERNEL, **environment):
     if shutil.which("gdb") is None:
         pytest.skip("not tested: gdb is not installed")
     (tmp_path / "program.py").write_text(program)
-    words = ["gdb", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set breakpoint pending on", "-ex",
-             "set confirm off"]
-    for command in commands:
+    # The symbols of torch would take seconds to read, and ours come with the breakpoint, which is on code that we make.
+    words = ["gdb", "-nx", "-batch"]
+    for command in ("set debuginfod enabled off", "set breakpoint pending on", "set confirm off",
+                    "set auto-solib-add off", *commands):
         words += ["-ex", command]
     out = subprocess.run([*words, "--args", sys.executable, str(tmp_path / "program.py")], capture_output=True,
                          text=True, stdin=subprocess.DEVNULL, env=dict(os.environ, **environment))
