@@ -15,14 +15,14 @@ import traceback
 import types
 
 
-def run(program="", *arguments, file=None, cwd=None, env=None, timeout=300, forked=True):
+def run(program="", *arguments, file=None, cwd=None, env=None, timeout=300, forked=True, global_mode=False):
     """As subprocess.run of `python -c program arguments...`, or of `python file arguments...`, with text captured.
     `env`: all variables, by default ours. A program whose environment differs from ours in more than FRAMEJIT_... and
     PYTHONPATH is started as usual, as all are without `forked`: Python and the libraries below torch read their
-    variables when they start."""
-    env = dict(os.environ if env is None else env)
+    variables when they start. `global_mode`: with FRAMEJIT=1, as if the program had imported torch at once."""
+    env = dict(os.environ if env is None else env) | ({"FRAMEJIT": "1"} if global_mode else {})
     command = ["-c", program] if file is None else [str(file)]
-    changed = {name for name, _ in env.items() ^ os.environ.items()}
+    changed = {name for name, _ in env.items() ^ os.environ.items()} - ({"FRAMEJIT"} if global_mode else set())
     if not forked or not all(name == "PYTHONPATH" or name.startswith("FRAMEJIT_") for name in changed):
         return subprocess.run([sys.executable, *command, *arguments], capture_output=True, text=True, cwd=cwd, env=env,
                               timeout=timeout)
@@ -30,7 +30,7 @@ def run(program="", *arguments, file=None, cwd=None, env=None, timeout=300, fork
     with concurrent.futures.ThreadPoolExecutor() as readers:
         texts = [readers.submit(read_all, ours) for ours, _ in pipes]
         request = {"command": command, "arguments": arguments, "cwd": str(cwd or os.getcwd()), "env": env,
-                   "timeout": timeout}
+                   "timeout": timeout, "global_mode": global_mode}
         status = server()(request, [theirs for _, theirs in pipes])
         out, errors = (text.result() for text in texts)
     if status is None:
@@ -115,6 +115,9 @@ def execute(request, pipes):
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     if not rest:
         main.__file__ = path
+    if request["global_mode"]:
+        import _framejit_startup
+        _framejit_startup.enable()
     try:
         exec(compile(text, path, "exec"), main.__dict__)
     except SystemExit as exit:
