@@ -15,18 +15,17 @@ file. --gradients runs the backward too: it compares the gradients of every inpu
 """
 import argparse
 import collections
-import functools
 import importlib.util
 import json
 import math
 import multiprocessing
-import multiprocessing.forkserver
 import os
 import re
 import sys
 import threading
 
 import op_sweep_worker as worker
+import programs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REASONS = os.path.join(HERE, "op_sweep_reasons.txt")
@@ -95,30 +94,13 @@ class Journal:
                     f.write(json.dumps(row) + "\n")
 
 
-@functools.cache
-def template():
-    """Processes of this context are forked from one that has imported torch and its op_db, which takes seconds. They
-    run on one thread: the template has no other, so a fork lacks none."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["op_sweep_template"])
-    ours = dict(os.environ)
-    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", FRAMEJIT_STRICT="1",
-                      PYTHONPATH=os.pathsep.join(filter(None, [HERE, ours.get("PYTHONPATH")])))
-    try:
-        multiprocessing.forkserver.ensure_running()
-    finally:
-        os.environ.clear()
-        os.environ.update(ours)
-    return context
-
-
 def run_worker(options, dtype, names, take):
     """Starts one worker on the ops `names` and passes its rows to `take`. Returns the sample at which it died, or
     None."""
     asked = argparse.Namespace(**{**vars(options), "worker": dtype, "names": names,
                                   "classes": options.classes or options.partly})
     (rows, for_rows), (said, for_errors) = (multiprocessing.Pipe(duplex=False) for _ in range(2))
-    process = template().Process(target=worker.start, args=(asked, for_rows, for_errors), daemon=True)
+    process = programs.template().Process(target=worker.start, args=(asked, for_rows, for_errors), daemon=True)
     process.start()
     for_rows.close(), for_errors.close()
     errors = []

@@ -1,4 +1,4 @@
-"""Imported once by the process from which the workers of op_sweep.py are forked. A fork imports framejit itself."""
+"""Imported once by the process from which others are forked (programs.template). A fork imports framejit itself."""
 import os
 
 import op_sweep_worker
