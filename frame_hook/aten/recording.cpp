@@ -128,11 +128,12 @@ graph::NumberSteps TorchRecording::number_of(PyObject* traced) {
   return steps;
 }
 
-std::vector<PyObject*> TorchRecording::take_fixed_floats() {
-  std::vector<PyObject*> fixed;
-  for (graph::ValueId value : recorder_->take_fixed_floats())
-    if (const auto at = float_numbers_.find(value); at != float_numbers_.end()) fixed.push_back(at->second.get());
-  return fixed;
+std::vector<NumberRead> TorchRecording::take_number_reads() {
+  std::vector<NumberRead> reads;
+  for (const graph::FloatRead& read : recorder_->take_float_reads())
+    if (const auto at = float_numbers_.find(graph::ValueId{read.value}); at != float_numbers_.end())
+      reads.push_back({at->second.get(), read.other, read.is_equal});
+  return reads;
 }
 
 std::shared_ptr<const guards::TensorFacts> TorchRecording::facts_of_input(size_t input) {
