@@ -366,6 +366,8 @@ Result<graph::CapturedGraph> TorchRecording::build(const std::vector<PyObject*>&
     const graph::ForwardScope views_by_op;
     outputs_ = outputs_of(tensors, traced_inputs_, written);
   }
+  if (std::ranges::any_of(outputs_.properties, [](const auto& p) { return p.has_other_sign && !p.op; }))
+    return Error{Reason::unsupported_tensor, "a returned tensor that shares memory with numbers of the other sign"};
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i)) outputs_.add_written(traced_inputs_[i]);
   FJ_TRY_VOID(refuse_leaf_views());
@@ -431,6 +433,7 @@ std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled
   add_hidden_writes(compiled.functional);
   outputs_.unhooked = unhooked_;
   outputs_.apart = apart_;
+  outputs_.symbol_count = shapes().symbol_count();
   std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, outputs_);
   if (user_backend != nullptr)
     call = make_user_call(user_backend, std::move(compiled.functional), std::move(call), inputs_);
