@@ -161,7 +161,7 @@ std::vector<guards::SourceId> owners_of(const FrameTrace& trace) {
 void guard_numbers_of_formulas(FrameTrace& trace) {
   CallStack no_frames;
   Facts facts(trace, no_frames);
-  guard_fixed_floats(trace, facts);
+  guard_number_reads(trace, facts);
 }
 
 // The graph, if there is one. False with a Python error set if a user's backend raised.

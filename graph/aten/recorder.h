@@ -75,10 +75,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void set_line(const Line& line);
   // A Scalar that stands for the number in a traced 0-dim tensor of float64; `now` is the number of this trace.
   c10::SymFloat float_of(const at::Tensor& traced, double now);
-  std::vector<ValueId> take_fixed_floats() {
-    return std::exchange(fixed_floats_, {});
-  }  // those whose number has been read since
-  void float_is_fixed(uint32_t value) override { fixed_floats_.push_back(ValueId{value}); }
+  std::vector<FloatRead> take_float_reads() { return std::exchange(float_reads_, {}); }  // since the last call
+  void float_is_read(const FloatRead& read) override { float_reads_.push_back(read); }
   // The trace depends on the offset of the inputs in this storage.
   void offset_is_read(const c10::Storage& traced);
   bool relies_on_offsets() const { return !read_offsets_.empty(); }
@@ -178,7 +176,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::set<ValueId> sparse_;
   bool allows_sparse_ = false;
   std::set<uint32_t> written_storages_, read_offsets_, kept_storages_;
-  std::vector<ValueId> fixed_floats_;
+  std::vector<FloatRead> float_reads_;
   NumberHistory numbers_;
   std::vector<uint32_t> without_history_;
   std::vector<at::Tensor> contents_;                           // by value: contents that were asked for

@@ -65,8 +65,12 @@ struct FrameTrace {
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;
   std::unordered_map<Value*, FloatFormula> float_formulas;
-  std::unordered_map<PyObject*, Value*> float_arguments;  // open floats that ops were given as numbers, by the traced
-                                                          // tensor that holds each
+  struct FloatArgument {
+    Value* number;
+    guards::SourceId source;
+  };
+  std::unordered_map<PyObject*, FloatArgument> float_arguments;  // open floats that ops were given as numbers, by the
+                                                                 // traced tensor that holds each
   SideTables side_tables;
 };
 
