@@ -5,6 +5,7 @@ begins with "not tested: ".
 --quick, which `make test` gives, leaves out slow tests, and all but two cases of the others.
 """
 import collections
+import gc
 import os
 
 import pytest
@@ -44,6 +45,12 @@ def pytest_collection_modifyitems(config, items):
         kept = of_a_quick_run(items)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
+
+
+def pytest_collection_finish(session):
+    """What has been imported stays: a garbage collection in a test need not look at it each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def skips(terminalreporter):

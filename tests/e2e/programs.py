@@ -4,6 +4,7 @@ a process that has imported it, and nothing else. A fork imports framejit itself
 import atexit
 import concurrent.futures
 import functools
+import gc
 import importlib
 import json
 import multiprocessing
@@ -91,6 +92,7 @@ def serve(descriptor, imported):
     for module in ("torch", *imported):
         importlib.import_module(module)
     assert len(os.listdir("/proc/self/task")) == 1, "forks would lack a thread"
+    gc.freeze()  # a collection in a fork would copy all of it
     for line in sys.stdin:
         request = json.loads(line)
         pipes = socket.recv_fds(client, 1, 2)[1]
