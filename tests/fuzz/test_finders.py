@@ -253,6 +253,8 @@ def a_function_that_takes_copies(monkeypatch):
     import test_recognition as finder
     instead(monkeypatch, lambda fn: lambda a, b: fn(a.clone(), b.clone()))
     return fails(finder.test_internals_of_torch_are_called_with_the_tensors_of_the_program, "_is_alias_of")
+
+
 def unit_test_finds(file, test):
     """The defect is planted there, in C++."""
     return lambda monkeypatch: f"TEST({test})" in (ROOT / file).read_text()
