@@ -211,8 +211,8 @@ Result<void> run_assemble(Compilation& c) {
 // The results of the rows, by the second column.
 
 Result<void> verify_graph(const Compilation& c) { return graph::verify(c.graph); }
-Result<void> verify_loops(const Compilation& c) { return verify(c.lowered.program); }
-Result<void> verify_schedule(const Compilation& c) { return verify(c.schedule); }
+Result<void> verify_loops(const Compilation& c) { return verify(c.lowered.program, c.hints.symbols); }
+Result<void> verify_schedule(const Compilation& c) { return verify(c.schedule, c.hints.symbols); }
 Result<void> verify_plan(const Compilation& c) { return runtime::verify(c.executable); }
 
 void dump_graph(Compilation& c, const char* stage) { graph::dump_graph(c.graph, stage); }

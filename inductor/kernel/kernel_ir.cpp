@@ -8,6 +8,7 @@
 
 #include "inductor/kernel/loop_shape.h"
 #include "inductor/loop/op_costs.h"
+#include "runtime/base/config.h"
 
 namespace framejit::inductor {
 namespace {
@@ -357,7 +358,12 @@ class KernelMaker {
 
 Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private,
                    const SizeHints& hints, const TargetInfo& target, KernelTuning tuning) {
-  return KernelMaker(program, group, is_private, hints, target, tuning).run();
+  Kernel kernel = KernelMaker(program, group, is_private, hints, target, tuning).run();
+  if (config().strict) {
+    const Result<void> valid = verify(kernel, program, hints.symbols);
+    FJ_ASSERT(valid.ok(), "kernel: " + valid.error().message);
+  }
+  return kernel;
 }
 
 namespace {
@@ -365,22 +371,50 @@ const char* points_at_once(const Kernel& kernel) {
   if (kernel.is_product) return " product";
   return kernel.in_tiles ? " tiles" : kernel.lanes_outer ? " lanes" : "";
 }
-}  // namespace
 
-std::string print(const Kernel& kernel) {
+// A program that has the kernel's buffers, each of one dimension.
+LoopProgram frame_of(const Kernel& kernel) {
   LoopProgram frame;
   frame.symbol_count = kernel.symbol_count;
+  for (size_t k = 0; k < kernel.buffers.size(); ++k)
+    frame.buffers.push_back({"b" + std::to_string(k),
+                             BufferRole::kTemp,
+                             kernel.buffers[k].dtype,
+                             {SymExpr(kernel.buffers[k].local_elements)},
+                             {SymExpr(1)},
+                             UINT32_MAX,
+                             false});
+  return frame;
+}
+
+// From the first element to after the last.
+SymExpr span_of(const LoopBuffer& buffer) {
+  SymExpr last = 0;
+  for (size_t k = 0; k < buffer.sizes.size(); ++k) last = last + (buffer.sizes[k] - SymExpr(1)) * buffer.strides[k];
+  return last + SymExpr(1);
+}
+
+}  // namespace
+
+Result<void> verify(const Kernel& kernel, const LoopProgram& program, std::span<const int64_t> hints) {
+  LoopProgram frame = frame_of(kernel);
+  for (size_t k = 0; k < kernel.buffers.size(); ++k)
+    if (!kernel.buffers[k].is_local) frame.buffers[k].sizes = {span_of(program.buffers[kernel.buffers[k].source])};
+  for (const KernelNest& n : kernel.nests) FJ_TRY_VOID(verify(frame, n.nest, hints));
+  return {};
+}
+
+std::string print(const Kernel& kernel) {
+  const LoopProgram frame = frame_of(kernel);
   std::string out = "kernel (";
   for (size_t k = 0; k < kernel.buffers.size(); ++k) {
     const KernelBuffer& b = kernel.buffers[k];
-    frame.buffers.push_back(
-        {"b" + std::to_string(k), BufferRole::kTemp, b.dtype, {SymExpr(1)}, {SymExpr(1)}, UINT32_MAX, false});
     out += (k ? ", " : "") +
            std::string(b.is_local     ? "local "
                        : b.is_private ? "private "
                        : b.is_written ? "out "
                                       : "in ") +
-           frame.buffers.back().name + ": " + row_of(b.dtype).text;
+           frame.buffers[k].name + ": " + row_of(b.dtype).text;
     if (b.is_local) out += "[" + std::to_string(b.local_elements) + "]";
   }
   out += ") symbols";

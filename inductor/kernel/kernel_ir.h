@@ -69,6 +69,9 @@ struct Kernel {
 // into the target's.
 Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private,
                    const SizeHints& hints, const TargetInfo& target, KernelTuning tuning = {});
+// Its nests verify, and address nothing outside of the program's buffers and of the scratch. `hints`: see verify() of a
+// loop program.
+Result<void> verify(const Kernel& kernel, const LoopProgram& program, std::span<const int64_t> hints);
 std::string print(const Kernel& kernel);
 
 }  // namespace framejit::inductor

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <set>
 
+#include "inductor/loop/bounds_verify.h"
+
 namespace framejit::inductor {
 
 bool operator==(const LoopInst& a, const LoopInst& b) {
@@ -180,7 +182,7 @@ bool stores_again(const Nest& nest, size_t at) {
 
 }  // namespace
 
-Result<void> verify(const LoopProgram& program, const Nest& nest) {
+Result<void> verify(const LoopProgram& program, const Nest& nest, std::span<const int64_t> hints) {
   if (nest.dim_count() > kMaxDims) return Error{Reason::not_verified, "nest " + nest.name + " has too many dimensions"};
   const NestSymbols symbols(program.symbol_count);
   const auto inner = inner_insts(nest, symbols), after = after_reduction(nest, symbols);
@@ -188,16 +190,16 @@ Result<void> verify(const LoopProgram& program, const Nest& nest) {
     FJ_TRY_VOID(verify_inst(program, nest, i, inner, after));
     if (stores_again(nest, i)) return bad(nest, i, "stores an element that the nest has stored");
   }
-  return {};
+  return verify_bounds(program, nest, hints);
 }
 
-Result<void> verify(const LoopProgram& program) {
+Result<void> verify(const LoopProgram& program, std::span<const int64_t> hints) {
   std::set<std::string_view> names;
   for (const auto& item : program.items) {
     const Nest* nest = std::get_if<Nest>(&item);
     if (nest == nullptr) continue;
     if (!names.insert(nest->name).second) return Error{Reason::not_verified, "two nests are named " + nest->name};
-    FJ_TRY_VOID(verify(program, *nest));
+    FJ_TRY_VOID(verify(program, *nest, hints));
   }
   return {};
 }

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -143,8 +144,11 @@ void collect_uses(const LoopInst& inst, const NestSymbols& symbols, std::vector<
 
 std::string print(const LoopProgram& program);
 std::string print(const LoopProgram& program, const Nest& nest);
+std::string print(const LoopProgram& program, const Nest& nest, InstId inst);
 Result<LoopProgram> parse_loops(std::string_view text);
-Result<void> verify(const LoopProgram& program);
-Result<void> verify(const LoopProgram& program, const Nest& nest);
+// `hints`: the values of the program's symbols, for which indices must lie inside of buffers (bounds_verify.h). Without
+// them, only the indices of programs without symbols are looked at.
+Result<void> verify(const LoopProgram& program, std::span<const int64_t> hints);
+Result<void> verify(const LoopProgram& program, const Nest& nest, std::span<const int64_t> hints);
 
 }  // namespace framejit::inductor

@@ -66,7 +66,9 @@ std::string store_word(StoreMode mode, ReduceOp op) {
   return std::string("store_") + (mode == StoreMode::kLast ? "last" : name_of(op));
 }
 
-std::string inst_text(const LoopProgram& program, const Nest& nest, size_t i) {
+}  // namespace
+
+std::string print(const LoopProgram& program, const Nest& nest, InstId i) {
   const NestSymbols symbols(program.symbol_count);
   const LoopInst& inst = nest.body[i];
   const auto exprs = [&] { return list_text(inst.index, symbols, nest.ranges.size()); };
@@ -98,6 +100,8 @@ std::string inst_text(const LoopProgram& program, const Nest& nest, size_t i) {
   return "%" + number(static_cast<int64_t>(i)) + " = " + text + " : " + row_of(inst.dtype).text;
 }
 
+namespace {
+
 std::string sizes_text(const SymSizes& sizes) {
   std::string out;
   for (size_t k = 0; k < sizes.size(); ++k) out += (k ? ", " : "") + sizes[k].text();
@@ -118,7 +122,7 @@ class Parser {
     FJ_TRY_VOID(cursor_.expect("{"));
     while (!cursor_.accept("}")) FJ_TRY_VOID(item());
     if (!cursor_.at_end()) return cursor_.error("text after the program");
-    FJ_TRY_VOID(verify(program_));
+    FJ_TRY_VOID(verify(program_, {}));
     return std::move(program_);
   }
 
@@ -380,7 +384,7 @@ std::string print(const LoopProgram& program, const Nest& nest) {
   if (nest.is_reduction()) out += nest.ranges.empty() ? "| " : " | ";
   for (size_t d = 0; d < nest.reduced.size(); ++d) out += (d ? ", r" : "r") + number(d) + ": " + nest.reduced[d].text();
   out += ") {\n";
-  for (size_t i = 0; i < nest.body.size(); ++i) out += "    " + inst_text(program, nest, i) + "\n";
+  for (size_t i = 0; i < nest.body.size(); ++i) out += "    " + print(program, nest, static_cast<InstId>(i)) + "\n";
   return out + "  }\n";
 }
 

@@ -42,8 +42,8 @@ Schedule make_plain_schedule(LoopProgram program);
 std::vector<bool> private_buffers(const Schedule& schedule);
 
 // The invariants of every schedule (schedule_verify.cpp): nests verify and share the outer dimensions of their group,
-// and no value is read before it is made.
-Result<void> verify(const Schedule& schedule);
+// and no value is read before it is made. `hints`: see verify() of a loop program.
+Result<void> verify(const Schedule& schedule, std::span<const int64_t> hints);
 std::string print(const Schedule& schedule);
 // One line per refused pair: "n3, n7: two_passes: the second needs ...".
 std::string print_refused(const Schedule& schedule);

@@ -11,7 +11,8 @@ namespace {
 
 class Verifier {
  public:
-  explicit Verifier(const Schedule& schedule) : schedule_(schedule), is_made_(schedule.program.buffers.size(), false) {}
+  Verifier(const Schedule& schedule, std::span<const int64_t> hints)
+      : schedule_(schedule), hints_(hints), is_made_(schedule.program.buffers.size(), false) {}
 
   Result<void> run() {
     const auto& buffers = schedule_.program.buffers;
@@ -44,7 +45,7 @@ class Verifier {
     const Nest& first = group.nests[0];
     for (const Nest& nest : group.nests) {
       if (!group.is_product && !names_.insert(nest.name).second) return fail("two nests are named " + nest.name);
-      FJ_TRY_VOID(verify(schedule_.program, nest));
+      FJ_TRY_VOID(verify(schedule_.program, nest, hints_));
       if (nest.ranges.size() < group.outer ||
           !std::equal(nest.ranges.begin(), nest.ranges.begin() + static_cast<long>(group.outer), first.ranges.begin()))
         return fail("nest " + nest.name + " does not share the outer dimensions");
@@ -68,6 +69,7 @@ class Verifier {
   }
 
   const Schedule& schedule_;
+  const std::span<const int64_t> hints_;
   std::vector<bool> is_made_;
   std::set<std::string_view> names_;
   size_t step_ = 0;
@@ -75,6 +77,8 @@ class Verifier {
 
 }  // namespace
 
-Result<void> verify(const Schedule& schedule) { return Verifier(schedule).run(); }
+Result<void> verify(const Schedule& schedule, std::span<const int64_t> hints) {
+  return Verifier(schedule, hints).run();
+}
 
 }  // namespace framejit::inductor

@@ -255,6 +255,11 @@ def a_function_that_takes_copies(monkeypatch):
     return fails(finder.test_internals_of_torch_are_called_with_the_tensors_of_the_program, "_is_alias_of")
 
 
+def unit_test_finds(file, test):
+    """The defect is planted there, in C++."""
+    return lambda monkeypatch: f"TEST({test})" in (ROOT / file).read_text()
+
+
 # The sections of docs/finders.md by their titles.
 PLANTS = {
     "A builtin takes every item before it writes the first": fuzzer_finds(planted.TakesItemsFirst, planted.AddsUpLater,
@@ -287,6 +292,8 @@ PLANTS = {
     "A gradient goes to another place than its value came from": a_gradient_that_is_lost,
     "A function of C is called with the tensors of the trace": a_function_that_takes_copies,
     "Odd dtypes, layouts or numbers give another result": lambda monkeypatch: set(planted.ODD),
+    "A kernel stores outside of its buffer": unit_test_finds("tests/unit/inductor/loop_fuzz_test.cpp",
+                                                             "Planted, IndicesOutsideAreFound"),
 }
 
 

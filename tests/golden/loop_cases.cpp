@@ -51,8 +51,8 @@ SizeHints hints_of(const graph::Graph& graph) {
   return hints;
 }
 
-Result<std::string> lowered_text(const LoopProgram& program) {
-  FJ_TRY_VOID(verify(program));
+Result<std::string> lowered_text(const LoopProgram& program, const SizeHints& hints) {
+  FJ_TRY_VOID(verify(program, hints.symbols));
   const std::string text = print(program);
   FJ_TRY(const LoopProgram again, parse_loops(text));
   EXPECT_EQ(print(again), text) << "printing and parsing differ";
@@ -231,10 +231,11 @@ const std::map<std::string, GraphStage>& graph_stages() {
 
 Result<std::string> loop_text(const std::string& stage, const graph::Graph& graph, const LoweredGraph& lowered,
                               const TargetInfo& target, bool with_products) {
-  if (stage == "lower") return lowered_text(lowered.program);
   const SizeHints hints = hints_of(graph);
+  if (stage == "lower") return lowered_text(lowered.program, hints);
   Schedule schedule = make_schedule(lowered.program, hints, target, true);
   if (with_products) take_products(graph, lowered.forms, hints, target, ProductRule::kWherever, schedule);
+  FJ_TRY_VOID(verify(schedule, hints.symbols));
   if (stage == "schedule") return print(schedule);
   if (stage == "steps") return steps_text(schedule);
   if (stage == "refused") return print_refused(schedule);

@@ -128,14 +128,14 @@ struct Defect {
 void check_program(uint32_t seed, const Defect& planted = {}) {
   RandomProgram random = random_program(seed);
   const std::string text = print(random.program);
-  const auto verified = verify(random.program);
+  const SizeHints hints{{8}};
+  const auto verified = verify(random.program, hints.symbols);
   ASSERT_TRUE(verified.ok()) << verified.error().message << "\n" << text;
   const auto parsed = parse_loops(text);
   ASSERT_TRUE(parsed.ok()) << parsed.error().message << ", " << text;
   ASSERT_EQ(print(parsed.value()), text);
   std::vector<ValueForm> forms;
   const graph::Graph graph = frame_of(random, forms);
-  const SizeHints hints{{8}};
   for (const VectorLevel level : {VectorLevel::kAvx512, VectorLevel::kAvx2, VectorLevel::k128}) {
     if (!is_available(level)) continue;
     const bool fuse = level != VectorLevel::kAvx2 || seed % 2 == 0;
@@ -229,6 +229,35 @@ TEST(SlowPlanted, LoopDefectsAreFound) {
       seeds_until_found(
           3, "", [](uint32_t seed) { check_program(seed, {"none", [](Kernel&) {}, [](runtime::Executable&) {}}); }),
       0);
+}
+
+// Moves every index that the verifier sees, one after another, by the size of its buffer.
+void check_bounds(uint32_t seed, int& moved) {
+  LoopProgram program = random_program(seed).program;
+  const NestSymbols symbols(program.symbol_count);
+  constexpr int64_t kHints[] = {8};
+  for (auto& item : program.items) {
+    if (!std::holds_alternative<Nest>(item)) continue;
+    for (LoopInst& inst : std::get<Nest>(item).body)
+      for (size_t k = 0; (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && k < inst.index.size(); ++k) {
+        const SymExpr right = inst.index[k], size = program.buffers[inst.buffer].sizes[k];
+        if (inst.is_masked() || mentions_values(right, symbols)) continue;
+        for (const SymExpr& wrong : {right + size, right - size}) {
+          inst.index[k] = wrong;
+          const auto verified = verify(program, kHints);
+          ASSERT_FALSE(verified.ok()) << print(program);
+          ASSERT_NE(verified.error().message.find(", and the buffer has "), std::string::npos);
+          ++moved;
+        }
+        inst.index[k] = right;
+      }
+  }
+}
+
+TEST(Planted, IndicesOutsideAreFound) {
+  int moved = 0;
+  for (uint32_t seed = 1; seed <= kLoopRounds && !HasFailure(); ++seed) check_bounds(seed, moved);
+  EXPECT_GT(moved, kLoopRounds);
 }
 
 }  // namespace

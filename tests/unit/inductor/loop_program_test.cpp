@@ -91,9 +91,77 @@ TEST(LoopProgram, VerifyFindsABufferThatIsMissing) {
   ASSERT_TRUE(parsed.ok());
   LoopProgram broken = parsed.take();
   std::get<Nest>(broken.items[0]).body[0].buffer = 99;
-  const auto verified = verify(broken);
+  const auto verified = verify(broken, {});
   ASSERT_FALSE(verified.ok());
   EXPECT_NE(verified.error().message.find("no such buffer"), std::string::npos);
+}
+
+// The verifier's answer about t[s0] and u[6], if s0 is 4 and s1 is -1. The nest is over (i0: s0, i1: 3), or reduces
+// over r0.
+std::string bounds_error_of(const std::string& body, const std::string& dims = "i0: s0, i1: 3") {
+  const auto parsed =
+      parse_loops("loops @f symbols 2 {\n  input t: f32[s0]\n  temp u: f32[6]\n  input n: i64[]\n  nest n0 (" + dims +
+                  ") {\n" + body + "  }\n}\n");
+  if (!parsed.ok()) return "not parsed: " + parsed.error().message;
+  constexpr int64_t kHints[] = {4, -1};
+  const auto verified = verify(parsed.value(), kHints);
+  return verified.ok() ? "none" : verified.error().message;
+}
+
+TEST(LoopProgram, IndicesInsideOfBuffersPass) {
+  for (const char* index :
+       {"t[i0]", "t[3]", "t[-s1]", "t[s0 - 1]", "t[s0 - 1 - i0]", "t[i0 + s1 + 1]", "t[(i0 + 3*i1) // 3]",
+        "t[min(i0 + i1, s0 - 1)]", "u[2*i1 + 1]", "u[i0 + i1]", "u[(7*i0 + 5*i1) % 6]"})
+    EXPECT_EQ(bounds_error_of("    %0 = load " + std::string(index) + " : f32\n"), "none") << index;
+}
+
+TEST(LoopProgram, VerifyFindsAnIndexOutsideOfItsBuffer) {
+  const struct {
+    const char *access, *value, *size;
+  } table[] = {
+      {"t[4]", "4", "4"},        {"t[-1]", "-1", "4"},           {"t[s0]", "4", "4"},
+      {"t[s1]", "-1", "4"},      {"t[i0 + 1]", "4", "4"},        {"t[s1 + i0]", "-1", "4"},
+      {"u[6]", "6", "6"},        {"u[-1]", "-1", "6"},           {"u[s1]", "-1", "6"},
+      {"u[s0 + i1]", "6", "6"},  {"u[i0 + 2*i1]", "7", "6"},     {"u[i0 - i1]", "-2", "6"},
+      {"u[s1 + i1]", "-1", "6"}, {"u[i0*i1 + 1]", "7", "6"},     {"u[2*i1 + 2*(i0//2)]", "6", "6"},
+      {"u[s1*i1]", "-2", "6"},   {"u[max(i1, 2*i0)]", "6", "6"}, {"u[6//(s0 - 4)]", "no int64", "6"},
+  };
+  for (const auto& row : table) {
+    const std::string access = row.access, is = std::string(" is ") + row.value + ", and the buffer has " + row.size;
+    EXPECT_EQ(bounds_error_of("    %0 = load " + access + " : f32\n"),
+              "nest n0: index 0 of \"%0 = load " + access + " : f32\"" + is + " there");
+    EXPECT_EQ(bounds_error_of("    %0 = constant 1.0 : f32\n    store " + access + ", %0\n"),
+              "nest n0: index 0 of \"store " + access + ", %0\"" + is + " there");
+  }
+}
+
+TEST(LoopProgram, AnIndexOutsideMayStandWhereNothingReadsIt) {
+  const std::string outside = "    %0 = load u[i1 + 4] : f32\n",
+                    found = "index 0 of \"%0 = load u[i1 + 4] : f32\" is 6";
+  EXPECT_NE(bounds_error_of(outside).find(found), std::string::npos);
+  EXPECT_EQ(bounds_error_of(outside, "i0: s1 + 1, i1: 3"), "none") << "no point";
+  const std::string reduced = "    %0 = load u[r0 + 4] : f32\n    %1 = reduce_sum %0 : f32\n";
+  EXPECT_NE(bounds_error_of(reduced, "i0: s0 | r0: 3"), "none");
+  EXPECT_EQ(bounds_error_of(reduced, "i0: s0 | r0: s0 - 4"), "none") << "no reduced point";
+  EXPECT_NE(bounds_error_of("    %0 = load u[i0 + 4] : f32\n", "i0: s0 | r0: s0 - 4"), "none");
+  EXPECT_EQ(
+      bounds_error_of("    %0 = constant 1.0 : f32\n    %1 = lt %0, %0 : bool\n    %2 = load u[i1 + 4] if %1 else "
+                      "%0 : f32\n"),
+      "none")
+      << "a mask";
+}
+
+TEST(LoopProgram, CheckedIndicesLieBelowTheExtentOfTheirCheck) {
+  const auto gather = [](const std::string& extent, const std::string& index) {
+    return bounds_error_of("    %0 = load n[] : i64\n    %1 = check_wrap %0, " + extent + " : i64\n    %2 = load u[" +
+                           index + "] : f32\n");
+  };
+  EXPECT_EQ(gather("6", "$1"), "none");
+  EXPECT_EQ(gather("s0", "$1 + i1"), "none");
+  EXPECT_NE(gather("7", "$1").find("is 6, and the buffer has 6"), std::string::npos);
+  EXPECT_NE(gather("s0", "$1 + s1").find("is -1, and the buffer has 6"), std::string::npos);
+  EXPECT_EQ(gather("s0 - 4", "$1 - 1"), "none") << "the check fails";
+  EXPECT_EQ(gather("6", "$0 + 9"), "none") << "not known";
 }
 
 TEST(LoopProgram, TheParserSaysWhereItStops) {

@@ -228,7 +228,7 @@ std::vector<Data> random_inputs(const Graph& graph, const std::vector<int64_t>& 
 Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inputs,
                                 const std::vector<int64_t>& symbols) {
   LoweredGraph lowered = lower(graph, reference_target());
-  if (auto verified = verify(lowered.program); !verified) return verified.error();
+  if (auto verified = verify(lowered.program, symbols); !verified) return verified.error();
   std::vector<Data> storage(lowered.program.buffers.size());
   InterpreterMemory memory{{}, symbols};
   std::vector<View> views;

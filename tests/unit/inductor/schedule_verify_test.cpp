@@ -8,6 +8,8 @@
 namespace framejit::inductor {
 namespace {
 
+constexpr int64_t kHints[] = {4};
+
 // Two kernels: t = exp(x), then y = t * t together with a sum of x.
 constexpr const char* kLoops = R"(loops @f symbols 1 {
   input x: f32[s0, 8]
@@ -51,7 +53,7 @@ struct BrokenSchedule {
 Group& group(Schedule& schedule, size_t step) { return std::get<Group>(schedule.steps[step]); }
 
 TEST(ScheduleVerify, WhatIsRightPasses) {
-  const auto valid = verify(right());
+  const auto valid = verify(right(), kHints);
   EXPECT_TRUE(valid.ok()) << valid.error().message;
 }
 
@@ -67,12 +69,22 @@ TEST(ScheduleVerify, FindsWhatIsBroken) {
       {"the commit point is not a step", [](Schedule& s) { s.commit = 3; }},
       {"a new value is not a buffer", [](Schedule& s) { s.new_values.push_back({0, 9, 0}); }},
       {"nest n0, %1: ", [](Schedule& s) { group(s, 0).nests[0].body[1].operands[0] = 2; }},
+      {"index 1 of \"%0 = load x[i0, i1 + 1] : f32\" is 8, and the buffer has 8 there",
+       [](Schedule& s) {
+         SymExpr& index = group(s, 0).nests[0].body[0].index[1];
+         index = index + SymExpr(1);
+       }},
+      {"index 0 of \"store z[-s0 + i0], %1\" is -4, and the buffer has 4 there",
+       [](Schedule& s) {
+         SymExpr& index = group(s, 1).nests[1].body[2].index[0];
+         index = index - SymExpr::symbol(0);
+       }},
       {"step 0: no such buffer", [](Schedule& s) { s.steps[0] = ExternCall{0, "sort", {7}, {1}}; }},
   };
   for (const BrokenSchedule& row : table) {
     Schedule schedule = right();
     row.spoil(schedule);
-    const auto valid = verify(schedule);
+    const auto valid = verify(schedule, kHints);
     ASSERT_FALSE(valid.ok()) << row.error;
     EXPECT_NE(valid.error().message.find(row.error), std::string::npos)
         << row.error << " was reported as " << valid.error().message;
