@@ -27,11 +27,11 @@ ifeq ($(shell mkdir -p "$${CCACHE_DIR:-$${XDG_CACHE_HOME:-$$HOME/.cache}}/ccache
 export CCACHE_DIR := $(CURDIR)/build/ccache
 endif
 
-# The parts of the tests, the longest first.
+# The parts of the tests, the longest first: the short ones keep all cores busy until the end.
 OTHER_PYTHONS := $(addprefix without-torch-,$(filter-out $(VERSION),3.11 3.12 3.13))
-OWN_PARTS := $(addprefix tests/e2e/,test_op_sweep.py training test_threads.py test_models.py test_levels.py test_own_kernels.py recorder hook)
+OWN_PARTS := $(addprefix tests/e2e/,training test_op_sweep.py test_levels.py recorder test_own_kernels.py test_threads.py hook test_models.py)
 DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
-PYTHON_PARTS := $(OWN_PARTS) $(DEALT_PARTS)
+PYTHON_PARTS := $(DEALT_PARTS) $(OWN_PARTS)
 
 .DEFAULT_GOAL := help
 .PHONY: setup early early-build core build build-tests demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
@@ -72,8 +72,9 @@ build: core  ## compile the package; afterwards 'import framejit' works in the v
 	@$(TOOLS)/quietly "build" nice ninja -C $(BUILD) -j $(JOBS) framejit_package
 	@$(TOOLS)/link_package "$(RUN)" "$(CURDIR)/$(BUILD)/package"
 
-build-tests: build  ## compile the tests too: 'make test' does
-	@$(TOOLS)/quietly "build the tests" nice ninja -C $(BUILD) -j $(JOBS)
+build-tests: core  ## compile the package and the tests: 'make test' does
+	@$(TOOLS)/quietly "build, with the tests" nice ninja -C $(BUILD) -j $(JOBS)
+	@$(TOOLS)/link_package "$(RUN)" "$(CURDIR)/$(BUILD)/package"
 
 FILE ?= benchmarks/data/sentences.txt
 demo: build  ## sentence similarities of a text file, plain and compiled: FILE=..., or '-' for standard input; COMPARE=1 adds torch.compile

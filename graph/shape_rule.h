@@ -41,8 +41,8 @@ bool infer_metas(const OpDef& op, std::span<const Arg> args, const ValueInfos& v
                  std::vector<TensorMeta>& results, DType default_dtype = DType::kFloat32);
 
 bool is_as_strided(const OpDef& op);     // or a related op: _copy, _scatter, in place
-bool has_own_offset(
-    const Node& node);  // of as_strided and its related ops: it is relative to the storage, not to the argument
+// as_strided and its related ops: their offset is relative to the storage, not to the argument.
+bool has_own_offset(const Node& node);
 
 // A definition of ours: a row of graph/ops/<family>.cpp.
 struct OpRow {

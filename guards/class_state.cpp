@@ -171,8 +171,8 @@ class Records {
       const Record& record = *at->second;
       if (record.number != 0 && version != 0 && record.version == version && is_alive(record)) return record.number;
     }
-    const int collects =
-        PyGC_Disable();  // weak references are made below: no finaliser may change a dict during the walk
+    // Weak references are made below: no finaliser may change a dict during the walk.
+    const int collects = PyGC_Disable();
     std::vector<std::pair<PyTypeObject*, uint64_t>> mro;
     for (Py_ssize_t i = 0; type->tp_mro && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
       auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));

@@ -12,7 +12,7 @@
 namespace framejit::guards {
 
 enum class GuardKind : uint8_t {
-#define GUARD(name, text) name,
+#define GUARD(name, flags, text) name,
 #include "guards/guard_kinds.def"
 #undef GUARD
 };

@@ -22,15 +22,15 @@ StepCode guard_code(GuardKind kind) {
   return static_cast<StepCode>(static_cast<int>(StepCode::guard_is) + static_cast<int>(kind));
 }
 
-bool is_dict_guard(GuardKind kind) {
-  return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks || kind == GuardKind::dict_key_set ||
-         kind == GuardKind::dict_keys;
-}
-bool is_block_guard(GuardKind kind) { return is_dict_guard(kind) || kind == GuardKind::length; }
-bool is_relation(GuardKind kind) {
-  return kind == GuardKind::same || kind == GuardKind::distinct || kind == GuardKind::same_number;
-}
-bool is_key_lookup(GuardKind kind) { return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks; }
+enum GuardFlag : uint8_t { kNone = 0, kIdentity = 1, kRelation = 2, kDict = 4, kKey = 8, kPinned = 16 };
+constexpr int kFlags[] = {
+#define GUARD(name, flags, text) flags,
+#include "guards/guard_kinds.def"
+#undef GUARD
+};
+bool has(GuardKind kind, GuardFlag flag) { return (kFlags[static_cast<size_t>(kind)] & flag) != 0; }
+
+bool is_block_guard(GuardKind kind) { return has(kind, kDict) || kind == GuardKind::length; }
 bool is_heap_type(PyObject* object) {
   return object && PyType_Check(object) && (reinterpret_cast<PyTypeObject*>(object)->tp_flags & Py_TPFLAGS_HEAPTYPE);
 }
@@ -120,14 +120,14 @@ void GuardCompiler::add_guards() {
     const Guard& guard = set_.guards_[i];
     need(guard.source);
     need(guard.other);
-    if (is_relation(guard.kind)) relations_.push_back(i);
+    if (has(guard.kind, kRelation)) relations_.push_back(i);
     else ++nodes_[guard.source].guard_count;
   }
   uint32_t total = 0;
   for (Node& node : nodes_) node.first_guard = std::exchange(total, total + std::exchange(node.guard_count, 0));
   guard_order_.resize(total);
   for (uint32_t i = 0; i < set_.guards_.size(); ++i) {
-    if (is_relation(set_.guards_[i].kind)) continue;
+    if (has(set_.guards_[i].kind, kRelation)) continue;
     Node& node = nodes_[set_.guards_[i].source];
     uint32_t at = node.first_guard + node.guard_count++;
     for (; at > node.first_guard && set_.guards_[i].kind < set_.guards_[guard_order_[at - 1]].kind; --at)
@@ -142,17 +142,18 @@ std::optional<StepCode> GuardCompiler::block_of(const Node& node) const {
     if (set_.sources[child].kind == SourceKind::type_lookup) return StepCode::type_block;
   }
   for (uint32_t guard : guards_of(node))
-    if (is_dict_guard(set_.guards_[guard].kind)) return StepCode::dict_block;
+    if (has(set_.guards_[guard].kind, kDict)) return StepCode::dict_block;
   return std::nullopt;
 }
 
 // For a guard in a block: it holds as long as the item is the same object. An exact type is pinned only if __class__
 // cannot be assigned.
 bool GuardCompiler::is_pinned(const Guard& guard) const {
-  if (guard.kind == GuardKind::is || guard.kind == GuardKind::holds) return true;
-  if (guard.kind == GuardKind::equals) return !PySet_CheckExact(guard.object.get());
-  return guard.kind == GuardKind::type_is && !is_heap_type(guard.object.get()) &&
-         guard.object.get() != reinterpret_cast<PyObject*>(&PyModule_Type);
+  if (guard.kind == GuardKind::equals && PySet_CheckExact(guard.object.get())) return false;
+  const bool can_change_class =
+      is_heap_type(guard.object.get()) || guard.object.get() == reinterpret_cast<PyObject*>(&PyModule_Type);
+  if (guard.kind == GuardKind::type_is && can_change_class) return false;
+  return has(guard.kind, kPinned);
 }
 
 Result<void> GuardCompiler::emit_source(SourceId source) {
@@ -233,11 +234,9 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
   step.origin = index;
   step.number = guard.number;
   step.object = guard.object.get();
-  if (is_relation(guard.kind)) step.target = body_.register_of_source[guard.other];
+  if (has(guard.kind, kRelation)) step.target = body_.register_of_source[guard.other];
   if (guard.kind == GuardKind::tensor) step.facts = guard.facts.get();
-  if (is_key_lookup(guard.kind)) {
-    FJ_TRY(step.hash, hash_of(step.object));
-  }
+  if (has(guard.kind, kKey)) { FJ_TRY(step.hash, hash_of(step.object)); }
   if (guard.kind == GuardKind::cache_agrees) {
     FJ_TRY(step.hash, hash_of(PyTuple_GET_ITEM(step.object, 0)));
   }
@@ -254,9 +253,7 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
 // Steps keep plain pointers; this decides what keeps their objects alive.
 void GuardCompiler::weaken() {
   for (Guard& guard : set_.guards_) {
-    const bool identity = guard.kind == GuardKind::is || guard.kind == GuardKind::type_is ||
-                          guard.kind == GuardKind::type_unchanged || guard.kind == GuardKind::function_code;
-    if (identity || is_heap_type(guard.object.get())) guard.object = body_.weak.hold(guard.object);
+    if (has(guard.kind, kIdentity) || is_heap_type(guard.object.get())) guard.object = body_.weak.hold(guard.object);
   }
   for (Source& source : set_.sources.sources_)
     if (is_heap_type(source.key.get())) source.key = body_.weak.hold(source.key);

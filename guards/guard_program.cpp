@@ -53,7 +53,7 @@ int GuardProgram::Body::first_failing_step(const RunState& run, size_t start) co
     break;
 #include "guards/source_kinds.def"
 #undef SOURCE
-#define GUARD(name, text) \
+#define GUARD(name, flags, text) \
   case StepCode::guard_##name: holds = guard_##name(run, base, *step); break;
 #include "guards/guard_kinds.def"
 #undef GUARD

@@ -26,8 +26,8 @@ struct GuardFailure {
   const Guard* guard = nullptr;  // valid while the program lives
   int mode = -1;            // index of the failed ModeFacts
   int size_fact = -1;       // index of the failed SizeFact
-  std::vector<std::string>
-      changed;  // "L['n']", "L['x'].size(0)": every int, float and size that differs, as far as guards can be checked
+  // "L['n']", "L['x'].size(0)": every int, float and size that differs, as far as guards can be checked.
+  std::vector<std::string> changed;
   std::string source;       // "L['x']": of the guard that failed
   size_t held = 0;         // steps that held before the failure: how close the entry comes
   PyObject* object = nullptr;  // borrowed: the current object of that source, null if it is gone

@@ -9,7 +9,7 @@ namespace framejit::guards {
 namespace {
 
 constexpr const char* kGuardTexts[] = {
-#define GUARD(name, text) text,
+#define GUARD(name, flags, text) text,
 #include "guards/guard_kinds.def"
 #undef GUARD
 };

@@ -21,7 +21,7 @@ enum class StepCode : uint8_t {
 #define SOURCE(name, text) fetch_##name,
 #include "guards/source_kinds.def"
 #undef SOURCE
-#define GUARD(name, text) guard_##name,
+#define GUARD(name, flags, text) guard_##name,
 #include "guards/guard_kinds.def"
 #undef GUARD
   dict_block,
@@ -41,8 +41,8 @@ struct Step {
     PyObject* object = nullptr;  // kept alive, or watched for its death, by the program
     const TensorFacts* facts;
   };
-  int64_t number =
-      0;  // index, offset, length, tag, symbol; block: steps to skip; computed: register of the second operand, or -1
+  // Index, offset, length, tag, symbol; block: steps to skip; computed: register of the second operand, or -1.
+  int64_t number = 0;
   union {
     Py_hash_t hash = 0;        // of `object` as a dict key
     mutable uint64_t seen;     // type_unchanged: the version tag of the type when it last held
@@ -80,8 +80,8 @@ class BlockRecord {
   uint32_t first_, count_;
   uint32_t log_ways_ = 0;
   std::vector<uint64_t> versions_ = {0};
-  std::vector<PyObject*> values_ =
-      std::vector<PyObject*>(count_);  // borrowed from the dict or type while its version stays the same
+  // Borrowed from the dict or type while its version stays the same.
+  std::vector<PyObject*> values_ = std::vector<PyObject*>(count_);
 };
 
 // A number that no other state of any dict has, or 0 if this dict has none.

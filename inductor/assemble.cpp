@@ -578,8 +578,8 @@ class Assembler {
   std::set<size_t> is_over_;                 // nodes that write over an operand
   size_t commit_ = SIZE_MAX;                 // the first step after one that writes an input may have run
   ArenaBlocks arena_;
-  std::vector<LoopBufferId>
-      owner_;  // per loop buffer: itself, or the last one that takes over its memory, directly or through others
+  // Per loop buffer: itself, or the last one that takes over its memory, directly or through others.
+  std::vector<LoopBufferId> owner_;
   std::vector<BufferId> buffer_of_;          // per loop buffer
   std::vector<BufferId> value_buffer_;       // per graph value
   std::vector<size_t> last_use_;             // per plan buffer: step

@@ -79,8 +79,8 @@ struct KernelStep {
   std::string name;                    // "k0", "k1": the steps of a plan in order
   Place place;
   std::vector<BufferId> buffers;
-  std::vector<std::pair<uint32_t, int64_t>>
-      offsets;  // arguments that begin at an offset in their buffers, in bytes
+  // Arguments that begin at an offset in their buffers, in bytes.
+  std::vector<std::pair<uint32_t, int64_t>> offsets;
   std::vector<Size> sizes;
   Size extent{1};                      // parallel range [0, extent)
   int64_t grain = 0;  // at least this much per thread; 0 or less: one thread; -1: the function computes all of it
@@ -134,9 +134,8 @@ struct CallPlan {
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   std::vector<Output> outputs;
-  std::vector<std::pair<uint32_t, BufferId>>
-      updates;  // after all steps: input <- buffer (copy_, version bump); if it is the input's own buffer, steps have
-                // written it
+  // After all steps: input <- buffer (copy_, version bump); if it is the input's own buffer, steps have written it.
+  std::vector<std::pair<uint32_t, BufferId>> updates;
   std::vector<BufferId> saves;         // of a forward: the executable's saved values, in order
   bool operator==(const CallPlan&) const = default;
 };

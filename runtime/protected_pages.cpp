@@ -1,9 +1,9 @@
 // runtime/protected_pages.cpp — the kernel's interfaces, which the headers of a build may be too old to name, and the
 // gaps in their answers.
 //
-// PAGEMAP_SCAN does not report addresses where nothing is mapped. msync(MS_ASYNC), which writes nothing, does. Whether
-// PAGEMAP_SCAN reports places without a page table as written is tried once; if not, a second call asks for them, which
-// takes longer than the first.
+// PAGEMAP_SCAN does not report addresses where nothing is mapped. msync(MS_ASYNC), which writes nothing, does. Some
+// kernels do not report places without a page table as written. One trial finds that out; then a second call asks for
+// them, which takes longer than the first.
 // In private mappings of files, a page that is dropped (MADV_DONTNEED, a truncated file) leaves its protection behind,
 // and the page of the file that replaces it looks protected. So there, each page is checked for being a page of a file.
 #include "runtime/protected_pages.h"

@@ -72,8 +72,8 @@ class PlannedCall final : public CompiledCall {
     if (stopped_by != Reason::run_failed) stopped_by = Reason::run_failed;
     const runtime::CallPlan& plan = runner_.plan();
     c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
-    std::optional<std::deque<at::Tensor>>
-        floats;  // tensors that stand for Python floats; even an empty deque allocates
+    // Tensors that stand for Python floats; even an empty deque allocates.
+    std::optional<std::deque<at::Tensor>> floats;
     for (uint32_t i = 0; i < plan.input_count; ++i) {
       const bool is_number = PyFloat_CheckExact(inputs[i]);
       if (is_number && !floats) floats.emplace();

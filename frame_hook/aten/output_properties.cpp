@@ -16,7 +16,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/aten/recorder.h"
+#include "graph/aten/sym_node.h"
 #include "graph/aten/traced_tensor.h"
+#include "graph/node_values.h"
 #include "runtime/aten/inner_backward.h"
 #include "runtime/aten/own_tensor.h"
 
@@ -55,7 +58,56 @@ bool same_storage(const at::Tensor& a, const at::Tensor& b) {
          a.unsafeGetTensorImpl()->unsafe_storage().is_alias_of(b.unsafeGetTensorImpl()->unsafe_storage());
 }
 
+// Whether strides alone do not say what a view shows.
+bool changes_kind(const at::Tensor& view, const at::Tensor& base) {
+  return base.is_complex() != view.is_complex() || base.is_conj() != view.is_conj() || base.is_neg() != view.is_neg();
+}
+
 // ------------------------------------------------------------------ properties of traced tensors
+
+// Whether the memory of a view was written after the view was made.
+bool is_written_since(const graph::Graph& g, graph::ValueId view) {
+  const auto shows_view = [&](graph::ValueId v) {
+    return v != graph::kNoValue && g.values[graph::index_of(v)].storage == g.values[graph::index_of(view)].storage;
+  };
+  for (size_t n = static_cast<size_t>(g.values[graph::index_of(view)].node + 1); n < g.nodes.size(); ++n)
+    for (const int8_t written : g.nodes[n].op->write_args) {
+      bool found = false;
+      graph::for_each_value(g.nodes[n].args[static_cast<size_t>(written)],
+                            [&](graph::ValueId v) { found = found || shows_view(v); });
+      if (found) return true;
+    }
+  return false;
+}
+
+bool has_other_sign(const graph::Graph& g, graph::ValueId view) {
+  while (view != graph::kNoValue && g.values[graph::index_of(view)].node >= 0) {
+    const graph::Node& node = g.nodes[static_cast<size_t>(g.values[graph::index_of(view)].node)];
+    if (node.op->is(graph::KnownOp::neg_view)) return true;
+    if (!node.op->has(graph::kView)) return false;
+    view = *node.args[0].get<graph::ValueId>();
+  }
+  return false;
+}
+
+std::shared_ptr<const ViewOp> op_of_view(const at::Tensor& tensor, const DifferentiableViewMeta& meta) {
+  const torch::autograd::ViewInfo& of_base = meta.get_backward_view();
+  const CreationMeta creation = meta.get_creation_meta();
+  const bool has_op = creation != CreationMeta::IN_CUSTOM_FUNCTION;
+  const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
+  if (!has_op || !of_base.has_view_fn() || of_base.view_fn().num_tensors() > 0) return nullptr;
+  auto op = std::make_shared<ViewOp>();
+  std::vector<c10::SymInt> now;
+  bool varies = false;
+  for (const c10::SymInt& number : of_base.view_fn().get_symints()) {
+    op->numbers.push_back(graph::expr_of(number));
+    varies = varies || !op->numbers.back().is_constant();
+    now.emplace_back(traced->recorder().shapes().hint(op->numbers.back()));
+  }
+  op->function = of_base.view_fn().clone_and_set(std::move(now));  // which does not keep the recorder
+  if (!varies) op->numbers.clear();
+  return op;
+}
 
 class Collector {
  public:
@@ -103,9 +155,18 @@ class Collector {
     properties.view = meta != nullptr;
     properties.history = has_history(tensor, meta);
     relate(tensor, properties);
+    const graph::Graph& g = traced->recorder().graph();
+    properties.has_other_sign =
+        (properties.view || properties.shares_input || properties.shares_output) && has_other_sign(g, traced->value);
     if (meta != nullptr) {
       properties.creation = meta->get_creation_meta();
       properties.writes_since = counter_of(tensor).current_version() - meta->get_attr_version();
+      properties.by_strides = properties.history && !changes_kind(tensor, meta->get_backward_view().base_) &&
+                              is_written_since(g, traced->value);
+      const bool is_of_grad_mode =
+          properties.creation == CreationMeta::DEFAULT || properties.creation == CreationMeta::MULTI_OUTPUT_NODE;
+      if (properties.has_other_sign || (properties.history && is_of_grad_mode && !properties.by_strides))
+        properties.op = op_of_view(tensor, *meta);
     } else if (properties.of == OutputProperties::Of::kNothing && counter_of(tensor).enabled()) {
       properties.version = counter_of(tensor).current_version();
     }
@@ -160,9 +221,22 @@ at::Tensor view_by_ops(const at::Tensor& base, const at::Tensor& tensor) {
   return view.is_neg() != tensor.is_neg() ? at::_ops::_neg_view::call(view) : view;
 }
 
+bool are_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.strides() == b.strides() && a.storage_offset() == b.storage_offset() &&
+         a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+}
+
+// Under autograd.
+at::Tensor view_with_history(const OutputProperties& properties, const at::Tensor& of, const at::Tensor& tensor,
+                             std::span<const int64_t> symbols) {
+  const c10::AutoGradMode with_gradient(true);
+  if (properties.op)
+    if (at::Tensor view = properties.op->view(of, symbols); are_alike(view, tensor)) return view;
+  return view_by_ops(of, tensor);
+}
+
 at::Tensor view_of(const at::Tensor& base, const at::Tensor& tensor, CreationMeta creation) {
-  if (base.is_complex() != tensor.is_complex() || base.is_conj() != tensor.is_conj() ||
-      base.is_neg() != tensor.is_neg()) {
+  if (changes_kind(tensor, base)) {
     const c10::InferenceMode normal(false);
     const c10::AutoGradMode no_grad(false);
     at::Tensor view = view_by_ops(base, tensor);
@@ -209,7 +283,7 @@ class MarkedCall final : public CompiledCall {
       return false;
     }
     versions.settle();
-    for (size_t i = 0; i < made.size(); ++i) settle(inputs, made.data(), i);
+    for (size_t i = 0; i < made.size(); ++i) settle(inputs, {symbols, set_.symbol_count}, made.data(), i);
     for (size_t i = 0; i < output_count; ++i) outputs[i] = Py_NewRef(made[set_.returned[i]]);
     for (PyObject* object : made) Py_DECREF(object);
     return true;
@@ -230,7 +304,7 @@ class MarkedCall final : public CompiledCall {
     return std::adjacent_find(leaves.begin(), leaves.end()) == leaves.end();
   }
 
-  void settle(PyObject* const* inputs, PyObject** made, size_t i) const {
+  void settle(PyObject* const* inputs, std::span<const int64_t> symbols, PyObject** made, size_t i) const {
     const OutputProperties& properties = set_.properties[i];
     // A user's backend may return anything.
     if (properties.is_input || !THPVariable_Check(made[i]) || THPVariable_Unpack(made[i]).layout() != at::kStrided ||
@@ -241,10 +315,10 @@ class MarkedCall final : public CompiledCall {
       of = THPVariable_Unpack(inputs[properties.index]);
     if (properties.of == OutputProperties::Of::kOutput && THPVariable_Check(made[properties.index]))
       of = THPVariable_Unpack(made[properties.index]);
-    if (of.defined() && !same_storage(of, tensor)) return;
+    if (of.defined() && !properties.has_other_sign && !same_storage(of, tensor)) return;
     const bool taken = is_taken(inputs, made, i);
     if (properties.view) {
-      if (of.defined()) settle_view(properties, of, taken, tensor);
+      if (of.defined()) settle_view(properties, of, taken, symbols, tensor);
     } else {
       settle_own(properties, of, taken, tensor);
     }
@@ -263,22 +337,28 @@ class MarkedCall final : public CompiledCall {
            (properties.shares_output && std::find(made, made + i, made[i]) != made + i);
   }
 
-  static void settle_view(const OutputProperties& properties, const at::Tensor& of, bool taken, at::Tensor& tensor) {
+  static void settle_view(const OutputProperties& properties, const at::Tensor& of, bool taken,
+                          std::span<const int64_t> symbols, at::Tensor& tensor) {
     const DifferentiableViewMeta* through = view_meta(of);
     const at::Tensor base = through != nullptr ? through->get_backward_view().base_ : of;
     const CreationMeta creation =
         through != nullptr ? torch::autograd::propagate_creation_meta(through->get_creation_meta(), properties.creation)
                            : properties.creation;
-    if (properties.own_history && tensor.grad_fn() != nullptr) {
-      const torch::autograd::Edge history = torch::autograd::impl::gradient_edge(tensor);
+    const bool has_own = properties.own_history && tensor.grad_fn() != nullptr;
+    const torch::autograd::Edge history =
+        has_own ? torch::autograd::impl::gradient_edge(tensor) : torch::autograd::Edge();
+    if (properties.has_other_sign) {
+      const c10::AutoGradMode no_grad(false);
+      tensor = properties.op->view(of, symbols);
+    }
+    if (has_own) {
       tensor = view_of(base, tensor, creation);
       torch::autograd::impl::set_gradient_edge(tensor, history);
       return;
     }
     DifferentiableViewMeta* meta = taken ? nullptr : view_meta(tensor);
-    if (properties.history) {  // the view is made under autograd, by strides: its gradient is the base's
-      const c10::AutoGradMode with_gradient(true);
-      tensor = view_by_ops(of, tensor);
+    if (properties.history) {  // its gradient is the base's
+      tensor = view_with_history(properties, of, tensor, symbols);
       view_meta(tensor)->set_creation_meta(creation);
       return;
     }
@@ -312,6 +392,13 @@ class MarkedCall final : public CompiledCall {
 };
 
 }  // namespace
+
+at::Tensor ViewOp::view(const at::Tensor& base, std::span<const int64_t> symbols) const {
+  if (numbers.empty()) return (*function)(base);
+  std::vector<c10::SymInt> now;
+  for (const graph::SymExpr& number : numbers) now.emplace_back(number.eval(symbols));
+  return (*function->clone_and_set(std::move(now)))(base);
+}
 
 std::vector<bool> OutputSet::roots() const {
   std::vector<bool> roots;

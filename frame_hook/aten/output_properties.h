@@ -8,13 +8,23 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "frame_hook/aten/input_versions.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
+#include "graph/sym_expr.h"
 
 namespace framejit::frame_hook {
+
+// The op by which the program made a view of its base, so that its node has eager's name and attributes.
+struct ViewOp {
+  std::unique_ptr<torch::autograd::ViewFunc> function;  // with the numbers of the trace
+  std::vector<graph::SymExpr> numbers;                  // empty: they never change
+
+  at::Tensor view(const at::Tensor& base, std::span<const int64_t> symbols) const;
+};
 
 struct OutputProperties {
   enum class Of : uint8_t { kNothing, kInput, kOutput };
@@ -32,6 +42,9 @@ struct OutputProperties {
   int64_t version = -1;          // of its own counter; -1 if it has none
   uint32_t writes_since = 0;     // of a view: writes to the memory since it was made
   torch::autograd::CreationMeta creation = torch::autograd::CreationMeta::DEFAULT;  // of a view
+  bool by_strides = false;  // of a view whose memory was written since: eager makes it anew
+  bool has_other_sign = false;  // shows negated numbers of memory that others see: kernels make a copy of it
+  std::shared_ptr<const ViewOp> op;  // of a view that has a history or the other sign; null: it is made by strides
   std::string freed;  // the name of its history, if a backward of the program has freed that
   std::vector<size_t> freed_inputs;  // what that history leads to
 };
@@ -47,6 +60,7 @@ struct OutputSet {
   // Pairs of inputs: the history of the first must not lead to the second, whose gradient the graph computes.
   std::vector<std::pair<size_t, size_t>> apart;
   std::vector<size_t> unviewed;  // inputs that must not be leaf and view at once
+  size_t symbol_count = 0;
   // Per tensor: whether it receives a gradient. That of a view goes to its base, unless the view has own_history.
   std::vector<bool> roots() const;
   std::vector<bool> views() const;  // per tensor: whether it may be such a view

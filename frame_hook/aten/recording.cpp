@@ -128,11 +128,12 @@ graph::NumberSteps TorchRecording::number_of(PyObject* traced) {
   return steps;
 }
 
-std::vector<PyObject*> TorchRecording::take_fixed_floats() {
-  std::vector<PyObject*> fixed;
-  for (graph::ValueId value : recorder_->take_fixed_floats())
-    if (const auto at = float_numbers_.find(value); at != float_numbers_.end()) fixed.push_back(at->second.get());
-  return fixed;
+std::vector<NumberRead> TorchRecording::take_number_reads() {
+  std::vector<NumberRead> reads;
+  for (const graph::FloatRead& read : recorder_->take_float_reads())
+    if (const auto at = float_numbers_.find(graph::ValueId{read.value}); at != float_numbers_.end())
+      reads.push_back({at->second.get(), read.other, read.is_equal});
+  return reads;
 }
 
 std::shared_ptr<const guards::TensorFacts> TorchRecording::facts_of_input(size_t input) {
@@ -365,6 +366,8 @@ Result<graph::CapturedGraph> TorchRecording::build(const std::vector<PyObject*>&
     const graph::ForwardScope views_by_op;
     outputs_ = outputs_of(tensors, traced_inputs_, written);
   }
+  if (std::ranges::any_of(outputs_.properties, [](const auto& p) { return p.has_other_sign && !p.op; }))
+    return Error{Reason::unsupported_tensor, "a returned tensor that shares memory with numbers of the other sign"};
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i)) outputs_.add_written(traced_inputs_[i]);
   FJ_TRY_VOID(refuse_leaf_views());
@@ -430,6 +433,7 @@ std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled
   add_hidden_writes(compiled.functional);
   outputs_.unhooked = unhooked_;
   outputs_.apart = apart_;
+  outputs_.symbol_count = shapes().symbol_count();
   std::unique_ptr<CompiledCall> call = planned_call(compiled, values(), deriving, outputs_);
   if (user_backend != nullptr)
     call = make_user_call(user_backend, std::move(compiled.functional), std::move(call), inputs_);

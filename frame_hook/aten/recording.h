@@ -49,7 +49,7 @@ class TorchRecording final : public Recording {
   PyObject* float_number(PyObject* traced, double now) override;
   graph::NumberSteps number_of(PyObject* traced) override;
   double number_in_input(size_t input) override { return inputs_[input].item<double>(); }
-  std::vector<PyObject*> take_fixed_floats() override;
+  std::vector<NumberRead> take_number_reads() override;
   std::string text() const override { return graph::print(recorder_->graph()); }
   size_t op_count() const override { return recorder_->graph().nodes.size(); }
   size_t value_count() const override { return recorder_->graph().values.size(); }

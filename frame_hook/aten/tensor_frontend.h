@@ -1,4 +1,4 @@
-// frame_hook/aten/tensor_frontend.h — the one implementation of trace/tensor_frontend.h over libtorch.
+// frame_hook/aten/tensor_frontend.h — the one implementation of trace/torch/tensor_frontend.h over libtorch.
 //
 // install_tensor_frontend() is called once, when the extension is imported after torch.
 #pragma once

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "frame_hook/trace/values/known_types.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/py_ref.h"
 
@@ -46,7 +47,7 @@ bool is_tensor(PyObject* object) { return PyType_IsSubtype(Py_TYPE(object), torc
 // The objects are kept for ever: torch is never unloaded, and a freed address must not come to mean another function.
 TorchCallables::TorchCallables() {
   const auto add = [](std::unordered_set<const PyObject*>& list, const char* path) {
-    if (PyRef object = find_path(path)) list.insert(object.release());
+    if (PyRef object = find_path(path); object && is_of_package(object.get(), "torch")) list.insert(object.release());
   };
 #define TORCH_CALLABLE(list, path, why) add(list##_, path);
 #include "frame_hook/aten/torch_callables.def"

@@ -50,6 +50,8 @@ class LazyBackward final : public runtime::BackwardPlans {
     layout_.readers = graphs_->readers;
     layout_.gradient_readers = graphs_->gradient_readers;
     layout_.names = graphs_->root_names;
+    for (size_t r = 0; r < layout_.roots.size(); ++r)
+      if (outputs.properties[layout_.roots[r]].by_strides) layout_.names[r] = "AsStridedBackward0";
     layout_.draws = graphs_->draws;
     layout_.input_names = graphs_->forward.input_names;
     layout_.symbol_count = graphs_->forward.shapes.symbol_count();

@@ -38,8 +38,8 @@ struct EvalResult {
 };
 
 struct EvalLimits {
-  const uint8_t* stop_units =
-      nullptr;  // a byte per code unit; nonzero stops before it, except at the instruction that run() starts with
+  // A byte per code unit; nonzero stops before it, except at the instruction that run() starts with.
+  const uint8_t* stop_units = nullptr;
   int64_t budget = -1;                  // instructions; negative: no limit
 };
 

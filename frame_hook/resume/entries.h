@@ -36,15 +36,15 @@ inline Segment& segment_of(const std::unique_ptr<EntryBase>& entry) {
 
 struct CodeNote final : EntryBase {
   TraceHints hints;
-  uint64_t number =
-      0;  // of the code object, from its first compile on, and how often it was compiled: the id of log events
+  // Of the code object, from its first compile on, and how often it was compiled: the id of log events.
+  uint64_t number = 0;
   uint64_t compiles = 0;
   bool was_called = false;                // under a stance that compiles in the second call
   bool is_candidate = false;              // FRAMEJIT=1: its name qualifies
   int64_t calls = 0;                      // FRAMEJIT=1: calls that could have been compiled
   int calls_without_tensors = 0;          // FRAMEJIT=1: in a row
-  int vain_tries =
-      0;  // FRAMEJIT=1, of a function: compiles in a row that did not reach its return, or found no tensor work
+  // FRAMEJIT=1, of a function: compiles in a row that did not reach its return, or found no tensor work.
+  int vain_tries = 0;
   bool functions_left_alone = false;
 };
 

@@ -12,8 +12,8 @@ namespace framejit::frame_hook {
 
 namespace {
 
-std::string count_text(size_t entries, size_t rooms = 1) {
-  return std::to_string(entries) + "/" + std::to_string(rooms * static_cast<size_t>(config().entries));
+std::string count_text(size_t entries, size_t limits = 1) {
+  return std::to_string(entries) + "/" + std::to_string(limits * static_cast<size_t>(config().entries));
 }
 
 // The numbers of a long iterator do not become a symbol each: a sum of them would be an endless expression.
@@ -65,7 +65,7 @@ void Misses::log_limit(Refusal refusal) {
   if (!of_modules)
     return log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries)}, {"guard", guard}});
   log::emit(log::Kind::LimitOfModules, place(frame_),
-            {{"count", count_text(entries, kMostLimits)}, {"rooms", std::to_string(kMostLimits)}, {"guard", guard}});
+            {{"count", count_text(entries, kMostLimits)}, {"limits", std::to_string(kMostLimits)}, {"guard", guard}});
 }
 
 std::string Misses::failing_guards() const {

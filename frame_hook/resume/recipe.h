@@ -119,6 +119,8 @@ class RecipeBuilder {
   SlotId build_instance(InstanceValue* value);
   SlotId build_partial(InstanceValue* value);
   SlotId build_deque(InstanceValue* value);
+  SlotId build_token(InstanceValue* token);  // of a context variable
+  void set_context(PyObject* variable, SlotId value, InstanceValue* token);
   SlotId build_array(ArrayValue* value);
   SlotId build_mode_guard(InstanceValue* value, const ModeGuard& guard);
   void restore_modes(std::shared_ptr<void> modes);

@@ -260,6 +260,7 @@ SlotId RecipeBuilder::build_deque(InstanceValue* value) {
 SlotId RecipeBuilder::build_instance(InstanceValue* value) {
   if (auto guard = trace_.side_tables.mode_guards.find(value); guard != trace_.side_tables.mode_guards.end())
     return build_mode_guard(value, guard->second);
+  if (value->type == &PyContextToken_Type) return build_token(value);
   PyTypeObject* base = builtin_base(value->type);
   Value* payload = value->payload;
   if (!is_rebuildable(base, payload))

@@ -121,6 +121,30 @@ void RecipeBuilder::effect_of(Value* value) {
   }
 }
 
+void RecipeBuilder::set_context(PyObject* variable, SlotId value, InstanceValue* token) {
+  const PyRef set = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyContextVar_Type), "set"));
+  slots_[token] = step(RecipeOp::call, {constant(variable), value}, 0, set.get());
+}
+
+// A token knows what was set before it, so the earlier ones are made first. One that the trace has used is made and
+// used.
+SlotId RecipeBuilder::build_token(InstanceValue* token) {
+  bool known = false;
+  Value* const variable = token->find_attr(interned("var"), &known);
+  PyObject* const real = variable->object.get();
+  const auto& sets = trace_.side_tables.context_values[real];
+  const bool is_used = std::ranges::find(sets, token, &SideTables::ContextSet::token) == sets.end();
+  if (is_used) {
+    set_context(real, constant(Py_None), token);
+    const PyRef reset = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyContextVar_Type), "reset"));
+    step(RecipeOp::call, {constant(real), slots_[token]}, 0, reset.get());
+    return slots_[token];
+  }
+  for (size_t i = 0; !slots_.contains(token); ++i)
+    if (!slots_.contains(sets[i].token)) set_context(real, slot(sets[i].value), sets[i].token);
+  return slots_[token];
+}
+
 // First: an effect may change how warnings are shown, but none came before them (rows::warn).
 void RecipeBuilder::give_warnings() {
   for (const GivenWarning& given : trace_.side_tables.warnings) {
@@ -133,14 +157,9 @@ void RecipeBuilder::add_effects() {
   give_warnings();
   for (size_t i = 0; i < trace_.effects.size(); ++i)
     if (trace_.effects[i]->object) effect_of(trace_.effects[i]);
-  if (!trace_.side_tables.context_values.empty()) {
-    PyRef set = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyContextVar_Type), "set"));
-    for (auto& [variable, values] : trace_.side_tables.context_values) {
-      if (values.empty()) continue;
-      const SlotId value = slot(values.back());
-      step(RecipeOp::call, {constant(variable), value}, 0, set.get());
-    }
-  }
+  for (auto& [variable, sets] : trace_.side_tables.context_values)
+    if (!sets.empty() && !slots_.contains(sets.back().token))
+      set_context(variable, slot(sets.back().value), sets.back().token);
   for (const auto& [tensor, gradient] : trace_.side_tables.gradients.values)
     if (tensor->object) step(RecipeOp::set_attribute, {slot(tensor), slot(gradient)}, 0, interned("grad"));
   fill_pending();

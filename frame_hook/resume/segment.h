@@ -23,8 +23,8 @@ struct CompileOptions {
                              // rest runs natively, counted
   bool whole = false;             // FRAMEJIT=1, functions: compiled to their return or not at all
   std::string backend = "framejit";  // the backend that compiles; "eager" if the user's backend is a callable
-  PyObject* user_backend =
-      nullptr;  // a callable: borrowed from the settings object, which lives while one of its calls runs
+  // A callable, borrowed from the settings object, which lives while one of its calls runs.
+  PyObject* user_backend = nullptr;
   Deriving deriving;
   bool autotune = false;          // the backend may choose by time, on the inputs of the call
 };

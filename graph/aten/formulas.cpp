@@ -9,9 +9,11 @@
 #include <numeric>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "graph/aten/sym_node.h"
 #include "runtime/aten/history_walk.h"
 #include "runtime/aten/torch_version.h"
 
@@ -150,6 +152,34 @@ class OfMaskedWrite final : public InPlaceOfTorchs {
   }
 };
 
+// Of sums and differences with one operand times alpha, if alpha differs from call to call. Torch's formula reads it,
+// to multiply only if it is not one.
+template <class Of>
+class OfScaledSum final : public InPlaceOfTorchs {
+ public:
+  variable_list apply(variable_list&& gradients) override {
+    const auto& node = static_cast<const Of&>(*torchs_);
+    const at::ScalarType operands[] = {node.self_scalar_type, node.other_scalar_type};
+    variable_list found(2);
+    for (size_t i = 0; i < 2; ++i)
+      if (gradients[0].defined() && task_should_compute_output(i))
+        found[i] = as_real_for(operands[i], i == kScaled ? scaled(gradients[0]) : gradients[0]);
+    return found;
+  }
+
+ private:
+  static constexpr size_t kScaled = std::is_same_v<Of, generated::RsubBackward0> ? 0 : 1;
+
+  at::Tensor scaled(const at::Tensor& gradient) const {
+    const at::Scalar& alpha = static_cast<const Of&>(*torchs_).alpha;
+    const at::Tensor with_sign = std::is_same_v<Of, generated::AddBackward0> ? gradient : -gradient;
+    return is_open_float_equal(alpha.toSymFloat(), 1) ? with_sign : with_sign * alpha;
+  }
+  static at::Tensor as_real_for(at::ScalarType operand, const at::Tensor& gradient) {
+    return gradient.is_complex() && !at::isComplexType(operand) ? at::real(gradient) : gradient;
+  }
+};
+
 template <class Ours>
 Held in_place_of(const Held& torchs) {
   auto made = runtime::make_autograd_node<Ours>();
@@ -161,6 +191,14 @@ Held in_place_of(const Held& torchs) {
 Held made_for_masks(const Held& torchs) {
   const auto* node = dynamic_cast<generated::IndexPutBackward0*>(torchs.get());
   return node != nullptr && only_mask(*node, torchs) ? in_place_of<OfMaskedWrite>(torchs) : nullptr;
+}
+
+template <class Of>
+Held made_for_open_alpha(const Held& torchs) {
+  const auto* node = dynamic_cast<const Of*>(torchs.get());
+  const bool is_open =
+      node != nullptr && node->alpha.isFloatingPoint() && as_open_float(node->alpha.toSymFloat()).has_value();
+  return is_open ? in_place_of<OfScaledSum<Of>>(torchs) : nullptr;
 }
 
 template <class Of, Formula<Of> formula>
@@ -178,6 +216,9 @@ Held ours_for(const Held& torchs) {
       made_for<generated::ProdBackward0, of_product>,
       made_for<generated::ProdBackward1, of_product>,
       made_for_masks,
+      made_for_open_alpha<generated::AddBackward0>,
+      made_for_open_alpha<generated::SubBackward0>,
+      made_for_open_alpha<generated::RsubBackward0>,
   };
   for (const Make make : kAll)
     if (Held made = make(torchs)) return made;

@@ -81,7 +81,8 @@ class HistoriesOfViews {
 // Parts are views by these ops, whichever call of the program made them.
 bool shows_parts(const Graph& graph, ValueId of) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) {
-    return (node.op->is(KnownOp::slice_tensor) || node.op->is(KnownOp::select_int)) &&
+    const bool makes_several = node.op->has(kView) && node.results.size() > 1;
+    return (makes_several || node.op->is(KnownOp::slice_tensor) || node.op->is(KnownOp::select_int)) &&
            graph.values[index_of(*node.args[0].get<ValueId>())].storage == graph.values[index_of(of)].storage;
   });
 }

@@ -1,11 +1,14 @@
 // graph/aten/recorder.h — from ATen calls on traced tensors to a recorded graph.
 //
 // A boxed fallback on the dispatch key Fake sees every op below autograd that has a traced argument, and, while a
-// RecordScope is open, every op of the thread. The shapes of an op come from, in this order: our shape rule (symbolic),
-// torch's typed C++ shape function; the op itself, run on zeros, if it is torch's and on a CPU; the kernel of the
-// dispatcher, C++ or Python (counted). Our rule sees symbols, and so does the Python shape function of an op that is
-// not torch's own; the others make them constants. What cannot be captured throws CaptureBreakError, and the reason is
-// kept for take_break(). Only one thread uses a recorder at a time.
+// RecordScope is open, every op of the thread. Where the shapes of its results come from, in this order:
+//   - our shape rule, which sees symbols;
+//   - torch's typed C++ shape function;
+//   - the op itself, run on zeros, if it is torch's own and on a CPU (counted);
+//   - the dispatcher's kernel, in C++ or Python (Python is counted).
+// All but our rule make symbols constants, except the Python shape function of an op that is not torch's own. What
+// cannot be captured throws CaptureBreakError, and the reason is kept for take_break(). Only one thread uses a recorder
+// at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -72,10 +75,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void set_line(const Line& line);
   // A Scalar that stands for the number in a traced 0-dim tensor of float64; `now` is the number of this trace.
   c10::SymFloat float_of(const at::Tensor& traced, double now);
-  std::vector<ValueId> take_fixed_floats() {
-    return std::exchange(fixed_floats_, {});
-  }  // those whose number has been read since
-  void float_is_fixed(uint32_t value) override { fixed_floats_.push_back(ValueId{value}); }
+  std::vector<FloatRead> take_float_reads() { return std::exchange(float_reads_, {}); }  // since the last call
+  void float_is_read(const FloatRead& read) override { float_reads_.push_back(read); }
   // The trace depends on the offset of the inputs in this storage.
   void offset_is_read(const c10::Storage& traced);
   bool relies_on_offsets() const { return !read_offsets_.empty(); }
@@ -175,7 +176,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::set<ValueId> sparse_;
   bool allows_sparse_ = false;
   std::set<uint32_t> written_storages_, read_offsets_, kept_storages_;
-  std::vector<ValueId> fixed_floats_;
+  std::vector<FloatRead> float_reads_;
   NumberHistory numbers_;
   std::vector<uint32_t> without_history_;
   std::vector<at::Tensor> contents_;                           // by value: contents that were asked for

@@ -2,6 +2,8 @@
 //
 // A plan addresses an input from its first element, and a copy may stand for the input. So if as_strided of an input
 // has an offset, it is recorded as as_strided, without one, of the element there. A guard fixes where the input begins.
+#include "graph/aten/strided.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/select.h>
 
@@ -10,7 +12,6 @@
 #include <numeric>
 
 #include "graph/aten/recorder.h"
-#include "graph/aten/strided.h"
 #include "graph/shape_rule.h"
 
 namespace framejit::graph {

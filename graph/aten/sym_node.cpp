@@ -43,6 +43,11 @@ class ExprNode final : public c10::SymNodeImpl {
   }
   const SymExpr& expr() const { return expr_; }
   std::optional<OpenFloat> open() const { return open_ ? std::optional(OpenFloat{*open_, number_}) : std::nullopt; }
+  bool is_equal(double other) const {
+    FJ_ASSERT(open_.has_value(), "a float that is not open is compared as one");
+    owner_->float_is_read({*open_, other, number_ == other});
+    return number_ == other;
+  }
 
   bool is_int() override { return kind_ == Kind::kInt; }
   bool is_bool() override { return kind_ == Kind::kBool; }
@@ -149,7 +154,7 @@ class ExprNode final : public c10::SymNodeImpl {
     return kind_ == Kind::kInt ? env().specialise(expr_, owner_->why()) : static_cast<int64_t>(number());
   }
   double number() const {
-    if (open_) owner_->float_is_fixed(*open_);
+    if (open_) owner_->float_is_read({*open_});
     if (kind_ == Kind::kFloat) return number_;
     return kind_ == Kind::kInt ? static_cast<double>(constant()) : static_cast<double>(decide());
   }
@@ -287,13 +292,27 @@ std::atomic<WrappedNodeFn> g_wrapped_node_reader = nullptr;
 
 void set_wrapped_node_reader(WrappedNodeFn reader) { g_wrapped_node_reader = reader; }
 
-std::optional<OpenFloat> as_open_float(const c10::SymFloat& number) {
-  if (!number.is_symbolic()) return std::nullopt;
-  const c10::SymNode node = number.toSymNodeImpl();
+namespace {
+const ExprNode* find_ours(const SymNode& node) {
   const auto* ours = dynamic_cast<const ExprNode*>(node.get());
   if (ours == nullptr && g_wrapped_node_reader != nullptr)
     ours = dynamic_cast<const ExprNode*>(g_wrapped_node_reader.load()(*node));
+  return ours;
+}
+}  // namespace
+
+std::optional<OpenFloat> as_open_float(const c10::SymFloat& number) {
+  if (!number.is_symbolic()) return std::nullopt;
+  const SymNode node = number.toSymNodeImpl();
+  const ExprNode* ours = find_ours(node);
   return ours == nullptr ? std::nullopt : ours->open();
+}
+
+bool is_open_float_equal(const c10::SymFloat& open, double other) {
+  const SymNode node = open.toSymNodeImpl();
+  const ExprNode* ours = find_ours(node);
+  FJ_ASSERT(ours != nullptr, "a float of another tracer is compared");
+  return ours->is_equal(other);
 }
 
 SymExpr expr_of(const c10::SymInt& value) {

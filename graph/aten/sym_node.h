@@ -18,13 +18,20 @@
 
 namespace framejit::graph {
 
+// What C++ or Python has learned of an open float: its number, or only whether it equals another one.
+struct FloatRead {
+  uint32_t value;  // of the graph
+  std::optional<double> other = {};
+  bool is_equal = false;
+};
+
 // Owns the symbols of nodes and learns of every decision. Nodes keep it alive: Python may hold a SymInt for long.
 class SymOwner {
  public:
   virtual ~SymOwner() = default;
   virtual ShapeEnv& shapes() = 0;
   virtual std::string why() const = 0;  // the user's line, for facts
-  virtual void float_is_fixed(uint32_t value) = 0;  // C++ or Python read the number of an open float
+  virtual void float_is_read(const FloatRead& read) = 0;
 };
 
 c10::SymInt sym_int_of(const SymExpr& e, const std::shared_ptr<SymOwner>& owner);
@@ -37,6 +44,8 @@ std::vector<c10::SymInt> sym_ints_of(const SymSizes& sizes, const std::shared_pt
 c10::SymFloat open_float(uint32_t value, double now, const std::shared_ptr<SymOwner>& owner);
 struct OpenFloat { uint32_t value; double now; };
 std::optional<OpenFloat> as_open_float(const c10::SymFloat& number);  // nothing for other symbolic floats
+// Whether an open float is this number. The owner is notified of the answer; the number stays open.
+bool is_open_float_equal(const c10::SymFloat& open, double other);
 // The node inside one of torch's nodes that refer to a Python object, or null; torch makes such a node for each float
 // that Python passes.
 using WrappedNodeFn = const c10::SymNodeImpl* (*)(const c10::SymNodeImpl& node);

@@ -86,8 +86,8 @@ bool convolution_backward(const RuleArgs& args, ShapeEnv& env, Results& results)
       weight->ndim() != input->ndim() || grad->ndim() != input->ndim() || input->dtype != weight->dtype ||
       input->numel() == SymExpr(0) || weight->numel() == SymExpr(0))
     return false;
-  const bool keeps_input =
-      input->ndim() != 3 || input->is_contiguous();  // lines are made contiguous, their weights not
+  // Lines are made contiguous, their weights not.
+  const bool keeps_input = input->ndim() != 3 || input->is_contiguous();
   const bool channels_last = (keeps_input && prefers_channels_last(*input, env)) || prefers_channels_last(*weight, env);
   if (channels_last && input->ndim() == 5) return false;  // which library computes it decides
   for (const TensorMeta* like : {input, weight}) {

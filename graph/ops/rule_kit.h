@@ -31,8 +31,8 @@ inline TensorMeta no_tensor() {
   return {.dtype = DType::kOther, .device = {}, .sizes = {}, .strides = {}, .offset = {}};
 }  // an undefined result
 TensorMeta dense_like(const TensorMeta& like, SymSizes sizes);
-SymSizes channels_last_strides(
-    const SymSizes& sizes);    // channels_last_3d of 5 dimensions, contiguous for ranks other than 4 and 5
+// channels_last_3d for 5 dimensions; contiguous for ranks other than 4 and 5.
+SymSizes channels_last_strides(const SymSizes& sizes);
 bool is_channels_last(const TensorMeta& meta);  // structurally: strides are those of channels_last, 4 dimensions
 bool suggests_channels_last(const TensorMeta& meta, ShapeEnv& env);  // Tensor::suggest_memory_format, 4 or 5 dimensions
 TensorMeta in_suggested_format(const TensorMeta& like, SymSizes sizes, ShapeEnv& env);

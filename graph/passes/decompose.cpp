@@ -25,10 +25,6 @@ bool same_sizes(const ShapeEnv& env, const SymSizes& a, const SymSizes& b) {
   return a.size() == b.size();
 }
 
-}  // namespace
-
-namespace {
-
 const Decompositions& decompositions() {
   static const Decompositions table = [] {
     Decompositions t;

@@ -109,7 +109,7 @@ bool layer_norm(Decomposing& d) {  // input, normalized_shape, weight, bias, eps
   const Moments m = careful_moments(d, d.wide(d.value(0)), reduced);
   const ValueId rstd = d.emit("rsqrt", {d.add(m.variance, d.args[4])});
   ValueId result = scaled(d, d.mul(m.centred, rstd), 2, 3, {});
-  if (d.has(2) && !d.has(3)) result = d.add(result, 0.0);  // eager's kernel adds a bias of zero: -0.0 becomes 0.0
+  if (!d.has(3)) result = d.add(result, 0.0);  // eager's kernel adds a bias of zero: -0.0 becomes 0.0
   d.results = {d.narrow(result, 0), d.narrow(m.mean, 1), d.narrow(rstd, 2)};
   return true;
 }

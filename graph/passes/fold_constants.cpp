@@ -138,8 +138,8 @@ ValueId chosen(const Graph& graph, const Folder& folder, const Node& node) {
   if (!node.op->is(KnownOp::where_self)) return kNoValue;
   const std::optional<Known>& condition = folder.known(*node.args[0].get<ValueId>());
   if (!condition) return kNoValue;
-  const ValueId* const taken =
-      node.args[condition->value.i != 0 ? 1 : 2].get<ValueId>();  // none: a number, as in masked_fill
+  // Null: a number, as in masked_fill.
+  const ValueId* const taken = node.args[condition->value.i != 0 ? 1 : 2].get<ValueId>();
   return taken != nullptr && same_layout(graph.meta(*taken), graph.meta(node.results[0])) ? *taken : kNoValue;
 }
 

@@ -10,8 +10,8 @@ struct FrameAccess {
   PyObject* function = nullptr;       // the PyFunctionObject
   PyObject* globals = nullptr;
   PyObject* builtins = nullptr;
-  PyObject* const* locals =
-      nullptr;  // co_nlocalsplus slots; a cell slot holds the raw argument until MAKE_CELL has run
+  // `co_nlocalsplus` slots; a cell slot holds the raw argument until MAKE_CELL has run.
+  PyObject* const* locals = nullptr;
   PyObject* const* stack = nullptr;   // value stack, bottom first
   int stack_size = 0;
 };

@@ -8,8 +8,8 @@
 namespace framejit::guards {
 
 bool is_lru_cache(PyObject* object);
-PyObject* lru_cache_of(
-    PyObject* wrapper);       // borrowed: its dict from keys to entries; null: not a wrapper that can be read
+// Borrowed: its dict from keys to entries; null: not a wrapper that can be read.
+PyObject* lru_cache_of(PyObject* wrapper);
 PyObject* lru_function_of(PyObject* wrapper);    // borrowed: the function that it calls
 Py_ssize_t lru_limit_of(PyObject* wrapper);      // how many entries it keeps; -1: all
 // A builtin function; its arguments are a wrapper, a result and the arguments of a call. It calls the wrapper as if the

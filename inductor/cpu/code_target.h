@@ -20,10 +20,10 @@ namespace framejit::inductor {
 // The x86 CPU, in LLVM's terms, that has exactly what a level promises.
 const char* cpu_of(VectorLevel level);
 
-// Call it before LLVM is used. It makes LLVM's fatal errors explain themselves (WorkName). It also turns off passes of
-// code generation that take time and gain nothing here: addresses are emitted with the parts that a loop changes kept
-// separate (no LSR), and instructions need fewer registers in the order in which they are emitted than in the order of
-// LLVM's scheduler.
+// Call it before LLVM is used. It makes LLVM's fatal errors explain themselves (WorkName). It also turns off two
+// passes of code generation that take time and gain nothing here. Loop strength reduction: addresses are already
+// emitted with the parts that a loop changes kept separate. The scheduler: in the order in which instructions are
+// emitted, they need fewer registers than in its order.
 void prepare_code_generation();
 
 // What this thread is compiling, as long as the object lives. LLVM ends the process if it cannot select an instruction;

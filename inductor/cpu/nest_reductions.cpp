@@ -12,8 +12,8 @@ Accumulators Reductions::neutral(unsigned lanes) {
     Accumulator a{ops_.neutral(inst.reduce, plan_.insts[i].accumulator, lanes)};
     if (plan_.is_compensated && is_float_sum(inst)) a.lost = a.value;
     if (is_position(inst.reduce))
-      a.position =
-          ops_.splat(positions_.zero(), lanes);  // of the neutral element: it is the best if all are equal to it
+      // Of the neutral element, which is the best if all are equal to it.
+      a.position = ops_.splat(positions_.zero(), lanes);
     out.push_back(a);
   }
   return out;

@@ -75,8 +75,8 @@ Result<llvm::orc::JITTargetMachineBuilder> make_target(VectorLevel level, bool i
   if (!host->getTargetTriple().isX86()) return with_models(std::move(*host));
   if (is_host && level == VectorLevel::kAvx512) {
     host->setCPU(host_has("amx-bf16") ? "sapphirerapids" : "icelake-server");
-    return with_models(
-        std::move(*host));  // with the host's own feature list, so that the name promises nothing that the CPU lacks
+    // With the host's own feature list, so that the name promises nothing that the CPU lacks.
+    return with_models(std::move(*host));
   }
   llvm::orc::JITTargetMachineBuilder plain(host->getTargetTriple());
   plain.setCPU(cpu_of(level));

@@ -46,15 +46,15 @@ struct Kernel {
   std::vector<int64_t> size_hints;
   SymSizes outer;
   bool is_flat = false;
-  bool lanes_outer =
-      false;  // the last outer dimension is every nest's vector dimension: lanes are outer points side by side
-  bool is_product =
-      false;  // one nest [n, m] x [k] that sums left[m, k] * right[n, k]: several m and n at a time stay in registers
+  // The last outer dimension is every nest's vector dimension: lanes are outer points side by side.
+  bool lanes_outer = false;
+  // One nest [n, m] x [k] that sums left[m, k] * right[n, k]: several m and n at a time stay in registers.
+  bool is_product = false;
   bool in_tiles = false;  // some loads are strided along the lanes and contiguous along the last outer dimension
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range
-  int64_t grain =
-      0;  // least part that is worth a thread; 0: one thread runs all of it; -1: and no other part can be asked for
+  // Least part that is worth a thread; 0: one thread runs all of it; -1: and no other part can be asked for.
+  int64_t grain = 0;
   int8_t unroll = 0;     // KernelTuning::unroll
 
   // A flat kernel that is called once, for its whole extent, which is a constant.

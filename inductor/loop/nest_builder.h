@@ -45,8 +45,8 @@ class NestBuilder {
   void grow();
   NestSymbols symbols_;
   Nest nest_;
-  std::vector<InstId> slots_ =
-      std::vector<InstId>(64, kNoInst);  // a hash table of candidates for an equal instruction
+  // A hash table of candidates for an equal instruction.
+  std::vector<InstId> slots_ = std::vector<InstId>(64, kNoInst);
   std::vector<InstId> stores_;
 };
 

@@ -1,8 +1,8 @@
 // inductor/lowering/few_rows.h — matrix products of a few rows as sums like any other.
 //
-// The time of a product with few rows is the time to read its weights. As a nest, it reads each weight once, and what
-// comes before and after it (a norm's scale, a bias, an activation, a residual, the product of two such products) is
-// fused as with any reduction. It is a nest if the target's emitters have a form for it.
+// The time of a product with few rows is the time to read its weights. As a nest, it reads each weight once. What
+// comes before and after it is fused as with any reduction: a norm's scale, a bias, an activation, a residual, the
+// product of two such products. It is a nest if the target's emitters have a form for it.
 #pragma once
 
 #include "inductor/lowering/lower.h"

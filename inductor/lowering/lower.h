@@ -72,8 +72,8 @@ class LowerContext {
   std::optional<graph::ValueId> tensor(size_t i) const;
   std::optional<SymExpr> size(size_t i) const;
   std::optional<int64_t> integer(size_t i) const;
-  std::optional<int64_t> dimension(
-      size_t i, size_t ndim) const;  // from the front; none if there is no such dimension: torch has the error text
+  // From the front; none if there is no such dimension: torch has the error text.
+  std::optional<int64_t> dimension(size_t i, size_t ndim) const;
   std::optional<double> number(size_t i) const;       // int, float or bool constants
   bool flag(size_t i, bool otherwise) const;
   std::optional<SymSizes> sizes(size_t i) const;      // a list, or one int

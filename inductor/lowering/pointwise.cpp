@@ -146,6 +146,18 @@ bool lower_row(LowerContext& ctx) {
   return lower_formula(ctx, row.arguments, row.rule, row.formula);
 }
 
+// Eager adds, with alpha negated: the least int64 stays as it is.
+bool lower_sub(LowerContext& ctx) {
+  const bool is_least = ctx.integer(2) == std::numeric_limits<int64_t>::min();
+  return lower_formula(ctx, "self other alpha=1", Rule::kResult,
+                       is_least ? "self + other * alpha" : "self - other * alpha");
+}
+bool lower_rsub(LowerContext& ctx) {
+  const bool is_least = ctx.integer(2) == std::numeric_limits<int64_t>::min();
+  return lower_formula(ctx, "self other alpha=1", Rule::kResult,
+                       is_least ? "other + self * alpha" : "other - self * alpha");
+}
+
 // div(self, other, *, rounding_mode)
 bool lower_div_mode(LowerContext& ctx) {
   const auto mode = ctx.text(2);
@@ -361,6 +373,10 @@ bool lower_gelu_backward(LowerContext& ctx) {
 void register_pointwise_lowerings() {
   for (const PointwiseRow& row : kRows) add_lowering(row.op, lower_row);
   static constexpr std::pair<const char*, LowerFn> kOthers[] = {
+      {"sub.Tensor", lower_sub},
+      {"sub.Scalar", lower_sub},
+      {"rsub.Tensor", lower_rsub},
+      {"rsub.Scalar", lower_rsub},
       {"div.Tensor_mode", lower_div_mode},
       {"div.Scalar_mode", lower_div_mode},
       {"gelu", lower_gelu},

@@ -1,10 +1,10 @@
 // inductor/schedule/input_writes.h — writes a few elements of an input in place, without a copy of the whole input.
 //
-// A cache that gets a row becomes, as a functional graph, a copy of the cache in which the row is replaced, and the
-// content of the copy goes back to the input when the plan ends. Here such a value becomes the input's own memory. It
-// is then written before the plan ends, and a later step may still fail; plain Python then runs from the segment's
-// first instruction. The result is eager's, because plain Python writes the same elements again with the same values:
-// nothing else in the graph reads the old contents of the input, and only writes that merely replace elements qualify.
+// In a functional graph, a cache that gets a row becomes a copy of the cache with the row replaced. When the plan ends,
+// the copy goes back to the input. Here such a value becomes the input's own memory. It is written before the plan
+// ends, and a later step may still fail; then plain Python runs from the segment's first instruction. The result is
+// eager's, because plain Python writes the same elements again with the same values: nothing else in the graph reads
+// the old contents of the input, and only writes that merely replace elements qualify.
 // Indices are checked before the writes, by nests that pass them on, if a check can stop the call. Anything else that
 // may fail and comes before the write in the program must come before it in the plan: writes_in_order().
 #pragma once

@@ -9,8 +9,8 @@ namespace framejit::inductor {
 struct Region {
   const Nest* nest = nullptr;
   InstId store = 0;
-  std::vector<size_t>
-      dims;  // per dimension of the buffer: the nest's dimension that steps through it; SIZE_MAX: fixed
+  // Per dimension of the buffer: the nest's dimension that steps through it; SIZE_MAX: fixed.
+  std::vector<size_t> dims;
   std::vector<SymExpr> begin;  // per dimension of the buffer: where the region begins
 };
 

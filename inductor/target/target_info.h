@@ -97,8 +97,8 @@ struct CostRow {
   CostAsker asker;
   CostNumbers numbers;
   int64_t (*of)(MachineClass machine_class);
-  MachineClass (*measured_on)(
-      MachineClass machine_class);  // the class whose number it is: another's, if none was measured
+  // The class whose number it is: another's, if none was measured.
+  MachineClass (*measured_on)(MachineClass machine_class);
   int64_t Costs::*field;
 };
 const std::vector<CostRow>& cost_rows();

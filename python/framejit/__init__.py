@@ -40,7 +40,6 @@ __all__ = [
 ]
 
 
-
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 

@@ -36,6 +36,12 @@ def enable_global() -> None:
 def treatment_of(op: str) -> str:
     """How an ATen op ("add.Tensor") is treated: decomposed, view, lowered or extern."""
 
+def costs() -> tuple[str, dict[str, int]]:
+    """The class of this machine, and its costs by name: rows of inductor/target/costs.def."""
+
+def replace_costs(rows: str) -> None:
+    """Replaces costs for later compiles; for benchmarks/costs.py."""
+
 def set_kernel_cache(folder: str, megabytes: int) -> None:
     """Keeps compiled kernels in this folder; "" keeps none. ValueError says why a folder is refused."""
 

@@ -21,7 +21,7 @@ from framejit.torch_settings import say_what_is_not_followed
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Where mark_dynamic and mark_static leave their marks: attributes of the tensor, frozensets of (dim, min, max) and of
-# dims, read when the tensor is traced (frame_hook/trace/torch/size_marks.cpp).
+# dims, read when the tensor is traced (frame_hook/trace/values/size_marks.cpp).
 DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
 STATIC_ATTRIBUTE = "_framejit_static"
 # Where mark_static_address leaves its mark (frame_hook/aten/torch_graphs.cpp reads it).
@@ -242,6 +242,7 @@ def stats() -> dict[str, Any]:
                              trace_seconds, traced_instructions, inlined_calls
     hits                     calls, or parts of calls between breaks, that found their compiled graph; the call that
                              compiles does not count
+    backward_graphs, backward_runs             backwards that were compiled, and their runs
     plain_hits               those that found an entry without a graph: code that does no tensor work
     plain_hit_reasons        the same by what ends that code: the reason of a graph break, or "no_tensor_work"
     graph_breaks, recompiles, break_reasons    when code was compiled

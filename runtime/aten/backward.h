@@ -44,8 +44,8 @@ struct BackwardLayout {
   struct Holder {
     std::vector<bool> roots, gradients;
     std::vector<SavedValue> versions;  // inputs and outputs
-    std::vector<std::pair<SavedValue, std::string>>
-        write_errors;  // eager's error of a write to one of them, if it is special
+    // Eager's error of a write to one of them, if it is special.
+    std::vector<std::pair<SavedValue, std::string>> write_errors;
     bool is_end() const { return std::find(gradients.begin(), gradients.end(), true) == gradients.end(); }
   };
   std::vector<Holder> holders;  // in eager's order

@@ -18,13 +18,14 @@ import collections
 import importlib.util
 import json
 import math
+import multiprocessing
 import os
 import re
-import subprocess
 import sys
 import threading
 
 import op_sweep_worker as worker
+import programs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REASONS = os.path.join(HERE, "op_sweep_reasons.txt")
@@ -96,17 +97,15 @@ class Journal:
 def run_worker(options, dtype, names, take):
     """Starts one worker on the ops `names` and passes its rows to `take`. Returns the sample at which it died, or
     None."""
-    classes = ["--classes", options.classes or options.partly] if options.classes or options.partly else []
-    gradients = ["--gradients"] * options.gradients
-    command = [sys.executable, os.path.abspath(__file__), *classes, *gradients, "--worker", dtype, "--backend",
-               options.backend, "--samples", str(options.samples), "--forms", *options.forms]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True)
+    asked = argparse.Namespace(**{**vars(options), "worker": dtype, "names": names,
+                                  "classes": options.classes or options.partly})
+    (rows, for_rows), (said, for_errors) = (multiprocessing.Pipe(duplex=False) for _ in range(2))
+    process = programs.template().Process(target=worker.start, args=(asked, for_rows, for_errors), daemon=True)
+    process.start()
+    for_rows.close(), for_errors.close()
     errors = []
-    reader = threading.Thread(target=lambda: errors.extend(process.stderr.read().strip().splitlines()[-1:]))
+    reader = threading.Thread(target=lambda: errors.extend(text_in(said).read().strip().splitlines()[-1:]))
     reader.start()
-    process.stdin.write("\n".join(names))
-    process.stdin.close()
     last, stuck = None, threading.Event()
 
     def kill():
@@ -114,7 +113,7 @@ def run_worker(options, dtype, names, take):
         process.kill()
     clock = threading.Timer(SECONDS_AN_OP, kill)
     clock.start()
-    for line in process.stdout:
+    for line in text_in(rows):
         if not line.startswith("{"):
             continue
         clock.cancel()
@@ -127,12 +126,17 @@ def run_worker(options, dtype, names, take):
             last = None
             take(row)
     clock.cancel()
-    code = process.wait()
+    process.join()
     reader.join()
+    code = process.exitcode
     if code == 0:
         return None
     return {**(last or {}), "why": "stuck" if stuck.is_set() else f"signal {-code}" if code < 0
             else " ".join(errors)[:200]}
+
+
+def text_in(pipe):
+    return open(os.dup(pipe.fileno()), encoding="utf-8", errors="replace")
 
 
 def run_chunk(options, dtype, names, journal):
@@ -380,9 +384,8 @@ def report(journal, options):
     return 1 if failed else 0
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser()
-    parser.add_argument("--worker", metavar="DTYPE")
     parser.add_argument("--backend", default="framejit")
     parser.add_argument("--samples", type=int, default=10**6, help="first samples of each op")
     parser.add_argument("--forms", nargs="+", default=["plain"], choices=[*worker.FORMS, "all"])
@@ -399,19 +402,16 @@ def main():
     parser.add_argument("--gradients", action="store_true", help="those of the inputs too")
     parser.add_argument("--journal")
     parser.add_argument("--summary")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     options.reasons = [REASONS, GRADIENT_REASONS] if options.gradients else [REASONS]
     if "all" in options.forms:
         options.forms = list(worker.FORMS)
-    if options.worker:
-        return worker.work(options)
     from concurrent.futures import ThreadPoolExecutor
     names, journal = all_names(options.only), Journal(options.journal)
     if options.of_class:
         classes = read_classes(CLASSES)
         names = [name for name in names if classes.get(name) == options.of_class]
-    # With few samples per op, starting a worker would take most of its time.
-    parts = options.jobs if options.samples <= 3 and len(options.forms) == 1 else -(-len(names) // CHUNK)
+    parts = max(options.jobs, -(-len(names) // CHUNK))
     chunks = [(d, names[i::parts]) for d in options.dtype for i in range(parts)]
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(lambda c: run_chunk(options, *c, journal), chunks))

@@ -281,6 +281,13 @@ def class_of(op, args, kwargs):
     return ("mixed" if kernels else "extern") if left else "kernels" if kernels else "views", left
 
 
+def start(options, rows, errors):
+    """In a process of its own: what work() prints goes into one pipe, errors into the other."""
+    os.dup2(rows.fileno(), 1)
+    os.dup2(errors.fileno(), 2)
+    work(options)
+
+
 def work(options):
     """Prints rows to standard output, one JSON line each; "begin" before a sample, so that a crash is seen, "done"
     after an op."""
@@ -292,7 +299,7 @@ def work(options):
         import gradient_sweep_worker
         return gradient_sweep_worker.work(options, torch)
     dtype = getattr(torch, options.worker)
-    wanted = set(sys.stdin.read().split("\n"))
+    wanted = set(options.names)
     for op in op_database():
         label = label_of(op)
         if label not in wanted:

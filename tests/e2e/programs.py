@@ -4,7 +4,10 @@ a process that has imported it, and nothing else. A fork imports framejit itself
 import atexit
 import concurrent.futures
 import functools
+import importlib
 import json
+import multiprocessing
+import multiprocessing.forkserver
 import os
 import signal
 import socket
@@ -15,14 +18,16 @@ import traceback
 import types
 
 
-def run(program="", *arguments, file=None, cwd=None, env=None, timeout=300, forked=True):
+def run(program="", *arguments, file=None, cwd=None, env=None, timeout=300, forked=True, global_mode=False,
+        imported=()):
     """As subprocess.run of `python -c program arguments...`, or of `python file arguments...`, with text captured.
     `env`: all variables, by default ours. A program whose environment differs from ours in more than FRAMEJIT_... and
     PYTHONPATH is started as usual, as all are without `forked`: Python and the libraries below torch read their
-    variables when they start."""
-    env = dict(os.environ if env is None else env)
+    variables when they start. `global_mode`: with FRAMEJIT=1, as if the program had imported torch at once.
+    `imported`: modules that take seconds too, and have been imported before the fork."""
+    env = dict(os.environ if env is None else env) | ({"FRAMEJIT": "1"} if global_mode else {})
     command = ["-c", program] if file is None else [str(file)]
-    changed = {name for name, _ in env.items() ^ os.environ.items()}
+    changed = {name for name, _ in env.items() ^ os.environ.items()} - ({"FRAMEJIT"} if global_mode else set())
     if not forked or not all(name == "PYTHONPATH" or name.startswith("FRAMEJIT_") for name in changed):
         return subprocess.run([sys.executable, *command, *arguments], capture_output=True, text=True, cwd=cwd, env=env,
                               timeout=timeout)
@@ -30,8 +35,8 @@ def run(program="", *arguments, file=None, cwd=None, env=None, timeout=300, fork
     with concurrent.futures.ThreadPoolExecutor() as readers:
         texts = [readers.submit(read_all, ours) for ours, _ in pipes]
         request = {"command": command, "arguments": arguments, "cwd": str(cwd or os.getcwd()), "env": env,
-                   "timeout": timeout}
-        status = server()(request, [theirs for _, theirs in pipes])
+                   "timeout": timeout, "global_mode": global_mode}
+        status = server(*imported)(request, [theirs for _, theirs in pipes])
         out, errors = (text.result() for text in texts)
     if status is None:
         raise subprocess.TimeoutExpired(command, timeout, out, errors)
@@ -44,10 +49,10 @@ def read_all(pipe):
 
 
 @functools.cache
-def server():
+def server(*imported):
     """Started at the first use in each process; ends with it."""
     ours, theirs = socket.socketpair()
-    process = subprocess.Popen([sys.executable, os.path.abspath(__file__), str(theirs.fileno())], text=True,
+    process = subprocess.Popen([sys.executable, os.path.abspath(__file__), str(theirs.fileno()), *imported], text=True,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()],
                                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     theirs.close()
@@ -62,10 +67,29 @@ def server():
     return ask
 
 
-def serve(descriptor):
+@functools.cache
+def template():
+    """Processes of this context of multiprocessing are forked from one that has imported torch and its op_db. They run
+    on one thread: the template has no other, so a fork lacks none."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["op_sweep_template"])
+    ours = dict(os.environ)
+    here = os.path.dirname(os.path.abspath(__file__))
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", FRAMEJIT_STRICT="1",
+                      PYTHONPATH=os.pathsep.join(filter(None, [here, ours.get("PYTHONPATH")])))
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        os.environ.clear()
+        os.environ.update(ours)
+    return context
+
+
+def serve(descriptor, imported):
     """Answers each line with the exit status of the program that it describes, null if it took too long."""
     client = socket.socket(fileno=descriptor)
-    import torch  # noqa: F401
+    for module in ("torch", *imported):
+        importlib.import_module(module)
     assert len(os.listdir("/proc/self/task")) == 1, "forks would lack a thread"
     for line in sys.stdin:
         request = json.loads(line)
@@ -115,6 +139,9 @@ def execute(request, pipes):
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     if not rest:
         main.__file__ = path
+    if request["global_mode"]:
+        import _framejit_startup
+        _framejit_startup.enable()
     try:
         exec(compile(text, path, "exec"), main.__dict__)
     except SystemExit as exit:
@@ -128,4 +155,4 @@ def execute(request, pipes):
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1]), sys.argv[2:])

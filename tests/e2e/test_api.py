@@ -428,9 +428,9 @@ def test_a_python_that_no_build_is_for_is_told_which_there_are(monkeypatch):
     assert f"accepted='CPython {', '.join(names[:-1])} or {names[-1]}'" in setup
 
 
-def run(code, forked=True, **environment):
+def run(code, forked=True, global_mode=False, **environment):
     env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | environment
-    return programs.run(code, env=env, forked=forked)
+    return programs.run(code, env=env, forked=forked, global_mode=global_mode)
 
 
 @pytest.mark.parametrize("environment, message", [

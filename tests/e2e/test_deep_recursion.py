@@ -2,14 +2,15 @@
 
 Each program runs in a separate process with a stack of 8 MiB, because a crash ends the process.
 """
-import resource
-import subprocess
 import sys
 
 import pytest
 
+import programs
+
 PROGRAM = """
-import sys
+import resource, sys
+resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
 import torch, framejit
 
 sys.setrecursionlimit(1000000)
@@ -75,10 +76,7 @@ with torch.no_grad():
 
 
 def run(name, n):
-    def small_stack():
-        resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
-    result = subprocess.run([sys.executable, "-c", PROGRAM, name, str(n)], capture_output=True, text=True, timeout=300,
-                            preexec_fn=small_stack)
+    result = programs.run(PROGRAM, name, str(n))
     assert result.returncode == 0, (result.returncode, result.stderr[-2000:])
     answer, plainly = result.stdout.splitlines()
     return answer, int(plainly)

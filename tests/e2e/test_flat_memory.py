@@ -102,8 +102,8 @@ print(times, sys.modules["framejit"].stats()["graphs"])
 @pytest.mark.nothing_captured  # in this process
 def test_functions_that_the_global_mode_meets_keep_memory_flat():
     """A function is compiled in its second call; a method is called once, and only counted."""
-    done = programs.run(GLOBAL.format(most=1500), env={**os.environ, "FRAMEJIT": "1", "FRAMEJIT_LOGS": "",
-                                                       "PYTHONPATH": str(Path(__file__).parent)})
+    done = programs.run(GLOBAL.format(most=1500), global_mode=True,
+                        env={**os.environ, "FRAMEJIT_LOGS": "", "PYTHONPATH": str(Path(__file__).parent)})
     assert done.returncode == 0, done.stderr[-3000:]
     times, graphs = map(int, done.stdout.split())
     assert graphs == 200 + 500 * times

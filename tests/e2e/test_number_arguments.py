@@ -93,6 +93,18 @@ def test_a_float_argument_compiles_twice(fn, dtype, backend):
     runs(fn, [(x.long(), k) for k in FLOATS if fn(x.float(), k).dtype == torch.bool], backend)
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+@pytest.mark.parametrize("scales", [lambda n: n, lambda n: (n, 2), lambda n: [1.5, n + 1]], ids=["one", "both", "list"])
+def test_an_int_in_a_list_of_floats_compiles_for_each(scales, mode, dynamic):
+    """torch takes no symbol there."""
+    def fn(x, n):
+        return F.interpolate(x, scale_factor=scales(n), mode=mode) + n
+    x = torch.rand(1, 2, 3, 5)
+    assert runs(fn, [(x, n) for n in (2, 3, 4, 2)], "framejit", dynamic=dynamic) == 3
+    assert framejit.stats()["graph_breaks"] == 0
+
+
 TABLE = {2: "a", 3: "b", 6: "c"}
 
 

@@ -32,7 +32,7 @@ print(json.dumps([framejit.stats()[name] for name in ("graphs", "hits", "fallbac
 
 
 def counted(program, **environment):
-    done = run(program + REPORT, FRAMEJIT="1", **environment)
+    done = run(program + REPORT, global_mode=True, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -91,7 +91,7 @@ with torch.no_grad():
 assert len(calls) == 8
 """
     environment = {"FRAMEJIT_LOGS": "graph", "FRAMEJIT_LOGS_FORMAT": "json"}
-    done = run(program, FRAMEJIT="1", **environment)
+    done = run(program, global_mode=True, **environment)
     assert done.returncode == 0, done.stderr
     assert "Outer" in done.stderr and "Sequential" not in done.stderr and "in_features" not in done.stderr
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pages
+import programs
 from pages import ROOT
 
 UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
@@ -21,9 +22,13 @@ ONLY_READ = {"make": "the target exists (here), and its own tests", "pip": "tool
              "perf": "tests/e2e/test_code_names.py reads what it reads"}
 
 
+def without_settings(**settings):
+    return {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | settings
+
+
 def clean_environment(**settings):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | {"PATH": path} | settings
+    return without_settings(PATH=path) | settings
 
 
 @pytest.fixture(scope="module")
@@ -169,16 +174,14 @@ def test_the_page_of_settings():
 
 
 def test_a_wrong_setting_is_an_error_that_says_what_is_accepted():
-    done = subprocess.run([sys.executable, "-c", "import framejit"], env=clean_environment(FRAMEJIT_PRODUCTS="x"),
-                          capture_output=True, text=True)
+    done = programs.run("import framejit", env=without_settings(FRAMEJIT_PRODUCTS="x"))
     assert done.returncode and "ValueError" in done.stderr and "library" in done.stderr
 
 
 def test_the_list_of_channels():
     table = (ROOT / "runtime/base/log_channels.def").read_text()
     rows = re.findall(r'^LOG_CHANNEL\((\w+),\s*((?:"[^"]*"\s*)+)\)', table, re.M)
-    done = subprocess.run([sys.executable, "-c", "import framejit"], env=clean_environment(FRAMEJIT_LOGS="help"),
-                          capture_output=True, text=True)
+    done = programs.run("import framejit", env=without_settings(FRAMEJIT_LOGS="help"))
     assert [name for name, _ in rows] == re.findall(r"^  (\w+) ", done.stderr, re.M) and len(rows) > 10
     items = "\n".join(f"- `{name}`: {ast.literal_eval(f'({doc})')}." for name, doc in rows)
     text = PAGES["docs/logs.md"].read_text(encoding="utf-8")
@@ -229,9 +232,9 @@ def stage_text(block, events):
 def test_one_program(tmp_path):
     page = PAGES["docs/one_program.md"]
     (tmp_path / "example.py").write_text(next(b.text for b in pages.blocks(page) if b.language == "python"))
-    done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True,
-                          env=clean_environment(FRAMEJIT_LOGS="all", FRAMEJIT_LOGS_FORMAT="json",
-                                                FRAMEJIT_CPU_FEATURES="generic"))
+    done = programs.run(file="example.py", cwd=tmp_path,
+                        env=without_settings(FRAMEJIT_LOGS="all", FRAMEJIT_LOGS_FORMAT="json",
+                                             FRAMEJIT_CPU_FEATURES="generic"))
     assert done.returncode == 0, done.stderr[-2000:]
     events = [json.loads(line) for line in done.stderr.splitlines()]
     made = pages.FENCE.sub(lambda m: f"```{m[1]}\n{stage_text(pages.Block(tuple(m[1].split()), m[2], 0), events)}```"

@@ -197,6 +197,95 @@ def test_each_row_names_what_the_package_has_loaded(package, table):
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
 
 
+# What the program puts in the place of an object that a row names, before anything is compiled.
+REPLACED = {
+    "a class of C": """
+class Mine(collections.deque):
+    def append(self, item): super().append(item * 10)
+collections.deque = Mine
+def f(x, n):
+    queue = Mine([1.0])
+    queue.append(2.0)
+    return x * queue[1], type(queue).__name__
+""",
+    "a class of C, after a compile that knew it": """
+first = collections.deque
+framejit.compile(lambda x: x + len(first([1])))(torch.ones(3))
+class Mine(first):
+    def append(self, item): super().append(item * 10)
+collections.deque = Mine
+def f(x, n):
+    queue = first([1.0])
+    queue.append(2.0)
+    return x * queue[1], type(queue).__name__
+""",
+    "a method of a replaced class": """
+class Mine(collections.defaultdict):
+    def __missing__(self, key): return 5
+collections.defaultdict = Mine
+def f(x, n): return x * Mine(int)["a"]
+""",
+    "an iterator": """
+class Mine(itertools.chain):
+    def __next__(self): return super().__next__() * 10
+itertools.chain = Mine
+def f(x, n): return [x * i for i in Mine([1], [2])]
+""",
+    "a function of torch": """
+first = torch.autograd.grad
+torch.autograd.grad = lambda *args: [g * 10 for g in first(*args)]
+def f(x, n):
+    y = x.clone().requires_grad_()
+    return torch.autograd.grad((y * y).sum(), y)
+""",
+    "a decorated function of torch": """
+torch.utils.checkpoint.checkpoint = lambda f, *args, **options: f(*args) * 10
+def f(x, n): return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)
+""",
+    "a function that the trace of another calls": """
+first = torch.full
+torch.full = lambda *args, **options: first(*args, **options) * 10
+def f(x, n): return x + torch.tensor([n, 2 * n, n])
+""",
+    "a question of torch": """
+torch.compiler.is_compiling = lambda: False
+def f(x, n): return x * 2 if torch.compiler.is_compiling() else x * 3
+""",
+    "a module of the standard library": """
+sys.modules["enum"] = Stand_in(enum)
+class Number(enum.Enum): one = 1
+def f(x, n): return x * Number.one.value
+""",
+    "a module of numbers": """
+sys.modules["numpy"] = Stand_in(numpy)
+four = numpy.float32(4)
+def f(x, n): return x * float(numpy.sqrt(four))
+""",
+}
+CHILD = """
+import collections, enum, itertools, sys
+import numpy, torch, torch.utils.checkpoint
+import framejit
+class Stand_in:
+    def __init__(self, module): self.module = module
+    def __getattr__(self, name): return getattr(self.module, name)
+{program}
+x = torch.ones(3)
+compiled = framejit.compile(f)
+for n in (1.5, 2.5, 3.5):
+    assert str(compiled(x, n)) == str(f(x, n)), (compiled(x, n), f(x, n))
+print(framejit.stats()["graphs"] + framejit.stats()["graph_breaks"] > 0)
+"""
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("name", REPLACED)
+def test_an_object_that_the_program_has_replaced(name):
+    """In a process of its own: a row is looked up once."""
+    done = subprocess.run([sys.executable, "-c", CHILD.format(program=REPLACED[name])], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
 @pytest.mark.parametrize("name", ["_swap_tensor_impl", "_is_alias_of", "_overlaps"])
 def test_internals_of_torch_are_called_with_the_tensors_of_the_program(name):
     """What C code does beside ops: a traced tensor in their place would be swapped, or asked for its address."""

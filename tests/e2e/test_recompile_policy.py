@@ -235,7 +235,7 @@ print(json.dumps(sys.modules["framejit"].stats()))
 
 
 def counted(program, **environment):
-    done = run(program + REPORT, FRAMEJIT="1", **environment)
+    done = run(program + REPORT, global_mode=True, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 

@@ -5,18 +5,20 @@ The ops are the rows of inductor/lowering/pointwise.def and the few that pointwi
 sign of zero are eager's; other values are within a few ulp of eager's, except those in the tables below.
 """
 import itertools
+import math
 import re
 from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import framejit
 
 ROWS = re.findall(r'(?m)^POINTWISE\("([^"]+)"',
                   (Path(__file__).resolve().parents[2] / "inductor" / "lowering" / "pointwise.def").read_text())
-OTHERS = ["gelu", "gelu_backward", "div.Tensor_mode", "div.Scalar_mode", "clamp", "clamp.Tensor", "pow.Tensor_Scalar",
-          "where.self"]
+OTHERS = ["sub.Tensor", "sub.Scalar", "rsub.Tensor", "rsub.Scalar", "gelu", "gelu_backward", "div.Tensor_mode",
+          "div.Scalar_mode", "clamp", "clamp.Tensor", "pow.Tensor_Scalar", "where.self"]
 # At least how many ops have a kernel for the dtype.
 LEAST = {torch.float32: 120, torch.float16: 120, torch.bfloat16: 120, torch.float64: 120, torch.int64: 60,
          torch.int32: 60, torch.int16: 60, torch.int8: 60, torch.uint8: 60, torch.bool: 40}
@@ -174,3 +176,28 @@ def test_a_value_has_the_same_bits_wherever_it_is_computed(name):
                 torch.cat([flat(values[k:k + 3]) for k in range(0, 63, 3)] + [flat(values[63])[None]])]:
         torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
     assert framejit.stats()["kernels"] >= kernels + 3
+
+
+LEAST_INT = -2**63  # eager's sub() adds, and negating this number as an int64 does not change it
+ROW = torch.tensor([[0.5, 1.0, -0.25, 2.0, 3.0], [1.0] * 5])
+ARGUMENTS = {
+    "norm": lambda x, n: (x.norm(p=n), x.norm(p=n, dim=1), F.normalize(x, p=n), torch.linalg.vector_norm(x, n, 0)),
+    "layer norm": lambda x, n: (F.layer_norm(x, (5,), eps=n), F.layer_norm(x, (5,), -x[0], eps=n),
+                                F.layer_norm(x, (5,), x[0], -x[0], eps=n)),
+    "difference": lambda x, n: (x.sub(x, alpha=n), torch.rsub(x, x, alpha=n), x.sub(2.0, alpha=n),
+                                torch.rsub(x, 2.0, alpha=n), x.long().sub(x.long(), alpha=n)),
+}
+OUTSIDE = {"norm": (1e39, -1e39, 1e308, 3.5e38, 1e-50, -1e-50), "layer norm": (math.inf, 1e39),
+           "difference": (LEAST_INT, LEAST_INT + 1, 2**63 - 1)}
+
+
+@pytest.mark.parametrize("name, dtype", [(name, dtype) for name in OUTSIDE for dtype in LEAST if dtype.is_floating_point
+                                         and (name, dtype) != ("difference", torch.float16)], ids=str)
+def test_numbers_outside_of_the_range_of_a_kernel(name, dtype):
+    for n in OUTSIDE[name]:
+        framejit.reset()
+        x = ROW.to(dtype)
+        want, got = ARGUMENTS[name](x, n), framejit.compile(ARGUMENTS[name])(x, n)
+        assert framejit.stats()["graphs"] == 1 and not framejit.stats()["graph_breaks"]
+        for k, (ours, eager) in enumerate(zip(got, want)):
+            assert not wrong(name, ours, eager).any(), (n, k, ours, eager)

@@ -16,9 +16,11 @@ from test_own_kernels import CASES
 COUNTS = (1, 2, 3)
 SHAPE = (300, 1030)
 # Cases about a few rows or columns, or with a result that is a square of their size.
-SHAPES = {"nll_loss": (4, 90_000), "cross_entropy": (4, 90_000), "copies of parts": (60_000, 6), "diagonals": (64, 96),
-          "trace": (4000, 4001), "max_pool": (64, 96), "avg_pool": (64, 96), "pools of many lanes": (64, 96)}
-ONE_THREAD = {"trace", "nll_loss", "index_select"}  # nests of at most a few thousand points
+SHAPES = {"nll_loss": (4, 90_000), "nll_loss of images": (4, 6), "cross_entropy": (4, 90_000),
+          "copies of parts": (60_000, 6), "diagonals": (64, 96), "trace": (4000, 4001), "max_pool": (64, 96),
+          "avg_pool": (64, 96), "pools of many lanes": (64, 96)}
+# nests of at most a few thousand points
+ONE_THREAD = {"trace", "nll_loss", "nll_loss of images", "index_select", "without dimensions"}
 
 
 def parallel_kernels(fn, *args):

@@ -1,10 +1,10 @@
 """FRAMEJIT=1: which functions of a program that names no compiler are compiled, and when."""
 import json
 import os
-import subprocess
-import sys
 
 import pytest
+
+import programs
 
 START = """
 import sys, torch
@@ -19,9 +19,9 @@ def run(tmp_path, program, **environment):
     """What the program prints, and the functions in which its graphs begin."""
     path = tmp_path / "program.py"
     path.write_text(START + program)
-    env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | {"FRAMEJIT": "1",
-        "FRAMEJIT_STRICT": "1", "FRAMEJIT_LOGS": "graph", "FRAMEJIT_LOGS_FORMAT": "json"}
-    done = subprocess.run([sys.executable, str(path)], env=env | environment, capture_output=True, text=True)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | {"FRAMEJIT_STRICT": "1",
+        "FRAMEJIT_LOGS": "graph", "FRAMEJIT_LOGS_FORMAT": "json"}
+    done = programs.run(file=path, env=env | environment, global_mode=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), [json.loads(line)["at"].split(" ")[1] for line in done.stderr.splitlines()]
 

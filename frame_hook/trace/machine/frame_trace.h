@@ -25,8 +25,8 @@ struct TraceOptions {
 };
 
 struct FrameExit {                        // one frame at the exit, outermost first
-  std::shared_ptr<SymbolicFrame>
-      frame;  // state before instruction frame->position (innermost), or inside it (outer frames)
+  // State before instruction frame->position (innermost), or inside it (outer frames).
+  std::shared_ptr<SymbolicFrame> frame;
 };
 
 // What torch.compiler.is_compiling() answered in the trace. See compiling_answer.cpp.
@@ -65,8 +65,12 @@ struct FrameTrace {
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;
   std::unordered_map<Value*, FloatFormula> float_formulas;
-  std::unordered_map<PyObject*, Value*> float_arguments;  // open floats that ops were given as numbers, by the traced
-                                                          // tensor that holds each
+  struct FloatArgument {
+    Value* number;
+    guards::SourceId source;
+  };
+  std::unordered_map<PyObject*, FloatArgument> float_arguments;  // open floats that ops were given as numbers, by the
+                                                                 // traced tensor that holds each
   SideTables side_tables;
 };
 

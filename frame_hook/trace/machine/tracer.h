@@ -74,8 +74,8 @@ class Tracer {
   // ---- recorded and concrete calls
   Value* call_recorded(PyObject* callable, const Arguments& args);  // with traced tensors inside args
   Value* call_pure(PyObject* callable, const Arguments& args);      // concretely; every argument constant
-  PyRef materialise(
-      Value* v);  // a real object for a recorded or pure call: constants, traced tensors, fresh containers of them
+  // A real object for a recorded or pure call: constants, traced tensors, fresh containers of them.
+  PyRef materialise(Value* v);
 
   TensorFrontend& frontend() { return frontend_; }
   Recording& recording() { return *trace_.recording; }

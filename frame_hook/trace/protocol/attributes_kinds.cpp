@@ -385,10 +385,6 @@ PyRef intern_name(PyObject* name) {
   return PyRef::steal(own);
 }
 
-}  // namespace
-
-namespace {
-
 // PyObject_GetAttr() adds the object and the name to every AttributeError that passes, unless they are set.
 void say_what_was_looked_for(Errors& errors, Value* exception, Value* v, PyObject* name) {
   if (exception->object || !errors.exception_matches(exception, PyExc_AttributeError)) return;

@@ -84,10 +84,6 @@ bool is_object_slot(PyObject* found, const char* name) {
   return found == _PyType_Lookup(&PyBaseObject_Type, interned(name));
 }
 
-}  // namespace
-
-namespace {
-
 bool is_class(PyTypeObject* type, PyObject* of) { return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(of)); }
 
 // C code derives the class of an OSError, and the members of the others, from the arguments.

@@ -34,10 +34,6 @@ PyTypeObject* set_iterator_type() {
   return type;
 }
 
-}  // namespace
-
-namespace {
-
 // The dict and set whose keys an iterator over one goes over, or null.
 DictValue* dict_under(const IteratorValue* it) {
   return it->over == Over::dict_view ? as<ViewValue>(it->operands[0])->dict : nullptr;

@@ -151,9 +151,8 @@ PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
 
 Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   SetValue *left = set_of(a), *right = set_of(b);
-  in_place =
-      in_place && left && right && left->type == &PySet_Type;  // with a view on the other side, an operator in place
-                                                               // makes a new set
+  // With a view on the other side, an operator in place makes a new set.
+  in_place = in_place && left && right && left->type == &PySet_Type;
   std::vector<Value*> others;
   PyRef order;  // null: the order of the result is unknown
   if (right) {
@@ -388,6 +387,29 @@ bool takes_number(int op, Value* a, Value* b) {
   return a->kind == ValueKind::tensor && op != kMatrixMultiply && is_subclassed_number(b);
 }
 
+// One of the two is a tensor. op: without its in-place form.
+Value* tensor_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
+  const BinaryRow& row = kBinary[op];
+  Value* other = a->kind == ValueKind::tensor ? b : a;
+  if (other->kind == ValueKind::instance && !takes_number(op, a, b))
+    if (Value* result = special_operator(t, row, a, b, in_place)) return result;
+  const bool promotes_alike =
+      op == kAdd || op == kSubtract || op == kMultiply || ((op == kTrueDivide || op == kFloorDivide) && other == b);
+  if (Value* input = promotes_alike ? float_input(t, other, other == b ? a : b) : nullptr) {
+    if (other == a) return t.call_recorded(operator_function(row.function), Arguments{{input, b}, {}});
+    b = input;
+  }
+  const bool by_value = op == kPower || op == kRemainder;
+  if (Value* number = by_value && other == b ? t.tensors.float_number(b) : nullptr) b = number;
+  if (by_value && other == a && t.numbers.is_open_float(a))
+    return t.call(t.get_attribute(b, interned(row.reflected)), {a});
+  // As Tensor.__rtruediv__ does it.
+  if (Value* input = op == kTrueDivide && other == a ? float_input(t, a, b) : nullptr)
+    return t.call_recorded(operator_function("mul"),
+                           Arguments{{t.call(t.get_attribute(b, interned("reciprocal")), {}), input}, {}});
+  return t.call_recorded(operator_function(in_place ? row.in_place_function : row.function), Arguments{{a, b}, {}});
+}
+
 }  // namespace
 
 Value* Tracer::binary_operator(int op, Value* a, Value* b) {
@@ -410,25 +432,7 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
   const bool has_array = a->kind == ValueKind::array || b->kind == ValueKind::array;
   if (has_array && !(in_place && a->kind == ValueKind::tensor))
     return array_operator(*this, in_place ? row.in_place_function : row.function, a, b, in_place);
-  if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {
-    Value* other = a->kind == ValueKind::tensor ? b : a;
-    if (other->kind == ValueKind::instance && !takes_number(base, a, b))
-      if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
-    const bool promotes_alike = base == kAdd || base == kSubtract || base == kMultiply ||
-                                ((base == kTrueDivide || base == kFloorDivide) && other == b);
-    if (Value* input = promotes_alike ? float_input(*this, other, other == b ? a : b) : nullptr) {
-      if (other == a) return call_recorded(operator_function(row.function), Arguments{{input, b}, {}});
-      b = input;
-    }
-    const bool by_value = base == kPower || base == kRemainder;
-    if (Value* number = by_value && other == b ? tensors.float_number(b) : nullptr) b = number;
-    if (by_value && other == a && numbers.is_open_float(a)) return call(get_attribute(b, interned(row.reflected)), {a});
-    // As Tensor.__rtruediv__ does it.
-    if (Value* input = base == kTrueDivide && other == a ? float_input(*this, a, b) : nullptr)
-      return call_recorded(operator_function("mul"),
-                           Arguments{{call(get_attribute(b, interned("reciprocal")), {}), input}, {}});
-    return call_recorded(function, Arguments{{a, b}, {}});
-  }
+  if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) return tensor_operator(*this, base, a, b, in_place);
   Value *left = payload_of(a), *right = payload_of(b);
   const bool python =
       (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));

@@ -192,8 +192,8 @@ bool keys_equal(Dicts& dicts, Value* a, Value* b);  // without Python code if th
 bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
 bool is_identity_key(Value* key);                               // hashed and compared by identity
 Value* make_view(Heap& heap, DictValue* dict, ViewValue::What what);
-bool changed_while_iterated(
-    const IteratorValue* it);  // a dict or set whose keys differ from those at the time the iterator was made
+// Of a dict or set: its keys differ from those at the time when the iterator was made.
+bool changed_while_iterated(const IteratorValue* it);
 IteratorValue* make_iterator(Heap& heap, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
 Value* refuse_set_as_item(Value* item);  // looking for a set in a set means looking for a frozenset
 bool is_size(Value* v);                                            // a torch.Size

@@ -436,10 +436,6 @@ bool may_be_asked(const CCall& call) {
   return is_function_for(call.callable, kAsked);
 }
 
-}  // namespace
-
-namespace {
-
 // The text of a TypeError names only types, so it holds for every number that a symbol may be.
 InstanceValue* error_of_types(StandIns stand_ins, const InstanceValue* ours, const CCall& call) {
   PyObject* const type_error = PyExc_TypeError;

@@ -1,14 +1,15 @@
 #include "frame_hook/trace/torch/called_by_rows.h"
 
 #include "frame_hook/trace/protocol/protocol.h"
-#include "runtime/base/result.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/loaded_modules.h"
 
 namespace framejit::frame_hook::rows {
 
 PyObject* torch_member(const char* module_name, const char* name) {
-  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
-  PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
-  FJ_ASSERT(found, std::string(module_name) + "." + name);
+  PyObject* const found = member_of_module(module_name, name);
+  if (!found || !is_of_package(found, "torch"))
+    graph_break(Reason::unknown_callable, std::string(module_name) + "." + name + " as the program has replaced it");
   return found;
 }
 

@@ -10,9 +10,7 @@ namespace framejit::frame_hook::rows {
 namespace {
 
 Value* member_of(Heap& heap, const char* module_name, const char* name) {
-  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
-  PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
-  FJ_ASSERT(found, std::string(module_name) + "." + name);
+  PyObject* const found = torch_member(module_name, name);
   const guards::SourceId function = heap.facts.sources().add(guards::SourceKind::constant, guards::kNoSource, 0, found);
   return heap.wrap(found, function);
 }
@@ -114,13 +112,11 @@ class Versions {
     kept_.emplace_back(PyRef::borrow(traced), version);
   }
   void restore() const {
-    PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._C._autograd");
-    const PyRef set = PyRef::steal(module ? PyObject_GetAttrString(module, "_unsafe_set_version_counter") : nullptr);
+    PyObject* const set = torch_member("torch._C._autograd", "_unsafe_set_version_counter");
     for (const auto& [traced, version] : kept_) {
       const PyRef tensors = PyRef::steal(PyTuple_Pack(1, traced.get())),
                   versions = PyRef::steal(PyTuple_Pack(1, version.get()));
-      const PyRef done =
-          PyRef::steal(set ? PyObject_CallFunctionObjArgs(set.get(), tensors.get(), versions.get(), nullptr) : nullptr);
+      const PyRef done = PyRef::steal(PyObject_CallFunctionObjArgs(set, tensors.get(), versions.get(), nullptr));
       FJ_ASSERT(done, "_unsafe_set_version_counter");
     }
   }

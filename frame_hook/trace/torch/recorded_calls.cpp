@@ -37,6 +37,21 @@ CallArguments materialise_arguments(Tracer& tracer, const Arguments& from) {
   return to;
 }
 
+// Ints that are symbols, also in lists, become their numbers. False: there are none.
+bool make_symbols_constant(Shadows& shadows, Value* v) {
+  if (v->kind == ValueKind::sym_int && !shadows.heap.is_constant(v)) return constant_of(shadows, v), true;
+  if (v->kind != ValueKind::tuple && v->kind != ValueKind::list) return false;
+  bool found = false;
+  for (Value* item : items_of(shadows, v)) found = make_symbols_constant(shadows, item) || found;
+  return found;
+}
+bool make_symbols_constant(Shadows& shadows, const Arguments& args) {
+  bool found = false;
+  for (Value* v : args.positional) found = make_symbols_constant(shadows, v) || found;
+  for (const auto& [name, v] : args.keywords) found = make_symbols_constant(shadows, v) || found;
+  return found;
+}
+
 }  // namespace
 
 bool c_functions_may_ask(Shadows& shadows, Value* v) {
@@ -129,8 +144,14 @@ PyRef Tracer::materialise(Value* v) {
 }
 
 Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
-  const CallArguments made = materialise_arguments(*this, args);
-  Value* result = tensors.call(callable, made.args.data(), made.positional, made.names.get());
+  const auto call_with = [&](const CallArguments& made) {
+    return tensors.call(callable, made.args.data(), made.positional, made.names.get());
+  };
+  Value* result = call_with(materialise_arguments(*this, args));
+  if (!result && PyErr_ExceptionMatches(PyExc_TypeError) && make_symbols_constant(shadows, args)) {
+    drop_error();  // lists of floats take no symbols
+    result = call_with(materialise_arguments(*this, args));
+  }
   if (!result) tensors.break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
   if (recording().take_new_leaf()) shadows.tables().gradients.new_leaves.emplace(result, attempts.resumable_step());
   return result;

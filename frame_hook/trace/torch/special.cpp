@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <set>
 
+#include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/log.h"
@@ -23,16 +25,6 @@ std::string_view module_name(PyFunctionObject* f) {
   return name && PyUnicode_Check(name) ? text_of(name) : "";
 }
 
-bool within(std::string_view module, std::string_view package) {
-  return module.substr(0, package.size()) == package &&
-         (module.size() == package.size() || module[package.size()] == '.');
-}
-
-// Its name alone is not enough: any function may have it.
-bool is_of_package(PyFunctionObject* f, std::string_view package) {
-  const std::string name(module_name(f));
-  return within(name, package) && f->func_globals == dict_of_module(name.c_str());
-}
 
 struct SpecialRow {
   SpecialFunction special;
@@ -63,10 +55,7 @@ PyObject* calling_globals(const CallStack& stack) {
 // compiler. If it gets eager's answers, its numbers and errors are eager's.
 bool is_optimizer_calling(const CallStack& stack) {
   PyObject* const globals = calling_globals(stack);
-  PyObject* const name = globals ? PyDict_GetItemWithError(globals, interned("__name__")) : nullptr;
-  if (!name) drop_error();
-  return name && PyUnicode_Check(name) && within(text_of(name), "torch.optim") &&
-         globals == dict_of_module(text_of(name));
+  return globals && are_globals_of(globals, "torch.optim");
 }
 
 // A check of the device's state, which no trace can make.
@@ -99,8 +88,7 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
   if (f->func_dict &&
       (is_true_mark(f->func_dict, "_torchdynamo_disable") || is_true_mark(f->func_dict, "_framejit_disable"))) {
     PyObject* original = PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable"));
-    const bool torchs_own =
-        original && PyFunction_Check(original) && is_of_package(reinterpret_cast<PyFunctionObject*>(original), "torch");
+    const bool torchs_own = original && PyFunction_Check(original) && is_of_package(original, "torch");
     return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap
                                                                           : SpecialFunction::disabled;
   }
@@ -158,15 +146,11 @@ Value* constant_result(Attempts& attempts, Shadows& shadows, FunctionValue* func
   return shadows.heap.constant_value(result.get());
 }
 
-}  // namespace
-
-namespace {
-
 // Torch's compiler has replacements of its own, in modules below this one.
 bool is_replaced_by_torch(PyObject* modules, PyObject* callable) {
   PyObject *name, *module, *key, *value;
   for (Py_ssize_t at = 0; PyDict_Next(modules, &at, &name, &module);) {
-    if (!PyUnicode_Check(name) || !PyModule_Check(module) || !within(text_of(name), "torch._dynamo.polyfills"))
+    if (!PyUnicode_Check(name) || !PyModule_Check(module) || !is_within(text_of(name), "torch._dynamo.polyfills"))
       continue;
     for (Py_ssize_t k = 0; PyDict_Next(PyModule_GetDict(module), &k, &key, &value);) {
       if (!PyFunction_Check(value) || !reinterpret_cast<PyFunctionObject*>(value)->func_dict) continue;
@@ -186,8 +170,8 @@ void warn_if_substituted(PyObject* callable) {
   PyObject* const rules = PyDict_GetItemWithError(modules, interned("torch._dynamo.trace_rules"));
   if (!rules || !PyModule_Check(rules) || said.count(callable)) return;
   PyObject* const holder = PyDict_GetItemWithError(PyModule_GetDict(rules), interned("_polyfilled_function_ids"));
-  const PyRef replaced =
-      PyRef::steal(holder ? PyObject_GetAttrString(holder, "function_ids") : nullptr);  // None as long as there is none
+  // None as long as nothing is replaced.
+  const PyRef replaced = PyRef::steal(holder ? PyObject_GetAttrString(holder, "function_ids") : nullptr);
   const PyRef id = PyRef::steal(PyLong_FromVoidPtr(callable));
   const bool is_replaced = replaced && id && PySet_Check(replaced.get()) &&
                            PySet_Contains(replaced.get(), id.get()) == 1 && !is_replaced_by_torch(modules, callable);
@@ -208,7 +192,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     t.shadows.load(function);
     return row(t, args);
   }
-  if (runs_concretely(function->object.get()) && is_of_package(f, "numpy")) {
+  if (runs_concretely(function->object.get()) && is_of_package(function->object.get(), "numpy")) {
     t.shadows.load(function);
     return call_numpy(t, function->object.get(), args);
   }
@@ -247,15 +231,8 @@ void refuse_override(Tracer& t, Value* v) {
     graph_break(Reason::custom_dispatch, std::string("__torch_function__ of ") + v->type->tp_name);
 }
 
-PyObject* torch_function(const char* name) {
-  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
-  return module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
-}
-
-PyObject* inference_mode_type() {
-  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._C");
-  return module ? PyDict_GetItemString(PyModule_GetDict(module), "_InferenceMode") : nullptr;
-}
+PyObject* torch_function(const char* name) { return torch_member("torch", name); }
+PyObject* inference_mode_type() { return torch_member("torch._C", "_InferenceMode"); }
 
 ModeGuard& mode_guard(Shadows& shadows, Value* v) {
   auto it = shadows.tables().mode_guards.find(v);

@@ -103,6 +103,13 @@ struct TracedFunction {
   std::vector<PyRef> gradients;  // one stand-in per output; null: backward() gets None
 };
 
+// What has been learned of a number that float_number was given: itself, or only whether it equals another one.
+struct NumberRead {
+  PyObject* tensor;  // that holds it; borrowed
+  std::optional<double> other;
+  bool is_equal;
+};
+
 // One capture. It lives until the compiled result is bound.
 class Recording {
  public:
@@ -145,8 +152,7 @@ class Recording {
   // How the number in a traced 0-dim tensor is computed (empty: not known), and the number in an input of this call.
   virtual graph::NumberSteps number_of(PyObject*) { return {}; }
   virtual double number_in_input(size_t) { return 0; }
-  // The tensors given to float_number whose number has been read since; borrowed.
-  virtual std::vector<PyObject*> take_fixed_floats() { return {}; }
+  virtual std::vector<NumberRead> take_number_reads() { return {}; }  // since the last call
 
   // The gradients that the engine computes. False: take_break() says why, and plain Python must make the call.
   virtual bool gradients(const GradientCall&, std::vector<TracedGradient>&) { return false; }
@@ -164,8 +170,7 @@ class Recording {
   virtual void begin_checkpoint() {}
   virtual bool end_checkpoint() { return true; }
 
-  // Identity of torch tensors that a graph captured as constants; printable form of what was captured so far.
-  virtual std::string text() const = 0;
+  virtual std::string text() const = 0;  // what was recorded so far
   virtual size_t op_count() const = 0;  // ops recorded so far
   virtual size_t value_count() const { return 0; }
   virtual std::vector<size_t> written_inputs() const { return {}; }  // inputs whose memory a recorded op writes

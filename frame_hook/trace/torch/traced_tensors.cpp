@@ -93,7 +93,7 @@ void TracedTensors::set_user_line() {
 Value* TracedTensors::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* names) {
   set_user_line();
   PyObject* result = recording().call(callable, args, positional, names);
-  guard_fixed_floats(trace_, facts());
+  guard_number_reads(trace_, facts());
   return result ? heap().wrap_result(result) : nullptr;
 }
 
@@ -151,14 +151,26 @@ Value* TracedTensors::of_float(Value* number) {
 Value* TracedTensors::float_number(Value* number) {
   if (!numbers.is_open_float(number)) return nullptr;
   PyObject* const held = traced(as<TensorValue>(of_float(number)));
-  trace_.float_arguments.emplace(held, number);
+  trace_.float_arguments.try_emplace(held, number, numbers.source_of(number));
   PyRef made = PyRef::steal(recording().float_number(held, PyFloat_AS_DOUBLE(number->object.get())));
   if (!made) break_of_recording("a float");
   return heap().object_value(made.get(), kNoSource);
 }
 
-void guard_fixed_floats(FrameTrace& trace, Facts& facts) {
-  for (PyObject* read : trace.recording->take_fixed_floats()) facts.guard_value(trace.float_arguments.at(read));
+void guard_number_reads(FrameTrace& trace, Facts& facts) {
+  for (const auto& [tensor, other, is_equal] : trace.recording->take_number_reads()) {
+    const FrameTrace::FloatArgument& argument = trace.float_arguments.at(tensor);
+    if (!other) {
+      facts.guard_value(argument.number);
+      continue;
+    }
+    guards::SourceTable& sources = facts.sources();
+    const PyRef object = PyRef::steal(PyFloat_FromDouble(*other));
+    const guards::SourceId constant = sources.add(guards::SourceKind::constant, kNoSource, 0, object.get());
+    const guards::SourceId answer = sources.add(guards::SourceKind::computed, argument.source,
+                                                static_cast<int32_t>(constant), operator_function("eq"));
+    facts.add_guard(GuardKind::equals, answer, is_equal ? Py_True : Py_False);
+  }
 }
 
 namespace {

@@ -51,7 +51,7 @@ class TracedTensors {
   Value* number_of_input(size_t input);
 };
 
-void guard_fixed_floats(FrameTrace& trace, Facts& facts);  // those whose numbers C code has read since the last call
+void guard_number_reads(FrameTrace& trace, Facts& facts);  // what C code has learned of open floats since the last call
 bool contains_tensor(TensorFrontend& frontend, Value* v);  // itself, or an item; adds no guards
 
 }  // namespace framejit::frame_hook

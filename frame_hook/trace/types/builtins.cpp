@@ -1,13 +1,13 @@
 // frame_hook/trace/types/builtins.cpp — the table of C functions, and the builtins that ask about objects: isinstance,
 // getattr, type, ...
-#include <cmath>
-
 #include "frame_hook/trace/types/builtins.h"
-#include "frame_hook/trace/values/known_types.h"
-#include "guards/cpython/interrupts.h"
 
+#include <cmath>
 #include <cstring>
 #include <span>
+
+#include "frame_hook/trace/values/known_types.h"
+#include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -42,11 +42,13 @@ constexpr RowName kNumpyRows[] = {
 
 using Table = std::unordered_map<PyObject*, CFunction>;
 
-// The object that a row names, a new reference kept for ever; null if this CPython or torch lacks it. A module of torch
-// or NumPy is never imported: each has loaded all that the rows name when they are asked for (test_recognition.py).
+// The object that a row names, a new reference kept for ever; null if this CPython or torch lacks it, or the program
+// has replaced it. A module of torch or NumPy is never imported: each has loaded all that the rows name when they are
+// asked for (test_recognition.py).
 PyObject* resolve(const RowName& row, bool of_python) {
   PyRef at = of_python ? PyRef::steal(PyImport_ImportModule(row.module))
                        : PyRef::borrow(PyDict_GetItemString(PyImport_GetModuleDict(), row.module));
+  const std::string_view module = row.module, package = module.substr(0, module.find('.'));
   std::string path = row.path;
   while (at && !path.empty()) {
     const size_t dot = path.find('.');
@@ -59,6 +61,7 @@ PyObject* resolve(const RowName& row, bool of_python) {
     else at = PyRef::steal(PyObject_GetAttrString(at.get(), name.c_str()));
     if (at && Py_IS_TYPE(at.get(), &PyStaticMethod_Type))  // what a call sees is the function in it
       at = PyRef::steal(PyObject_GetAttrString(at.get(), "__func__"));
+    if (at && !PyModule_Check(at.get()) && !is_of_package(at.get(), package)) at = PyRef();
   }
   drop_error();
   return at.release();
@@ -88,10 +91,6 @@ Value* union_members(Shadows& shadows, Value* cls) {
   PyRef args = PyRef::steal(PyObject_GetAttrString(constant_of(shadows, cls), "__args__"));
   return args ? shadows.heap.constant_value(args.get()) : nullptr;
 }
-
-}  // namespace
-
-namespace {
 
 const CFunction* find_row(PyObject* callable) {
   static Table* const table = [] {
@@ -381,8 +380,8 @@ class Registrations final : public guards::ModeFacts {
 };
 
 void guard_registrations(Facts& facts) {
-  for (const auto& facts : facts.guards().modes)
-    if (dynamic_cast<const Registrations*>(facts.get())) return;
+  for (const auto& known : facts.guards().modes)
+    if (dynamic_cast<const Registrations*>(known.get())) return;
   facts.guards().modes.push_back(std::make_shared<Registrations>());
 }
 
@@ -420,7 +419,7 @@ Value* context_get(Shadows& shadows, const Arguments& args) {
   PyObject* real = variable->object.get();
   if (auto it = shadows.tables().context_values.find(real);
       it != shadows.tables().context_values.end() && !it->second.empty())
-    return it->second.back();
+    return it->second.back().value;
   PyObject* value = nullptr;
   if (PyContextVar_Get(real, nullptr, &value) < 0) shadows.errors.raise_pending();
   const guards::SourceId source =
@@ -434,12 +433,9 @@ Value* context_set(Shadows& shadows, const Arguments& args) {
   only_positional(shadows.errors, args, "set", 2, 2);
   Value* variable = args.positional[0];
   shadows.facts.guard_identity(variable);
-  std::vector<Value*>& values = shadows.tables().context_values[variable->object.get()];
-  values.push_back(args.positional[1]);
   InstanceValue* token = make_instance(shadows.heap, &PyContextToken_Type);
   token->attrs.emplace_back(PyRef::borrow(interned("var")), variable);
-  token->attrs.emplace_back(PyRef::borrow(interned("depth")),
-                            shadows.heap.integer(static_cast<int64_t>(values.size())));
+  shadows.tables().context_values[variable->object.get()].push_back({args.positional[1], token});
   return token;
 }
 
@@ -447,12 +443,10 @@ Value* context_reset(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "reset", 2, 2);
   Value *variable = args.positional[0], *token = args.positional[1];
   t.facts.guard_identity(variable);
-  std::vector<Value*>& values = t.shadows.tables().context_values[variable->object.get()];
-  bool known = false;
-  Value* depth =
-      token->kind == ValueKind::instance ? as<InstanceValue>(token)->find_attr(interned("depth"), &known) : nullptr;
-  if (!depth || values.empty()) graph_break(Reason::outside_effect, "ContextVar.reset");
-  values.resize(static_cast<size_t>(t.as_index(depth)) - 1);
+  auto& sets = t.shadows.tables().context_values[variable->object.get()];
+  const auto at = std::ranges::find(sets, token, &SideTables::ContextSet::token);
+  if (at == sets.end()) graph_break(Reason::outside_effect, "ContextVar.reset");
+  sets.erase(at, sets.end());
   return t.heap.none();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/known_types.h"
 
 namespace framejit::frame_hook::rows {
 
@@ -52,9 +53,7 @@ Value* pop(Errors& errors, const Arguments& args, const char* method, bool left)
 
 Value* builtin_deque(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "deque", {"iterable", "maxlen"}, 0);
-  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "collections");
-  PyRef type = PyRef::steal(PyObject_GetAttrString(module, "deque"));
-  InstanceValue* v = make_instance(t.heap, reinterpret_cast<PyTypeObject*>(type.get()));
+  InstanceValue* v = make_instance(t.heap, known_type(KnownType::deque));
   Value* limit = a[1] ? a[1] : t.heap.none();
   ListValue* items = t.heap.list({});
   if (!same_object(t.shadows, limit, t.heap.none()) && (items->limit = t.as_index(limit)) < 0)

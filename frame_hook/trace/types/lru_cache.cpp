@@ -48,8 +48,8 @@ Key key_of(Shadows& shadows, PyObject* callable, const Arguments& args) {
   std::vector<PyRef> sizes;
   Key made;
   auto add = [&](Value* v) {
-    const bool by_identity = is_identity_key(v) && shadows.facts.type_of(v)->tp_hash ==
-                                                       PyBaseObject_Type.tp_hash;  // self, if the method is cached
+    // `self`, if a method is cached.
+    const bool by_identity = is_identity_key(v) && shadows.facts.type_of(v)->tp_hash == PyBaseObject_Type.tp_hash;
     if (by_identity && !v->object) {
       made.is_new = true;
       return objects.push_back(identity_in_keys(shadows, v));
@@ -86,11 +86,9 @@ struct Actions {
   std::shared_ptr<void> modes;
 };
 
-bool acted(Tracer& t, const Actions& before) {
-  const Actions now(t);
+bool differ(TensorFrontend& frontend, const Actions& now, const Actions& before) {
   return now.writes != before.writes || now.ops != before.ops || now.contexts != before.contexts ||
-         now.locks != before.locks || now.warnings != before.warnings ||
-         !t.frontend().same_modes(now.modes, before.modes);
+         now.locks != before.locks || now.warnings != before.warnings || !frontend.same_modes(now.modes, before.modes);
 }
 
 // For a trace that breaks at a call which must run for real once. From then on, the call is traced as its cached
@@ -170,7 +168,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
   } catch (const SymbolicRaise&) {
     graph_break(Reason::unknown_callable, name_of(callable) + " which raises");  // it counts, but has no result
   }
-  if (acted(t, before))
+  if (differ(t.frontend(), Actions(t), before))
     graph_break(Reason::unknown_callable,
                 name_of(callable) + ", called with these arguments for the first time,");
   if (key.is_new) return result;

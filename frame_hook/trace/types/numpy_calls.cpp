@@ -6,6 +6,7 @@
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 
@@ -25,8 +26,7 @@ bool calls_numpy(PyObject* callable, const std::vector<PyObject*>& args) {
 }
 
 NumpyWarnings::NumpyWarnings(bool active) {
-  PyObject* module = active ? PyDict_GetItemString(PyImport_GetModuleDict(), "numpy") : nullptr;
-  PyObject* make = module ? PyDict_GetItemString(PyModule_GetDict(module), "errstate") : nullptr;
+  PyObject* const make = active ? member_of_module("numpy", "errstate") : nullptr;
   const PyRef nothing = PyRef::steal(PyTuple_New(0)), all = PyRef::steal(Py_BuildValue("{s:s}", "all", "raise"));
   PyRef state = PyRef::steal(make ? PyObject_Call(make, nothing.get(), all.get()) : nullptr);
   const PyRef entered = PyRef::steal(state ? PyObject_CallMethod(state.get(), "__enter__", nullptr) : nullptr);
@@ -295,10 +295,9 @@ Value* array_of_tensor(Tracer& t, Value* tensor) {
 Value* tensor_of_array(Tracer& t, ArrayValue* array, bool shares) {
   if (!lies_in_order(array->array.get()))
     graph_break(Reason::numpy_array, "a tensor of an array in another order than that of its memory");
-  PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
-  const PyRef make = attribute_of(torch, "from_numpy"),
-              copy = PyRef::steal(PyObject_CallMethod(array->array.get(), "copy", nullptr));
-  const PyRef real = copy ? PyRef::steal(PyObject_CallOneArg(make.get(), copy.get())) : PyRef();
+  PyObject* const make = member_of_module("torch", "from_numpy");
+  const PyRef copy = PyRef::steal(PyObject_CallMethod(array->array.get(), "copy", nullptr));
+  const PyRef real = PyRef::steal(copy && make ? PyObject_CallOneArg(make, copy.get()) : nullptr);
   if (!real) drop_error(), graph_break(Reason::numpy_array, "a tensor of an array of this dtype");
   Value* tensor = t.tensors.lifted(real.get());
   if (shares) share(t, array, tensor);

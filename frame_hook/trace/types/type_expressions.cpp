@@ -4,17 +4,13 @@
 // Module typing's own code makes them, natively: it only reads types, and its results are immutable. The operands are
 // guarded.
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 
 namespace {
-
-PyObject* member_of(const char* module_name, const char* name) {  // borrowed; null: not there
-  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
-  return module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
-}
 
 bool is_type_expression(Tracer& t, Value* v) {
   if (v->kind == ValueKind::instance && v->object && is_typing_form(v->object.get())) return true;
@@ -44,7 +40,7 @@ bool has_known_subscript(Shadows& shadows, Value* v) {
   auto* type = reinterpret_cast<PyTypeObject*>(v->object.get());
   if (_PyType_Lookup(Py_TYPE(type), interned("__getitem__"))) return false;  // of its metaclass, as for enumerations
   const Found getter = look_up(shadows, type, shadows.facts.source_of(v), interned("__class_getitem__"));
-  PyObject* const generic = member_of("typing", "Generic");
+  PyObject* const generic = member_of_module("typing", "Generic");
   const bool is_generics = generic && PyType_Check(generic) &&  // in C since 3.12
                            _PyType_Lookup(reinterpret_cast<PyTypeObject*>(generic),
                                           interned("__class_getitem__")) == getter.object;
@@ -52,12 +48,9 @@ bool has_known_subscript(Shadows& shadows, Value* v) {
   if (!getter.object || Py_TYPE(getter.object) != &PyClassMethod_Type) return false;
   const PyRef maker = PyRef::steal(PyObject_GetAttr(getter.object, interned("__func__")));
   if (!maker) return drop_error(), false;
-  if (PyFunction_Check(maker.get())) {
-    PyObject* typing = PyDict_GetItemString(PyImport_GetModuleDict(), "typing");
-    return typing && PyFunction_GET_GLOBALS(maker.get()) == PyModule_GetDict(typing);
-  }
+  if (PyFunction_Check(maker.get())) { return PyFunction_GET_GLOBALS(maker.get()) == dict_of_module("typing"); }
   return maker.get() == reinterpret_cast<PyObject*>(&Py_GenericAliasType) ||
-         maker.get() == member_of("_collections_abc", "_CallableGenericAlias");
+         maker.get() == member_of_module("_collections_abc", "_CallableGenericAlias");
 }
 
 }  // namespace

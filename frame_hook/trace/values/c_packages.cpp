@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/loaded_modules.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -33,8 +34,7 @@ ModuleRow g_modules[] = {
 };
 
 bool within(std::string_view name, CPackage package) {
-  const std::string_view prefix = kPackages[static_cast<size_t>(package)];
-  return name.starts_with(prefix) && (name.size() == prefix.size() || name[prefix.size()] == '.');
+  return is_within(name, kPackages[static_cast<size_t>(package)]);
 }
 
 // What C code bound the function to: its type for static methods too. Borrowed, or null.

@@ -48,8 +48,8 @@ class Facts {
  private:
   FrameTrace& trace_;
   PointerMap<PyTypeObject, bool> unchanged_types_;         // a type_unchanged guard exists
-  PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>>
-      guard_lines_;  // lines that guards of this trace name
+  // Lines that guards of this trace name.
+  PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>> guard_lines_;
   void guard_operands(Value* v);
 };
 

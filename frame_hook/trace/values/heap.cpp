@@ -308,8 +308,8 @@ Value* Heap::wrap_instance(PyObject* object, SourceId source) {
   if (payload) {
     payload->object = PyRef::borrow(object);
     payload->source = source;
-    payload->type_guarded = payload->value_guarded = payload->identity_guarded =
-        false;  // read and guarded like a real container
+    // Read and guarded like a real container.
+    payload->type_guarded = payload->value_guarded = payload->identity_guarded = false;
     payload->type_is_fixed = true;  // it has the builtin class, its object does not
   }
   v->payload = payload;

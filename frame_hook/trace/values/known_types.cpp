@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "frame_hook/trace/values/loaded_modules.h"
+#include "guards/cpython/interrupts.h"
 #include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
@@ -20,12 +22,6 @@ Row g_rows[] = {
 
 }  // namespace
 
-PyObject* dict_of_module(const char* name) {
-  PyObject* const modules = PyImport_GetModuleDict();
-  PyObject* const module = modules ? PyDict_GetItemString(modules, name) : nullptr;
-  return module && PyModule_Check(module) ? PyModule_GetDict(module) : nullptr;
-}
-
 // All classes made by class statements have the same deallocator. C extensions make heap types too.
 bool is_made_by_c(PyTypeObject* type) {
   static const destructor of_class_statements = [] {
@@ -35,11 +31,21 @@ bool is_made_by_c(PyTypeObject* type) {
   return type->tp_dealloc != of_class_statements;
 }
 
+bool is_of_package(PyObject* object, std::string_view package) {
+  if (PyFunction_Check(object)) return are_globals_of(PyFunction_GET_GLOBALS(object), package);
+  if (!PyType_Check(object)) return is_made_by_c(Py_TYPE(object));
+  auto* const type = reinterpret_cast<PyTypeObject*>(object);
+  if (is_made_by_c(type)) return true;
+  PyObject* const module = PyDict_GetItemString(type->tp_dict, "__module__");
+  const char* const name = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
+  if (!name) drop_error();
+  return name && is_within(name, package);
+}
+
 PyTypeObject* known_type(KnownType which) {
   Row& row = g_rows[static_cast<size_t>(which)];
   if (row.type) return row.type;
-  PyObject* const members = dict_of_module(row.module);
-  PyObject* const found = members ? PyDict_GetItemString(members, row.name) : nullptr;
+  PyObject* const found = member_of_module(row.module, row.name);
   if (!found || !PyType_Check(found) || !is_made_by_c(reinterpret_cast<PyTypeObject*>(found))) return nullptr;
   return row.type = reinterpret_cast<PyTypeObject*>(Py_NewRef(found));
 }

@@ -7,6 +7,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <string_view>
 
 namespace framejit::frame_hook {
 
@@ -19,9 +20,7 @@ enum class KnownType : uint8_t {
 PyTypeObject* known_type(KnownType which);  // borrowed, for ever; null: its module is not loaded
 inline bool is_known(const PyTypeObject* type, KnownType which) { return type == known_type(which); }
 bool is_made_by_c(PyTypeObject* type);      // not by a class statement or by type()
-
-// The dict of a module that is loaded under this name, or null; borrowed. A module is recognised by its dict, which is
-// the globals of the functions that it defines, never by the name that they have there.
-PyObject* dict_of_module(const char* name);
+// Whether C code made an object, or Python code of the package: the program may have put its own in that place.
+bool is_of_package(PyObject* object, std::string_view package);
 
 }  // namespace framejit::frame_hook

@@ -9,6 +9,7 @@
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/loaded_modules.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
 
@@ -16,15 +17,9 @@ namespace framejit::frame_hook {
 
 namespace {
 
-PyObject* loaded_module(const char* name) {  // borrowed; null if it was never imported
-  PyObject* modules = PyImport_GetModuleDict();
-  return modules ? PyDict_GetItemString(modules, name) : nullptr;
-}
-
 // Of a module, with the last slash; "" if it is not loaded, or has no file.
 std::string folder_of(const char* module_name) {
-  PyObject* module = loaded_module(module_name);
-  PyObject* file = module ? PyDict_GetItemString(PyModule_GetDict(module), "__file__") : nullptr;
+  PyObject* const file = member_of_module(module_name, "__file__");
   const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
   return path ? std::string(path, std::string_view(path).rfind('/') + 1) : "";
 }
@@ -46,8 +41,7 @@ bool is_own_file(PyObject* filename) {
 // The type of an abstract class's registry, which only C code reads.
 PyTypeObject* abc_data_type() {
   static PyTypeObject* known = nullptr;  // never freed
-  PyObject* const members = known ? nullptr : dict_of_module("_collections_abc");
-  PyObject* const sized = members ? PyDict_GetItemString(members, "Sized") : nullptr;
+  PyObject* const sized = known ? nullptr : member_of_module("_collections_abc", "Sized");
   const PyRef data = PyRef::steal(sized ? PyObject_GetAttrString(sized, "_abc_impl") : nullptr);
   if (data && is_made_by_c(Py_TYPE(data.get())))
     known = reinterpret_cast<PyTypeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(data.get()))));
@@ -98,9 +92,8 @@ bool is_exact_scalar(PyTypeObject* type) {
 
 bool is_numpy_scalar_type(PyTypeObject* type) {
   if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || !is_of(type, CPackage::numpy)) return false;
-  PyObject* module = loaded_module("numpy");
   const auto member = [&](const char* name) {
-    PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
+    PyObject* const found = member_of_module("numpy", name);
     return found && PyType_Check(found) ? reinterpret_cast<PyTypeObject*>(found) : nullptr;
   };
   if (type == member("longdouble") || type == member("clongdouble")) return false;  // their bits have gaps
@@ -116,20 +109,19 @@ bool is_typing_form(PyObject* object) {
   static std::vector<PyObject*>* classes = nullptr;  // never freed
   PyTypeObject* type = Py_TYPE(object);
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
-  PyObject *typing = loaded_module("typing"), *abc = loaded_module("_collections_abc");
-  if (!typing || !abc) return false;
   if (!classes) {
-    PyObject *final_class = PyDict_GetItemString(PyModule_GetDict(typing), "_Final"), *name, *item;
-    if (!PyDict_GetItemString(PyModule_GetDict(typing), "Callable")) return false;  // it is still being imported
+    PyObject *const typing = dict_of_module("typing"), *const abc = dict_of_module("_collections_abc");
+    if (!typing || !abc || !PyDict_GetItemString(typing, "Callable")) return false;  // it is still being imported
+    PyObject *final_class = PyDict_GetItemString(typing, "_Final"), *name, *item;
     classes = new std::vector<PyObject*>;
-    for (Py_ssize_t position = 0; PyDict_Next(PyModule_GetDict(typing), &position, &name, &item);) {
+    for (Py_ssize_t position = 0; PyDict_Next(typing, &position, &name, &item);) {
       if (!PyType_Check(item)) continue;
       auto* made = reinterpret_cast<PyTypeObject*>(item);
       const bool is_final = final_class && PyType_Check(final_class) &&
                             PyType_IsSubtype(made, reinterpret_cast<PyTypeObject*>(final_class));
       if (is_final || is_of(made, CPackage::typing)) classes->push_back(Py_NewRef(item));
     }
-    if (PyObject* callable_alias = PyDict_GetItemString(PyModule_GetDict(abc), "_CallableGenericAlias"))
+    if (PyObject* callable_alias = PyDict_GetItemString(abc, "_CallableGenericAlias"))
       classes->push_back(Py_NewRef(callable_alias));
   }
   return std::find(classes->begin(), classes->end(), reinterpret_cast<PyObject*>(type)) != classes->end();
@@ -140,8 +132,7 @@ bool is_enum_class(PyObject* object) {
   if (meta == &PyType_Type || !PyType_Check(object)) return false;
   static PyTypeObject* enum_type = nullptr;  // never freed, once the module was imported
   if (!enum_type) {
-    PyObject* module = loaded_module("enum");
-    PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), "EnumMeta") : nullptr;
+    PyObject* const found = member_of_module("enum", "EnumMeta");
     if (!found || !PyType_Check(found)) return false;
     enum_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(found));
   }
@@ -255,10 +246,7 @@ namespace {
 
 PyTypeObject* module_class() {  // nn.Module; null before it is imported
   static PyObject* known = nullptr;  // never freed
-  if (!known) {
-    PyObject* module = loaded_module("torch.nn.modules.module");
-    known = Py_XNewRef(module ? PyDict_GetItemString(PyModule_GetDict(module), "Module") : nullptr);
-  }
+  if (!known) known = Py_XNewRef(member_of_module("torch.nn.modules.module", "Module"));
   return known && PyType_Check(known) ? reinterpret_cast<PyTypeObject*>(known) : nullptr;
 }
 

@@ -53,13 +53,17 @@ struct SideTables {
   std::unordered_map<Value*, PyRef> identities;  // objects that stand for values made in the trace, in keys
   bool relies_on_no_listener = false;
   std::unordered_map<Value*, ModeGuard> mode_guards;
-  std::vector<std::pair<Value*, Arguments>>
-      calls_at_exit;  // of real callables: their effect is known, and happens at the exit
+  // Of real callables: their effect is known, and happens at the exit.
+  std::vector<std::pair<Value*, Arguments>> calls_at_exit;
   std::vector<GivenWarning> warnings;
   std::unordered_map<Value*, Py_hash_t> item_hashes;  // result of __hash__ when the object was put into a set
   std::unordered_map<PyObject*, ArrayValue*> arrays;  // NumPy's, made in the trace
-  std::unordered_map<PyObject*, std::vector<Value*>>
-      context_values;  // ContextVar -> values set in the trace, innermost last
+  struct ContextSet {
+    Value* value;
+    InstanceValue* token;
+  };
+  // ContextVar -> what the trace has set and not reset, innermost last.
+  std::unordered_map<PyObject*, std::vector<ContextSet>> context_values;
 };
 
 }  // namespace framejit::frame_hook

@@ -42,8 +42,8 @@ struct SymbolicFrame;
 struct Value {
   ValueKind kind = ValueKind::null;
   bool type_guarded = false;     // its type_is guard exists, or none is needed (no source)
-  bool type_is_fixed =
-      false;    // its type_is guard exists: paths through type(source) go through the type itself
+  // Its type_is guard exists: paths through type(source) go through the type itself.
+  bool type_is_fixed = false;
   bool value_guarded = false;    // its equals / is guard exists, or none is needed because the value is known
   bool identity_guarded = false; // its is guard exists, or none is needed because the object is known
   bool mutated = false;          // differs from `object` now, or was written: replayed at the commit point
@@ -69,8 +69,8 @@ struct TupleValue : Value {
 };
 struct ListValue : Value {
   std::vector<Value*> items;
-  bool loaded =
-      false;  // items has the right length (guarded for a real list); before that, it holds only what was appended
+  // `items` has the right length (guarded for a real list); before that, it holds only what was appended.
+  bool loaded = false;
   bool being_sorted = false;     // list.sort() runs: the list looks empty, and must not be written
   uint32_t changes = 0;          // of a deque: how often it changed, for its iterators
   int64_t limit = -1;            // of a deque: its maxlen; -1: none
@@ -109,8 +109,8 @@ struct DictValue : Value {
   uint32_t removals = 0;                     // how often something was removed
   guards::LineId keys_line = guards::kNoLine;  // the user's line that caused the loading
   std::vector<DictValue*> order_from;  // real dicts whose order `entries` follow, and whose order is not guarded yet
-  InstanceValue* owner =
-      nullptr;  // this is the __dict__ of a traced instance: its attributes count, not `entries`
+  // This is the __dict__ of a traced instance: its attributes count, not `entries`.
+  InstanceValue* owner = nullptr;
 };
 struct SetValue : Value {
   std::vector<Value*> items;     // in insertion order, unique
@@ -141,11 +141,11 @@ struct MethodValue : Value { Value* function; Value* self; };
 // attrs: attributes written or deleted (null) in the trace; all others are the object's own, through its source.
 struct InstanceValue : Value {
   std::vector<std::pair<PyRef, Value*>> attrs;  // names interned
-  PointerMap<PyObject, std::pair<PyRef, Value*>>
-      read;  // own attributes of `object` read so far, names interned; null: guarded to be absent
+  // Own attributes of `object` read so far, names interned; null: guarded to be absent.
+  PointerMap<PyObject, std::pair<PyRef, Value*>> read;
   DictValue* dict = nullptr;     // the value of __dict__, after the trace has read it (its `owner` is this)
-  Value* payload =
-      nullptr;  // what a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind
+  // What a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind.
+  Value* payload = nullptr;
   Value* find_attr(PyObject* name, bool* known) const {
     for (const auto& [written, value] : attrs)
       if (written.get() == name) return *known = true, value;
@@ -205,8 +205,8 @@ struct IdentityValue : Value {   // type int; equal if `of` are the same object
 struct ArrayValue : Value {
   PyRef array;
   ArrayValue* root = nullptr;
-  bool is_shared =
-      false;  // of a root: shares its memory with a tensor, so it is no longer written and never leaves the trace
+  // Of a root: shares its memory with a tensor, so it is no longer written and never leaves the trace.
+  bool is_shared = false;
   uint64_t shared_at = 0;        // the step to stop before if it would
 };
 struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };

@@ -11,9 +11,8 @@
 namespace framejit::inductor {
 
 struct SumBlocks {
-  int depth =
-      0;  // loops around the loop itself: 0 (one chain), 1 (blocks, added plainly), 2 (middle totals, added with
-          // compensation)
+  // Loops around the loop itself: 0 (one chain), 1 (blocks, added plainly), 2 (middle totals, added with compensation).
+  int depth = 0;
   int64_t steps = 0;  // of the innermost block
 };
 

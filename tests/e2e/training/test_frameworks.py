@@ -2,11 +2,11 @@
 with framejit.compile(model) and under FRAMEJIT=1. Every way of running is a process of its own."""
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
+
+import programs
 
 pytestmark = pytest.mark.nothing_captured  # here: the other processes compile
 
@@ -119,9 +119,10 @@ def run(name, way, tmp_path):
     script = tmp_path / f"{name}.py"
     script.write_text(MODEL + PROGRAMS[name])
     env = {key: value for key, value in os.environ.items() if key != "FRAMEJIT"}
-    env |= {"HF_HUB_OFFLINE": "1"} | ({"FRAMEJIT": "1"} if way == "everywhere" else {})
-    done = subprocess.run([sys.executable, str(script), way, str(tmp_path / "out")], capture_output=True, text=True,
-                          env=env)
+    if way == "everywhere":
+        env["FRAMEJIT"] = "1"
+    done = programs.run("", way, str(tmp_path / "out"), file=script, env=env,
+                        imported=("transformers.trainer", "accelerate", "lightning"))
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

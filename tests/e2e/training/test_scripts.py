@@ -1,8 +1,6 @@
 """Training in processes of its own: scripts under FRAMEJIT=1, and data-parallel training over gloo."""
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -13,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import framejit
+import programs
 
 pytestmark = pytest.mark.nothing_captured  # here: the other processes compile
 
@@ -48,7 +47,7 @@ print(json.dumps([losses, seen]))
 
 def losses_of(path, **settings):
     env = {key: value for key, value in os.environ.items() if key != "FRAMEJIT"} | settings
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=env)
+    done = programs.run(file=path, env=env)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -127,7 +126,8 @@ def worker(rank, folder, way, unused):
 @pytest.mark.parametrize("unused", [False, True], ids=["", "unused parameters"])
 @pytest.mark.parametrize("way", ["inside", "around"])
 def test_data_parallel(way, unused, tmp_path):
-    mp.start_processes(worker, (str(tmp_path), way, unused), nprocs=2, start_method="spawn")
+    programs.template()
+    mp.start_processes(worker, (str(tmp_path), way, unused), nprocs=2, start_method="forkserver")
     for rank in range(2):
         plain, when, ours, our_when, stats = torch.load(tmp_path / f"{rank}.pt", weights_only=False)
         for step, (want, got) in enumerate(zip(plain, ours)):

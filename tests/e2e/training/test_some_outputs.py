@@ -70,7 +70,8 @@ def test_a_write_that_only_another_output_minds():
 
 
 PARTS = {
-    "a part of unbind": lambda z: z.unbind(0)[1][:2],
+    "a part of unbind": lambda z: z.unbind(0)[1][:2], "unbind": lambda z: z.unbind(0)[1].unflatten(0, (2, 2)),
+    "chunk": lambda z: z.chunk(2, 1)[1], "split": lambda z: z.split(2, 1)[1],
     "split, then a view": lambda z: z.split([1, 3], 1)[1].diagonal()[1:],
     "chunk of what is detached": lambda z: z.detach().chunk(2, 1)[1], "one view": lambda z: z[:, :2],
 }

@@ -1,10 +1,13 @@
 """Numbers that change from step to step, in ops whose gradients are computed with them: a formula that computes with
 the number that it saved, such as n - 1, holds for this number alone."""
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from steps import Program, check_step
+import framejit
+from steps import Program, check_step, leaf
 
 FLOATS = (0.25, 0.75, 0.3, 0.6, 1.0, -1.0, 0.0)
 INTEGERS = (2, 3, 5, 4, 1, -1, 0)
@@ -19,6 +22,11 @@ def with_backward(x, n):
     (x * 2).pow(n).sum().backward()
     g, x.grad = x.grad, None
     return g
+
+
+def inner_sum(x, n):
+    [g] = torch.autograd.grad(torch.add(x, x * x, alpha=n).sum(), x)
+    return x * g
 
 
 POWERS = {
@@ -36,9 +44,14 @@ OF_FLOATS = POWERS | {
     "response norm": lambda x, n: F.local_response_norm(x.view(1, -1, 1, 1), 2, beta=n),
     "pool": lambda x, n: F.lp_pool1d(x[None], n + 2, 2),
     "sum": lambda x, n: torch.add(x, x * 2, alpha=n),
+    "sum in place": lambda x, n: (x * 3).add_(x.sum(), alpha=n),
+    "difference": lambda x, n: torch.sub(x[:, None], x * 2, alpha=n * 2 - 1),
+    "reversed difference": lambda x, n: torch.rsub(x * 2, x, alpha=n),
+    "sum of complex numbers": lambda x, n: torch.add(torch.complex(x, -x), x, alpha=n).abs(),
     "scaled": lambda x, n: (x * n + n) / (n + 2) - n,
 }
 RECOMPILE_NEVER = ("elu", "scaled")  # their formulas take the number as it is
+RECOMPILE_FOR_ONE = ("sum", "sum in place", "difference", "reversed difference", "sum of complex numbers")
 
 
 def x_of_ones():
@@ -48,7 +61,9 @@ def x_of_ones():
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", OF_FLOATS)
 def test_floats(name, dynamic):
-    graphs = {None: 2, True: 1}[dynamic] if name in RECOMPILE_NEVER else len(FLOATS)
+    graphs = len(FLOATS)
+    if name in RECOMPILE_NEVER + RECOMPILE_FOR_ONE:
+        graphs = {None: 2, True: 1}[dynamic] + (name in RECOMPILE_FOR_ONE)
     check_step(lambda: Program(OF_FLOATS[name], make_inputs=lambda k: (x_of_ones(), FLOATS[k])), steps=len(FLOATS),
                graphs=graphs, dynamic=dynamic)
 
@@ -59,7 +74,36 @@ def test_integers(name):
                graphs=None)
 
 
-@pytest.mark.parametrize("fn", [inner, with_backward], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("values, graphs", [((1.0, 0.5, 1.0, 2.0), 2), ((0.5, 1.0, 2.0, 1.0), 3),
+                                            ((2.0, math.nan, -0.0, math.inf, 1.0), 3)], ids=str)
+def test_factors_that_are_one_or_no_number(values, graphs):
+    check_step(lambda: Program(OF_FLOATS["sum"], make_inputs=lambda k: (x_of_ones(), values[k])), steps=len(values),
+               graphs=graphs)
+
+
+def test_the_gradients_of_a_sum_are_one_tensor_if_its_factor_is_one():
+    compiled = framejit.compile(lambda x, y, n: torch.add(x, y, alpha=n))
+    for n in (0.5, 2.0, 1.0, 3.0, 1.0):
+        x, y = leaf(3), leaf(3)
+        seen = [[g.data_ptr() == grads[0].data_ptr() for g in grads]
+                for run in (framejit.disable(compiled), compiled)
+                for grads in [torch.autograd.grad(run(x, y, n).sum(), (x, y))]]
+        assert seen[0] == seen[1] == [True, n == 1], n
+    assert framejit.stats()["graphs"] == 3
+
+
+def test_a_second_derivative_of_a_sum():
+    def step(run, args, k):
+        x, n = args
+        [g] = torch.autograd.grad(run(*args), x, torch.ones(6), create_graph=True)
+        g.square().sum().backward()
+        return g
+    check_step(lambda: Program(lambda x, n: torch.add(x * x, x.exp(), alpha=n),
+                               make_inputs=lambda k: (x_of_ones(), FLOATS[k]), step=step), steps=len(FLOATS),
+               graphs=3, backward=None)
+
+
+@pytest.mark.parametrize("fn", [inner, with_backward, inner_sum], ids=lambda f: f.__name__)
 def test_gradients_inside_of_the_traced_code(fn):
     check_step(lambda: Program(fn, make_inputs=lambda k: (x_of_ones(), FLOATS[k])), steps=len(FLOATS), graphs=None,
                backward=None)

@@ -89,7 +89,7 @@ inline void prepare(Trial& trial, const std::string& source, const std::string& 
 
 inline const char* name_of(guards::GuardKind kind) {
   static const char* const names[] = {
-#define GUARD(name, text) #name,
+#define GUARD(name, flags, text) #name,
 #include "guards/guard_kinds.def"
 #undef GUARD
   };

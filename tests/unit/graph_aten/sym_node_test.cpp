@@ -10,8 +10,12 @@ struct Owner final : SymOwner {
   ShapeEnv env;
   ShapeEnv& shapes() override { return env; }
   std::string why() const override { return "test"; }
-  void float_is_fixed(uint32_t value) override { fixed.push_back(value); }
+  void float_is_read(const FloatRead& read) override {
+    if (read.other) answers.emplace_back(read.value, *read.other, read.is_equal);
+    else fixed.push_back(read.value);
+  }
   std::vector<uint32_t> fixed;
+  std::vector<std::tuple<uint32_t, double, bool>> answers;
 };
 
 struct SymNodeTest : testing::Test {
@@ -90,6 +94,14 @@ TEST_F(SymNodeTest, OpenFloats) {
   EXPECT_EQ(number.guard_float(__FILE__, __LINE__), 2.5);
   EXPECT_EQ(owner->fixed.size(), 2u);
   EXPECT_FALSE(as_open_float(c10::SymFloat(1.0)).has_value());
+}
+
+TEST_F(SymNodeTest, OpenFloatsThatAreComparedStayOpen) {
+  const c10::SymFloat number = open_float(7, 2.5, owner);
+  EXPECT_FALSE(is_open_float_equal(number, 1));
+  EXPECT_TRUE(is_open_float_equal(number, 2.5));
+  EXPECT_TRUE(owner->fixed.empty());
+  EXPECT_EQ(owner->answers, (std::vector<std::tuple<uint32_t, double, bool>>{{7, 1, false}, {7, 2.5, true}}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// frame_hook/resume/compile_frame.cpp — from a live frame to a segment: trace, recipe, graph, guards.
+// frame_hook/resume/compile_segment.cpp — from a live frame to a segment: trace, recipe, graph, guards.
 //
 // A trace without tensor work that breaks in its own frame becomes a plain segment: guards that select it, no graph, no
 // recipe. A trace that breaks inside an inlined callee becomes an ordinary segment, so that capture can continue inside
@@ -161,7 +161,7 @@ std::vector<guards::SourceId> owners_of(const FrameTrace& trace) {
 void guard_numbers_of_formulas(FrameTrace& trace) {
   CallStack no_frames;
   Facts facts(trace, no_frames);
-  guard_fixed_floats(trace, facts);
+  guard_number_reads(trace, facts);
 }
 
 // The graph, if there is one. False with a Python error set if a user's backend raised.
