@@ -7,24 +7,22 @@ and exceptions. Each backend must have one graph, no break and no fallback, or a
 
 With TEST_DEVICE=cuda the arguments are copied there; a program that needs tensors of the CPU too is skipped.
 """
-import collections
 import contextlib
 import copy
 import functools
 import gc
-import math
 import os
 import sys
 import time
 import warnings
 
-import numpy as np
 import pytest
 import torch
 
 import framejit
-from bounds import assert_close, exactly_as, part
-from devices import DEVICE, moved
+from bounds import exactly_as, part
+from devices import DEVICE, moved, random_state, same_random_state
+from sameness import same, told_by
 from wide import in_float64, is_float
 
 # Other vector registers than the CPU's (test_levels.py) change kernels alone, and the backend eager has none.
@@ -134,49 +132,6 @@ def deep_copy(value):
     return walk(value)
 
 
-def same(got, eager, ref64=None, where="result", strides=True, luck=None):
-    """strides: "all" compares those of dimensions of size one too, which may differ where the size is a symbol."""
-    assert type(got) is type(eager), f"{where}: class {type(got)} instead of {type(eager)}"
-    if isinstance(eager, BaseException):
-        assert told_by(got) == told_by(eager), f"{where}: {told_by(got)} instead of {told_by(eager)}"
-    if isinstance(eager, torch.Tensor):
-        assert got.dtype == eager.dtype, f"{where}: {got.dtype} instead of {eager.dtype}"
-        assert got.shape == eager.shape, f"{where}: shape {tuple(got.shape)} instead of {tuple(eager.shape)}"
-        if strides and (strides == "all" or eager.numel() > 1) and eager.layout == torch.strided:
-            s = [(a, b) for n, a, b in zip(eager.shape, got.stride(), eager.stride()) if n > 1 or strides == "all"]
-            assert all(a == b for a, b in s), f"{where}: strides {got.stride()} instead of {eager.stride()}"
-            assert got.storage_offset() == eager.storage_offset(), f"{where}: storage offset"
-        assert got.requires_grad == eager.requires_grad, f"{where}: requires_grad"
-        assert got.is_inference() == eager.is_inference(), f"{where}: is_inference"
-        if eager.numel():
-            assert_close(got.detach(), eager.detach(), ref64, where, luck)
-    elif isinstance(eager, (list, tuple, collections.deque)):
-        assert len(got) == len(eager), f"{where}: length {len(got)} instead of {len(eager)}"
-        for i, (a, b) in enumerate(zip(got, eager)):
-            same(a, b, part(ref64, lambda v: v[i]), f"{where}[{i}]", strides, luck)
-    elif isinstance(eager, dict):
-        assert list(got) == list(eager), f"{where}: keys {list(got)} instead of {list(eager)}"
-        for k in eager:
-            same(got[k], eager[k], part(ref64, lambda v: v[k]), f"{where}[{k!r}]", strides, luck)
-    elif isinstance(eager, np.ndarray):
-        for name in ("dtype", "shape", "strides"):
-            assert getattr(got, name) == getattr(eager, name), f"{where}: {name} of {got!r}"
-        assert got.flags.writeable == eager.flags.writeable, f"{where}: writeable"
-        assert got.tobytes() == eager.tobytes(), f"{where}: {got!r} instead of {eager!r}"
-    elif isinstance(eager, float):
-        assert got == eager or (math.isnan(got) and math.isnan(eager)), f"{where}: {got} instead of {eager}"
-        assert math.copysign(1, got) == math.copysign(1, eager), f"{where}: sign of zero"
-    elif isinstance(eager, torch.nn.Module):
-        pass
-    elif callable(eager):
-        assert getattr(got, "__qualname__", None) == getattr(eager, "__qualname__",
-                                                             None), f"{where}: {got} instead of {eager}"
-    elif hasattr(eager, "__dict__") and not isinstance(eager, type):
-        same(vars(got), vars(eager), part(ref64, vars), f"vars({where})", strides, luck)
-    else:
-        assert got == eager, f"{where}: {got!r} instead of {eager!r}"
-
-
 def same_as(fn, got, *args, **kwargs):
     """Asserts that `got` is what eager `fn` returns for these arguments, which it does not write."""
     same(got, fn(*args, **kwargs), exactly_as(lambda: fn(*args, **kwargs)))
@@ -220,31 +175,30 @@ def outcome(fn, args, kwargs):
     return *ended, [(w.category.__name__, str(w.message)) for w in given if not is_of_a_kernel(w)]
 
 
-def chain(error, link):
-    """The classes of the errors in the chain of its causes, or of its contexts."""
-    classes = []
-    while error is not None and len(classes) < 20:
-        error = getattr(error, link)
-        classes.append(type(error).__name__)
-    return classes
+def owner_of(fn):
+    """The torch module that is called, or whose method is. Each call may change it."""
+    owner = getattr(fn, "__self__", fn)
+    return owner if isinstance(owner, torch.nn.Module) else None
 
 
-def told_by(error):
-    """Everything that a program can read from an exception, except the frames that it passed."""
-    members = {n: type(getattr(error, n)).__name__ for n in ("obj",) if hasattr(error, n)}
-    members |= {n: getattr(error, n, None) for n in ("name", "path", "code") if hasattr(type(error), n)}
-    return {"class": type(error), "text": str(error), "causes": chain(error, "__cause__"),
-            "contexts": chain(error, "__context__"), "suppressed": error.__suppress_context__,
-            "notes": getattr(error, "__notes__", None), "has traceback": error.__traceback__ is not None,
-            "arguments": [type(a).__name__ for a in error.args], **members}
+def copy_of(fn):
+    """The same callable with a module of its own, if it has one."""
+    return fn if owner_of(fn) is None else copy.deepcopy(fn)
+
+
+def floats_of(module):
+    return [t for t in (*module.parameters(), *module.buffers()) if is_float(t)] if module is not None else []
 
 
 def exactly(fn, args, kwargs, grad, seed, noise=None):
-    """`in_float64` on copies; None if the program cannot run that way."""
-    args, kwargs = deep_copy([list(args), kwargs])
+    """In float64, on copies: the result, [arguments, keyword arguments, the module that was called]. None if the
+    program cannot run so."""
+    fn, (args, kwargs) = copy_of(fn), deep_copy([list(args), kwargs])
+    run = framejit.disable(fn)
     with torch.set_grad_enabled(grad):
         try:
-            return in_float64(framejit.disable(fn), args, kwargs, seed, noise)
+            return in_float64(lambda args, kwargs, owner: run(*args, **kwargs), [args, kwargs, owner_of(fn)], {}, seed,
+                              noise)
         except Exception:
             return None
 
@@ -272,19 +226,24 @@ def check(fn, *args, compiles=None, breaks=None, fallbacks=None, backends=BACKEN
     stats = exact = None  # what is exact is made once for equal results of eager
     for backend in backends:
         framejit.reset()
+        plain = copy_of(fn)
         compiled = framejit.compile(fn, backend=backend, **options)
         for call in range(calls):
             plain_args, plain_kwargs = deep_copy([list(args), kwargs])
             our_args, our_kwargs = deep_copy([list(args), kwargs])
+            before_call = copy_of(plain)
             with torch.set_grad_enabled(grad):
                 torch.manual_seed(seed)
-                want = outcome(fn, plain_args, plain_kwargs)
+                want = outcome(plain, plain_args, plain_kwargs)
+                state = random_state()
                 torch.manual_seed(seed)
                 got = outcome(compiled, our_args, our_kwargs)
+                drew_the_same = same_random_state(state)
             made = [t for t in tensors_in(want[1]) if is_float(t)]
+            made += [t.clone() for t in floats_of(owner_of(plain))]
             if exact is None or not made or len(made) != len(before) or not all(
                 a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(made, before)):
-                exact, before = functools.cache(functools.partial(exactly, fn, args, kwargs, grad, seed)), made
+                exact, before = functools.cache(functools.partial(exactly, before_call, args, kwargs, grad, seed)), made
             if DEVICE != "cpu" and want[0] == "raised" and "on the same device" in str(want[1]):
                 pytest.skip("not tested: the program needs tensors of the CPU")
             where = f"backend {backend}, call {call}"
@@ -295,14 +254,19 @@ def check(fn, *args, compiles=None, breaks=None, fallbacks=None, backends=BACKEN
                     for told in (said, wanted):  # CPython leaves them out once it has inlined a property's getter
                         told.pop("name", None), told.pop("obj", None)
                 assert said == wanted, f"{where}: {got[1]!r}, {said} instead of {want[1]!r}, {wanted}"
+                same(got[1].args, want[1].args, None, f"{where}: arguments of the error", strides)
+                same(vars(got[1]), vars(want[1]), None, f"{where}: attributes of the error", strides)
             else:
                 same(got[1], want[1], part(exact, lambda v: v[0]), f"{where}: result", strides)
                 assert identities(got[1], our_args) == identities(want[1],
                                                                   plain_args), (f"{where}: which results are which "
                                                                                 "arguments")
             assert got[2] == want[2], f"{where}: warnings {got[2]} instead of {want[2]}"
-            same(our_args, plain_args, part(exact, lambda v: v[1]), f"{where}: arguments", strides)
-            same(our_kwargs, plain_kwargs, part(exact, lambda v: v[2]), f"{where}: keyword arguments", strides)
+            assert drew_the_same, f"{where}: the generator is in another state"
+            for k, (ours, plains, what) in enumerate(((our_args, plain_args, "arguments"),
+                                                      (our_kwargs, plain_kwargs, "keyword arguments"),
+                                                      (owner_of(fn), owner_of(plain), "the called module"))):
+                same(ours, plains, part(exact, lambda v: v[1][k]), f"{where}: {what}", strides)
         stats = framejit.stats()
         assert_counts(stats, want[0] == "raised", compiles, breaks, fallbacks)
     return stats

@@ -1,5 +1,7 @@
 """The comparison that the other tests rely on: it refuses what the contract refuses, and its float64 reference is a
 real one."""
+import collections
+import functools
 import types
 
 import pytest
@@ -80,6 +82,109 @@ class TestWithoutReference:
             refused(got, eager)
 
 
+class Text(str):
+    pass
+
+
+class Number(int):
+    pass
+
+
+class Set(set):
+    pass
+
+
+class List(list):
+    pass
+
+
+class Dict(dict):
+    pass
+
+
+class Silent(Exception):
+    def __str__(self):
+        return "no"
+
+
+class Caller:
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self):
+        return self.value
+
+    def method(self):
+        return self.value
+
+
+def with_attribute(value, tag):
+    value.tag = tag
+    return value
+
+
+def linear(**attributes):
+    torch.manual_seed(0)
+    made = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 2))
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
+
+
+def changed(change):
+    made = linear()
+    with torch.no_grad():
+        change(made)
+    return made
+
+
+class TestWhatValuesHold:
+    PAIRS = {
+        "text": lambda k: Text("ab"[k]), "number": lambda k: Number(k), "set": lambda k: Set([k]),
+        "of a text": lambda k: with_attribute(Text("a"), k), "of a number": lambda k: with_attribute(Number(1), k),
+        "of a list": lambda k: with_attribute(List([1]), k), "of a dict": lambda k: with_attribute(Dict(a=1), k),
+        "of a tensor": lambda k: with_attribute(torch.ones(2), k),
+        "of an error": lambda k: with_attribute(Silent(1), k), "of a caller": Caller, "error": Silent,
+        "method": lambda k: Caller(k).method, "default": lambda k: collections.defaultdict((int, float)[k], a=1),
+        "maxlen": lambda k: collections.deque([1], 3 + k), "partial": lambda k: functools.partial(print, k),
+        "keywords": lambda k: functools.partial(print, end=str(k)),
+        "attribute of a module": lambda k: linear(tag=k),
+        "buffer": lambda k: changed(lambda m: m[0].running_var.add_(k)),
+        "parameter": lambda k: changed(lambda m: m[1].weight.mul_(1 + k)),
+        "training": lambda k: changed(lambda m: m[0].train(bool(k))),
+        "requires_grad": lambda k: changed(lambda m: m[1].bias.requires_grad_(bool(k))),
+        "no parameter": lambda k: changed(lambda m: m[1].register_parameter("bias", None) if k else None),
+        "hook": lambda k: changed(lambda m: m[1].register_forward_hook(print) if k else None),
+    }
+
+    @pytest.mark.parametrize("name", PAIRS)
+    def test_refuses(self, name):
+        make = self.PAIRS[name]
+        same(make(0), make(0))
+        refused(make(1), make(0))
+        refused([make(1)], [make(0)])
+
+    def test_what_holds_itself(self):
+        def ring(k):
+            made = linear(others=[k])
+            made.others.append(made)
+            return made
+        same(ring(0), ring(0))
+        refused(ring(1), ring(0))
+
+
+class Average(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+        self.calls = 0
+
+    def forward(self, x):
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        self.calls += 1
+        return x - self.mean
+
+
 class TestOfElements:
     """Norms of a large tensor hide one element."""
 
@@ -134,6 +239,15 @@ class TestWithReference:
             same(got, eager, exact) if fits else refused(got, eager, exact)
         refused((exact + 1.9e-4).float(), eager)
 
+    def test_is_none_if_roundings_do_not_explain_how_far_eager_is(self):
+        eager, exact = torch.ones(100), torch.ones(100, dtype=torch.float64)
+        exact[3] += 1e-3
+        wrong = torch.where(exact > 1, 1 + 1e-4, 1.0).float()
+        for moved, fits in ((1e-3, True), (1e-4, True), (1e-5, False)):
+            def reference(noise=None):
+                return exact + (0 if noise is None else moved)
+            (same if fits else refused)(wrong, eager, reference)
+
     def test_is_asked_only_where_it_is_needed(self):
         asked = []
         eager = torch.ones(3)
@@ -169,6 +283,65 @@ class TestCheck:
             instead_of(monkeypatch, self.PROGRAMS[name])
         with pytest.raises(AssertionError):
             check(fn, torch.randn(4, 32).to(dtype), compiles=0)
+
+    CHANGES = {"nothing": lambda m: None, "a buffer": lambda m: m.mean.fill_(99), "a flag": lambda m: m.eval(),
+               "an attribute": lambda m: setattr(m, "calls", 0)}
+    PLACES = {"argument": (lambda m, x: m(x), True), "module": (None, False), "method": (Average.forward, False)}
+
+    @pytest.mark.parametrize("place", PLACES)
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_state_of_modules(self, change, place, monkeypatch):
+        """Of an argument, of the module that is compiled, and of the one whose method is."""
+        module = Average()
+        fn, is_argument = self.PLACES[place]
+        if fn is None:
+            fn = module
+        elif not is_argument:
+            fn = types.MethodType(fn, module)
+
+        def wrong(fn):
+            def call(*args):
+                result = fn(*args)
+                self.CHANGES[change](args[0] if is_argument else module)
+                return result
+            return call
+        instead_of(monkeypatch, wrong)
+        args = [module] * is_argument + [torch.randn(6, 4)]
+        if change == "nothing":
+            check(fn, *args, compiles=0)
+        else:
+            with pytest.raises(AssertionError):
+                check(fn, *args, compiles=0)
+
+    @pytest.mark.parametrize("place", ["argument", "made in the program"])
+    def test_writes_that_the_reference_does_not_see(self, place, monkeypatch):
+        """Those of NumPy. Eager is the reference then."""
+        def program(factor):
+            def fn(x):
+                x = x if place == "argument" else x * 2
+                x.numpy().__imul__(1000)
+                return x * factor + 1
+            return fn
+        instead_of(monkeypatch, lambda _: program(1 + 2 ** -22))
+        check(program(1), torch.rand(8), compiles=0)
+        instead_of(monkeypatch, lambda _: program(0.99))
+        with pytest.raises(AssertionError, match="off by"):
+            check(program(1), torch.rand(8), compiles=0)
+
+    def test_the_state_of_the_generator(self, monkeypatch):
+        instead_of(monkeypatch, lambda fn: lambda x: (fn(x), torch.rand(1))[0])
+        with pytest.raises(AssertionError, match="generator"):
+            check(lambda x: x + torch.rand(2), torch.ones(2), compiles=0)
+
+    def test_what_errors_hold(self, monkeypatch):
+        def raises(tag):
+            def fn(x):
+                raise with_attribute(Silent(tag[0]), tag[1])
+            return fn
+        for tag in ((1, 0), (0, 1)):
+            instead_of(monkeypatch, lambda _: raises(tag))
+            with pytest.raises(AssertionError, match="of the error"):
+                check(raises((0, 0)), torch.ones(2), compiles=0)
 
     @pytest.mark.parametrize("dtype", HALF)
     def test_accepts_the_program_in_float32(self, dtype, monkeypatch):
@@ -273,6 +446,13 @@ class TestInFloat64:
             z[::2] = 0.75
             return (z / 3).sum()
         self.assert_is(fn, fn, torch.randn(4, 8).bfloat16(), torch.randn(3).bfloat16())
+
+    def test_memory_that_is_freed_and_used_again(self):
+        """set_() leaves memory without a tensor."""
+        def fn(x):
+            made = [x.clone().set_(torch.ones(8)) + x for _ in range(20)]
+            return torch.stack(made)
+        self.assert_is(fn, lambda x: (1 + x).expand(20, 8), torch.rand(8))
 
     def test_explicit_casts_round_and_nothing_else(self):
         def fn(x):

@@ -299,7 +299,6 @@ def test_internals_of_torch_are_called_with_the_tensors_of_the_program(name):
         want, got = both(f), both(framejit.compile(f))
     assert want[0] == got[0] and all(map(torch.equal, want[1:], got[1:]))
     assert framejit.stats()["break_reasons"] == {"unknown_callable": 1}
-    framejit.stats()["graphs"]
 
 
 @pytest.mark.parametrize("name", ["_data_address", "_storage_id", "_dispatch_keys"])
@@ -310,9 +309,9 @@ def test_internals_of_torch_that_ask_a_tensor(name):
     with torch.no_grad():
         assert framejit.compile(f)(x)[0] == f(x)[0]
     assert set(framejit.stats()["break_reasons"]) == {"unknown_callable"}
-    framejit.stats()["graphs"]
 
 
+@pytest.mark.breaks(memory_address=2, unknown_attribute=2, unknown_callable=3, unsupported_write=3)
 def test_tensors_are_swapped():
     def f(a, b):
         torch.utils.swap_tensors(a, b)
@@ -320,4 +319,3 @@ def test_tensors_are_swapped():
     with torch.no_grad():
         want, got = f(torch.ones(2), torch.zeros(3)), framejit.compile(f)(torch.ones(2), torch.zeros(3))
     assert all(map(torch.equal, want, got))
-    framejit.stats()["graphs"], framejit.stats()["graph_breaks"]

@@ -1,4 +1,5 @@
 """What tests must state of graph breaks and fallbacks: stated.py, in a pytest of its own over the tests of TESTS."""
+import ast
 import os
 import re
 from pathlib import Path
@@ -264,3 +265,19 @@ def test_lines_of_the_table():
     for name in stated.graph_counts():
         file, _, test = stated.test_of(name).partition("::")
         assert re.search(rf"def {test.rpartition('::')[2]}\(", (HERE / file).read_text(encoding="utf-8")), name
+
+
+def reads_of_stats(tree):
+    """The lines of statements that read counts and compare them with nothing."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and not any(isinstance(part, ast.Compare) for part in ast.walk(node)):
+            parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            if any(isinstance(part, ast.Subscript) and "stats" in ast.unparse(part.value) for part in parts):
+                yield node.lineno
+
+
+def test_a_read_is_compared():
+    assert list(reads_of_stats(ast.parse("stats()['graphs'] == 1\nf.stats()['graphs'], 2\nstats['hits']"))) == [2, 3]
+    found = {(path.name, line) for path in HERE.rglob("test_*.py")
+             for line in reads_of_stats(ast.parse(path.read_text(encoding="utf-8")))}
+    assert not found, "state nothing: let a test compare what it reads, or see stated.py"

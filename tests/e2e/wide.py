@@ -48,6 +48,26 @@ def unscale(tensors, found_inf, inv_scale):
 IN_FLOAT64 = {aten._amp_foreach_non_finite_check_and_unscale_.default: unscale}
 
 
+class Kept:
+    """What an object holds, in float64."""
+
+
+class KeptList(Kept, list):
+    pass
+
+
+class KeptDict(Kept, dict):
+    pass
+
+
+ATOMS = type, types.ModuleType, types.FunctionType, types.MethodType  # keep what they have
+
+
+def is_sequence(value):
+    return (hasattr(value, "__len__") and hasattr(value, "__iter__")
+            and not isinstance(value, (str, bytes, range, set, frozenset, torch.nn.Module)))
+
+
 def generator_of(noise):
     return None if noise is None else torch.Generator().manual_seed(noise)
 
@@ -55,7 +75,7 @@ def generator_of(noise):
 class Wide(TorchDispatchMode):
     def __init__(self, noise=None):
         super().__init__()
-        self.memories = {}  # (address, dtype) -> (a tensor that keeps it alive, its elements in float64)
+        self.memories = {}  # (address, dtype) -> (the storage, which stays alive so, its elements in float64)
         self.generator = generator_of(noise)
 
     @classmethod
@@ -75,7 +95,7 @@ class Wide(TorchDispatchMode):
         kept = self.memories.get(self.key(t))
         if kept is None or kept[1].numel() < elements:
             flat = torch.empty(0, dtype=dtype, device=t.device).set_(t.untyped_storage(), 0, (elements,))
-            kept = self.memories[self.key(t)] = t, flat.double()
+            kept = self.memories[self.key(t)] = t.untyped_storage(), flat.double()
             disturb(kept[1], torch.promote_types(dtype, torch.float32), self.generator)  # ops compute in float32
         memory = torch.view_as_complex(kept[1][:elements // 2 * 2].view(-1, 2)) if t.is_complex() else kept[1]
         made = memory.as_strided(t.size(), t.stride(), t.storage_offset())
@@ -141,27 +161,30 @@ class Wide(TorchDispatchMode):
         return result
 
     def values(self, value, seen=None):
-        """The same structure with float64 tensors: tuples and deques as lists, objects as namespaces."""
+        """The same structure with float64 tensors: tuples and deques as lists, objects as namespaces. What has
+        attributes besides keeps them."""
         seen = {} if seen is None else seen
         if id(value) in seen:
             return seen[id(value)][1]
         if isinstance(value, torch.Tensor):
             return self.of(value).clone() if is_float(value) else value
         if isinstance(value, dict):
-            made = {}
+            made = KeptDict()
             seen[id(value)] = value, made
             made.update((k, self.values(v, seen)) for k, v in value.items())
-        elif hasattr(value, "__len__") and hasattr(value, "__iter__") and not isinstance(value,
-            (str, bytes, range, set, frozenset)):
-            made = []
+        elif is_sequence(value):
+            made = KeptList()
             seen[id(value)] = value, made
             made.extend(self.values(v, seen) for v in value)
-        elif hasattr(value, "__dict__") and not isinstance(value, (type, torch.nn.Module)) and not callable(value):
-            made = types.SimpleNamespace()
+        elif isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, ATOMS):
+            made = Kept()
             seen[id(value)] = value, made
-            vars(made).update((k, self.values(v, seen)) for k, v in vars(value).items() if isinstance(k, str))
+            if isinstance(value, BaseException):
+                made.args = self.values(value.args, seen)
         else:
-            made = value
+            return value
+        own = getattr(value, "__dict__", {})
+        vars(made).update((k, self.values(v, seen)) for k, v in own.items() if isinstance(k, str))
         return made
 
 

@@ -76,6 +76,7 @@ def test_ways_to_call_it(f):
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(gradient_call=1)
 def test_random_numbers_that_are_drawn_again():
     def make():
         b = block(0.5)
@@ -95,6 +96,7 @@ def test_without_gradients():
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(unknown_callable=1)
 def test_a_reentrant_one_whose_arguments_need_no_gradient():
     def make():
         b = block()
@@ -103,6 +105,7 @@ def test_a_reentrant_one_whose_arguments_need_no_gradient():
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(gradient_call=1)
 def test_a_function_that_counts():
     """Eager runs it twice."""
     def make():
@@ -120,6 +123,7 @@ def test_a_function_that_counts():
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(gradient_call=1)
 def test_batch_statistics_move_twice():
     def make():
         b = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))

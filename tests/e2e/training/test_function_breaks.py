@@ -110,12 +110,14 @@ def test_breaks(backward):
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(no_backward=1)
 def test_a_gradient_of_the_wrong_shape():
     cls = type("Broken", (Broken,), {"backward": staticmethod(wrong_shape)})
     check_step(lambda: Program(lambda x: cls.apply(x + 1).exp(), leaf(5, 3)), breaks=None, backward=None,
                captured=False, graphs=0)
 
 
+@pytest.mark.breaks(custom_dispatch=2)
 def test_changed_between_forward_and_backward():
     """Why a global is a break: eager's backward sees the new number."""
     global BETA
@@ -140,6 +142,7 @@ def test_changed_between_forward_and_backward():
     BETA = 1.5
 
 
+@pytest.mark.breaks(custom_dispatch=1)
 def test_context_that_is_kept():
     class Kept(Function):
         @staticmethod

@@ -312,6 +312,7 @@ def test_one_output_of_two_where_zeros_are_not_none():
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(no_backward=1)
 def test_own_gradient_where_another_output_goes_backward():
     def step(run, args, k):
         y, z = run(*args)
@@ -333,6 +334,7 @@ def test_roots_of_different_levels():
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(no_backward=1)
 def test_a_root_that_is_made_of_another_and_of_what_both_share():
     """The function would run twice, once for each."""
     def f(x):
@@ -364,6 +366,7 @@ DIRTY = {
 
 
 @pytest.mark.parametrize("name", DIRTY)
+@pytest.mark.breaks(custom_dispatch={"view": 1})
 def test_written_inputs(name):
     check_step(lambda: Program(DIRTY[name], leaf(5, 3), torch.tensor(2.0)), breaks=None, backward=None, captured=False)
 
@@ -399,6 +402,7 @@ def test_names_errors_and_versions():
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(no_backward=1)
 def test_written_inside():
     """An error of the backward: eager raises it."""
     def f(x):
@@ -445,6 +449,7 @@ def test_mask_written_in_the_backward():
     check_step(lambda: Program(lambda x: Relu.apply(x * 2).sin(), leaf(5, 3)), graphs=1)
 
 
+@pytest.mark.breaks(custom_dispatch=2)
 def test_amp_decorators():
     class Product(Function):
         @staticmethod

@@ -273,6 +273,7 @@ def test_functions_of_which_one_input_asks(fn):
 
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("fn", [lambda x: x.cumprod(0), lambda x: x.cumprod(1)])
+@pytest.mark.breaks(no_backward=1)
 def test_formulas_that_read_data_run_plainly(fn):
     check_step(lambda: (fn, leaf(4, 3)), breaks=None, backward=None, captured=False, graphs=0)
 
@@ -320,6 +321,7 @@ def writes_views_several_times(x, y):
 
 @pytest.mark.parametrize("fn", [writes_an_input, writes_a_view_of_an_input, writes_and_returns, writes_several_times,
                                 writes_views_several_times], ids=lambda fn: fn.__name__)
+@pytest.mark.breaks(unsupported_write=1)
 def test_writes_to_inputs(fn):
     """What eager's formulas keep of a written input has the version that it has after the last write."""
     def make():
@@ -339,6 +341,7 @@ def test_writes_to_inputs(fn):
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(exception_raised=1)
 def test_a_write_to_a_leaf_is_the_error_of_eager():
     check_step(lambda: (writes_an_input, leaf(4, 3), leaf(4, 3)), breaks=None, backward=None, graphs=0)
 
@@ -532,6 +535,7 @@ def test_a_break_in_the_middle():
     check_step(make, breaks=1, graphs=2, backward=6)
 
 
+@pytest.mark.breaks(data_dependent_jump=1)
 def test_a_branch_on_data():
     def make():
         w = nn.Parameter(torch.randn(4, 4))
@@ -549,6 +553,7 @@ def test_a_variance_that_torch_warns_about():
                graphs=2)
 
 
+@pytest.mark.breaks(data_dependent_value=1)
 def test_a_loss_that_is_printed():
     def make():
         model, losses = nn.Linear(4, 1), []

@@ -81,6 +81,7 @@ def test_a_penalty_on_gradients():
     check_step(make, graphs=1)
 
 
+@pytest.mark.breaks(gradient_call=1)
 def test_grad_of_what_was_not_used():
     def f(x, w):
         return torch.autograd.grad((x * 2).sum(), w)
@@ -310,6 +311,7 @@ def test_other_outputs_go_backward_outside():
     check_step(lambda: inner(f, leaf(4, 3), leaf(4, 3), step=step), graphs=2)
 
 
+@pytest.mark.breaks(gradient_call=2)
 def test_a_second_backward_inside():
     def f(x):
         y = x.exp().sum()
@@ -318,6 +320,7 @@ def test_a_second_backward_inside():
     check_inner(lambda: inner(f, leaf(4, 3)), breaks=None, partial=True)
 
 
+@pytest.mark.breaks(outside_effect=2)
 def test_a_print_after_the_backward(capsys):
     def f(x, w):
         (x * w).sum().backward()
@@ -352,6 +355,8 @@ def also_of_what_lies_between(x, z):
 @pytest.mark.parametrize("later", [0, 2], ids=["at once", "later"])
 @pytest.mark.parametrize("fn", [partly_outside, all_of_it_outside, also_of_what_lies_between],
                          ids=lambda f: f.__name__)
+@pytest.mark.fallbacks(run_failed={"later": 2})
+@pytest.mark.breaks(gradient_call={"at once": 1})
 def test_a_history_from_outside_that_leads_to_what_is_asked(fn, later, leaf_wanted):
     def make():
         a, b = leaf(4, 3), leaf(4, 3)
@@ -367,6 +372,7 @@ def test_a_history_from_outside_that_leads_to_what_is_asked(fn, later, leaf_want
                                   lambda x, log: x.register_post_accumulate_grad_hook(lambda p: log.append(1))],
                          ids=["tensor", "post-accumulate"])
 @pytest.mark.parametrize("later", [False, True])
+@pytest.mark.breaks(gradient_call=1)
 def test_leaves_with_hooks(hook, later):
     """A hook that comes after the compile: the call runs plainly."""
     def make():
@@ -440,6 +446,7 @@ def test_a_new_leaf_that_leaves():
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(gradient_call=1)
 def test_a_view_of_a_new_leaf_leaves():
     def f(x):
         z = (x.detach() * 2).requires_grad_()

@@ -1,4 +1,5 @@
 """Results whose size depends on data, in training: the graph breaks there, and both halves are trained compiled."""
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -56,6 +57,7 @@ def test_indices_that_are_found():
     halves(make)
 
 
+@pytest.mark.breaks(data_dependent_size=2)
 def test_token_classification():
     """Another number of labels in each step: sizes become symbols."""
     def make():
@@ -88,6 +90,7 @@ def test_a_token_for_what_is_masked():
     check_step(make, graphs=1)
 
 
+@pytest.mark.breaks(data_dependent_size=2, gradient_call=1)
 def test_a_whole_step():
     def make():
         model = mlp()

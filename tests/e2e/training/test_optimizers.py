@@ -155,6 +155,7 @@ def test_settings_that_are_tensors(make_optimizer):
     lambda p: optim.AdamW(p, capturable=True),
     lambda p: optim.AdamW(p, capturable=True, foreach=True), lambda p: optim.RAdam(p, capturable=True)])
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(escaped_traced=1, exception_raised=5)
 def test_settings_that_eager_refuses_on_a_cpu(make_optimizer):
     check_step(stepping(make_optimizer), steps=1, breaks=None, backward=None, captured=False, graphs=None)
 

@@ -120,6 +120,7 @@ def test_what_leads_to_no_input_is_checked(name, which, written):
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.breaks(no_backward=1)
 def test_what_leads_to_no_input_is_written_inside():
     """Its backward raises, whatever comes after the forward: the function runs plainly."""
     def f(c, w):
