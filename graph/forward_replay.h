@@ -26,9 +26,9 @@ struct ForwardReplay {
   std::optional<LostContents> lost;
 };
 
-// The graphs of the replay are functional and write nothing. An error: memory of a value without a history is written,
-// the old value of an input is needed that the forward writes, a root is the same value as another, or what formulas
-// read is lost.
+// The graphs of the replay are functional and write nothing but fresh memory. An error: memory of a value without a
+// history is written, the old value of an input is needed that the forward writes, a root is the same value as another,
+// or what formulas read is lost.
 Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs, const WhatIsLeft& left);
 
 }  // namespace framejit::graph
