@@ -7,6 +7,7 @@
 
 #include "graph/lost_values.h"
 #include "graph/node_values.h"
+#include "graph/op_lists.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
 #include "graph/shape_rule.h"
@@ -164,7 +165,8 @@ class Cutter {
 };
 
 // Makes what is written depend on what it replaces: eager's formulas go on there, with zeros. The functional form of
-// copy_() is its source alone, and those of some random ops have no derivative.
+// copy_() is its source alone, and those of some random ops have no derivative. Nor have random ops that read only the
+// shape of their operand: torch's functions call them below autograd. They get an operand without a history.
 // The zeros are fill()'s: they have no history. Eager overwrites a part of the gradient of a base, which has one.
 class Overwriting {
  public:
@@ -178,6 +180,11 @@ class Overwriting {
     for (Node& node : std::exchange(made_.nodes, {})) {
       bool depends = false;
       for_each_value(node, [&](ValueId v) { depends = depends || has_history(v); });
+      if (is_draw_of_shape(node) && has_history(*node.args[0].get<ValueId>())) {
+        const ValueId like = emit_empty_like(*node.args[0].get<ValueId>(), node.line);
+        if (like != kNoValue) node.args[0] = like;
+        depends = depends && like == kNoValue;
+      }
       if (!overwrites(node) || !add_dependent(node)) add(std::move(node));
       for (ValueId v : made_.nodes.back().results) {
         if (depends && v != kNoValue) with_history_.insert(storage_of(v));
@@ -199,6 +206,10 @@ class Overwriting {
   }
   static bool is_draw(const Node& node) {
     return node.op->has(kRandom) && node.op->has(kMutates) && node.op->write_args == std::vector<int8_t>{0};
+  }
+  static bool is_draw_of_shape(const Node& node) {
+    return node.op->has(kRandom) &&
+           (is_in(OpList::of_shapes, node.op->name) || node.op == find_op("randint_like.Tensor"));
   }
   bool overwrites(const Node& node) const {
     return (is_draw(node) || node.op->is(KnownOp::copy_in_place)) && has_history(*node.args[0].get<ValueId>());
@@ -223,6 +234,10 @@ class Overwriting {
     return v;
   }
 
+  ValueId emit_empty_like(ValueId self, LineId line) {
+    return emit("empty_like", {self, Arg{}, Arg{}, Arg{}, Arg{}, Arg{}}, line);
+  }
+
   // x + -0.0 is x
   ValueId negative_zeros(ValueId self, LineId line) {
     if (!views_.contains(self)) return emit("fill.Scalar", {self, -0.0}, line);
@@ -233,8 +248,7 @@ class Overwriting {
   // False: it stays as it is.
   bool add_dependent(const Node& node) {
     const ValueId self = *node.args[0].get<ValueId>();
-    const ValueId content = is_draw(node) ? emit("empty_like", {self, Arg{}, Arg{}, Arg{}, Arg{}, Arg{}}, node.line)
-                                          : *node.args[1].get<ValueId>();
+    const ValueId content = is_draw(node) ? emit_empty_like(self, node.line) : *node.args[1].get<ValueId>();
     if (content == kNoValue || made_.meta(content).device != made_.meta(self).device) return false;
     const ValueId nothing = negative_zeros(self, node.line);
     if (nothing == kNoValue) return false;
@@ -406,6 +420,29 @@ Graph with_aliases(const Graph& from, const TrainingGraphs& graphs) {
   return rebuild.build(std::move(outputs), std::move(aliases), {});
 }
 
+// The formula of rrelu reads the noise that was drawn. torch's formula of its functional form reads the noise that was
+// given. So the op itself runs, and writes to memory of its own. Its result is contiguous, that of the functional form
+// need not be.
+Graph with_drawn_noise(const Graph& from) {
+  Rebuild rebuild(from, false);
+  for (const Node& node : from.nodes) {
+    if (node.op != find_op("rrelu_with_noise_functional")) {
+      rebuild.copy_node(node);
+      continue;
+    }
+    rebuild.begin(node);
+    std::vector<Arg> args = rebuild.map_args(node);
+    const ValueId noise = rebuild.out().emit("clone", {args[1], Arg{}});
+    args[1] = noise;
+    const ValueId result = rebuild.out().emit("rrelu_with_noise", std::move(args));
+    if (node.results[0] != kNoValue) rebuild.set(node.results[0], result);
+    if (node.results[1] != kNoValue) rebuild.set(node.results[1], noise);
+  }
+  std::vector<ValueId> outputs;
+  for (ValueId v : from.outputs) outputs.push_back(rebuild.get(v));
+  return rebuild.build(std::move(outputs), from.output_aliases, {});
+}
+
 void mark_reads(const Graph& graph, std::vector<bool>& reads) {
   const std::set<ValueId> read = values_read(graph);
   for (size_t i = 0; i < reads.size(); ++i) reads[i] = reads[i] || read.contains(graph.inputs[i]);
@@ -427,6 +464,7 @@ Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs, const WhatIsL
   FJ_TRY(made.roots, without_writes(Overwriting(cutter.has_cut() ? cutter.rest() : forward).run(), true));
   if (has_shared_root(made.roots, graphs)) return Error{Reason::no_backward, "an output is a copy of another value"};
   FJ_TRY(made.roots, dce(with_aliases(made.roots, graphs)));
+  made.roots = with_drawn_noise(made.roots);
   cutter.drop_unread(made.roots);
   if (cutter.has_cut()) {
     FJ_TRY(made.constants, without_writes(cutter.constants(), false));

@@ -26,7 +26,7 @@ struct ForwardReplay {
   std::optional<LostContents> lost;
 };
 
-// The graphs of the replay are functional and write nothing. It is an error if
+// The graphs of the replay are functional and write nothing but fresh memory. It is an error if
 //   - the memory of a value without a history is written;
 //   - the forward writes an input whose old value is needed;
 //   - a root is the same value as another;

@@ -180,6 +180,22 @@ class OfScaledSum final : public InPlaceOfTorchs {
   }
 };
 
+// Torch's formula takes no sizes that vary. The grid of an identity, and ones, are the base of every grid.
+class OfAffineGrid final : public InPlaceOfTorchs {
+ public:
+  variable_list apply(variable_list&& gradients) override {
+    const auto& node = static_cast<generated::AffineGridGeneratorBackward0&>(*torchs_);
+    const at::Tensor& gradient = gradients[0];
+    if (!gradient.defined()) return {at::Tensor()};
+    const int64_t dims = static_cast<int64_t>(node.size.size()) - 2;
+    const at::Tensor identity =
+        at::eye(dims, dims + 1, gradient.options()).unsqueeze(0).expand_symint({node.size[0], dims, dims + 1});
+    const at::Tensor grid = at::affine_grid_generator_symint(identity, node.size, node.align_corners);
+    const at::Tensor base = at::cat({grid, at::ones_like(grid.narrow(-1, 0, 1))}, -1);
+    return {base.flatten(1, -2).transpose(1, 2).bmm(gradient.flatten(1, -2)).transpose(1, 2)};
+  }
+};
+
 template <class Ours>
 Held in_place_of(const Held& torchs) {
   auto made = runtime::make_autograd_node<Ours>();
@@ -201,6 +217,12 @@ Held made_for_open_alpha(const Held& torchs) {
   return is_open ? in_place_of<OfScaledSum<Of>>(torchs) : nullptr;
 }
 
+Held made_for_varying_grids(const Held& torchs) {
+  const auto* node = dynamic_cast<generated::AffineGridGeneratorBackward0*>(torchs.get());
+  const auto varies = [](const c10::SymInt& size) { return size.is_symbolic(); };
+  return node != nullptr && std::ranges::any_of(node->size, varies) ? in_place_of<OfAffineGrid>(torchs) : nullptr;
+}
+
 template <class Of, Formula<Of> formula>
 Held made_for(const Held& torchs) {
   return dynamic_cast<Of*>(torchs.get()) != nullptr ? in_place_of<OurFormula<Of, formula>>(torchs) : nullptr;
@@ -219,21 +241,31 @@ Held ours_for(const Held& torchs) {
       made_for_open_alpha<generated::AddBackward0>,
       made_for_open_alpha<generated::SubBackward0>,
       made_for_open_alpha<generated::RsubBackward0>,
+      made_for_varying_grids,
   };
   for (const Make make : kAll)
     if (Held made = make(torchs)) return made;
   return nullptr;
 }
 
-// The formulas of powers ask whether the exponent is zero, which torch cannot ask of a symbol.
-void fix_exponents(torch::autograd::Node& node) {
-  const auto fix = [](at::Scalar& exponent) {
-    if (exponent.isSymInt()) exponent = exponent.toSymInt().guard_int(__FILE__, __LINE__);
-  };
-  if (auto* one = dynamic_cast<generated::PowBackward0*>(&node)) fix(one->exponent);
-  if (auto* of_all = dynamic_cast<generated::ForeachPowBackward0Scalar*>(&node)) fix(of_all->exponent);
+void fix(at::Scalar& number) {
+  if (number.isSymInt()) number = number.toSymInt().guard_int(__FILE__, __LINE__);
+  if (number.isSymFloat()) number = number.toSymFloat().guard_float(__FILE__, __LINE__);
+}
+void fix_integer(at::Scalar& number) {
+  if (number.isSymInt()) fix(number);
+}
+
+// What torch's formulas cannot compute with a symbol: whether an exponent is zero, the logarithm of a base, an integer
+// with another sign.
+void fix_numbers(torch::autograd::Node& node) {
+  if (auto* one = dynamic_cast<generated::PowBackward0*>(&node)) fix_integer(one->exponent);
+  if (auto* of_all = dynamic_cast<generated::ForeachPowBackward0Scalar*>(&node)) fix_integer(of_all->exponent);
   if (auto* of_each = dynamic_cast<generated::ForeachPowBackward1*>(&node))
-    std::ranges::for_each(of_each->exponent, fix);
+    std::ranges::for_each(of_each->exponent, fix_integer);
+  if (auto* of_base = dynamic_cast<generated::PowBackward2*>(&node)) fix(of_base->self);
+  if (auto* of_base = dynamic_cast<generated::ForeachPowBackward2*>(&node)) fix(of_base->self);
+  if (auto* zeta = dynamic_cast<generated::SpecialZetaBackward1*>(&node)) fix_integer(zeta->self);
 }
 
 }  // namespace
@@ -255,7 +287,7 @@ Formulas::Node Formulas::in_place_of(const Node& torchs) const {
 }
 
 void Formulas::replace(Node& node) {
-  fix_exponents(*node);
+  fix_numbers(*node);
   Node known = in_place_of(node);
   if (known == node)
     if (Node made = ours_for(node)) known = ours_[node.get()] = made;

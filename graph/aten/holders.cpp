@@ -109,6 +109,14 @@ HolderNotes::HolderNotes(const Recorder& recorder, const HistoryReached& reached
           [this, at = const_cast<Node*>(node)] { runs_.push_back({at, recorder_.graph().nodes.size()}); }));
 }
 
+std::optional<std::string> HolderNotes::holds_written() const {
+  for (const auto& [node, reached] : leaves_reached_)
+    if (is_formula(*node) && as_write(node) == nullptr)
+      if (const auto text = error_of(const_cast<Node&>(*node)); text && has_torch_text(TorchText::traced_limit, *text))
+        return node->name();
+  return std::nullopt;
+}
+
 void HolderNotes::find_leaves(const std::vector<at::Tensor>& leaves) {
   std::set<const Node*> all;
   for (const auto& nodes : reached_) all.insert(nodes.begin(), nodes.end());

@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -28,6 +29,8 @@ class HolderNotes {
  public:
   // leaves: where the backward ends. The recorder and `reached` must stay.
   HolderNotes(const Recorder& recorder, const HistoryReached& reached, const std::vector<at::Tensor>& leaves);
+  // The name of a node that holds what was written since, if torch cannot say so: its error names sizes, which vary.
+  std::optional<std::string> holds_written() const;
   // Call it before the engine runs, inside of a RecordScope. Inputs may be undefined.
   void look_into_ends(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
   // The same, before look_into_ends(): what eager says if the program writes to one of them.

@@ -217,8 +217,10 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
     holders.look_into_views(visible_, all_outputs);
     holders.look_into_ends(visible_, all_outputs);
     found = run_engine(outputs, wanted, tangents, /*keeps_graph=*/false, /*creates_graph=*/false);
-  } catch (...) {
+  } catch (const std::exception& e) {
     scope.drop();
+    const auto holder = has_torch_text(TorchText::traced_limit, e.what()) ? holders.holds_written() : std::nullopt;
+    if (holder) throw std::runtime_error("a value that " + *holder + " holds was written since");
     throw;
   }
   std::vector<size_t> leaves;  // per gradient

@@ -41,6 +41,8 @@ class Replay {
   void run(std::vector<at::Tensor> inputs, const std::vector<GeneratorState>& drawn) {
     inputs_ = std::move(inputs);
     const c10::impl::ExcludeDispatchKeyGuard casts_are_recorded(c10::autocast_dispatch_keyset);
+    // The forward ran outside of vmap, which refuses to draw random numbers.
+    const c10::impl::ExcludeDispatchKeyGuard outside_of_vmap(c10::DispatchKey::VmapMode);
     if (forward_.constants) {
       const c10::AutoGradMode no_history(false);
       variable_list constants =
@@ -79,7 +81,8 @@ class Replay {
       if (others[i].defined() && inputs_[i].defined()) inputs_[i].set_data(others[i]);
   }
 
-  variable_list gradients(const variable_list& tangents, const std::vector<bool>& wanted, bool creates_graph) {
+  variable_list gradients(const variable_list& tangents, const std::vector<bool>& wanted, bool creates_graph,
+                          bool is_last) {
     torch::autograd::edge_list from, to;
     variable_list given;
     for (size_t r = 0; r < layout_.roots.size(); ++r) {
@@ -101,7 +104,7 @@ class Replay {
     variable_list results(layout_.gradients.size());
     if (from.empty() || to.empty()) return results;
     variable_list made = torch::autograd::Engine::get_default_engine().execute(
-        from, given, /*keep_graph=*/creates_graph, creates_graph, /*accumulate_grad=*/false, to);
+        from, given, /*keep_graph=*/creates_graph && !is_last, creates_graph, /*accumulate_grad=*/false, to);
     for (size_t i = 0; i < asked.size(); ++i) results[asked[i]] = std::move(made[i]);
     *is_open = true;
     return results;
@@ -142,12 +145,12 @@ class Replay {
 std::vector<at::Tensor> backward_of_forward_again(
     const ForwardAgain& forward, const BackwardLayout& layout, std::vector<at::Tensor> inputs, const int64_t* symbols,
     const std::vector<at::Tensor>& tangents, const std::vector<bool>& wanted, const std::vector<GeneratorState>& drawn,
-    const std::vector<at::Tensor>& lost, const std::vector<at::Tensor>& others, bool creates_graph) {
+    const std::vector<at::Tensor>& lost, const std::vector<at::Tensor>& others, bool creates_graph, bool is_last) {
   Replay replay(forward, layout, symbols);
   replay.run(std::move(inputs), drawn);
   replay.fill_in(lost);
   replay.give_other_data(others);
-  return replay.gradients(tangents, wanted, creates_graph);
+  return replay.gradients(tangents, wanted, creates_graph, is_last);
 }
 
 }  // namespace framejit::runtime

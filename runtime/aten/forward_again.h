@@ -37,10 +37,10 @@ struct ForwardAgain {
 // inputs: those that `reads` says, the others undefined. tangents: per root, undefined where none is given. wanted: per
 // gradient of the layout. drawn: the states of the generators before the forward; empty: it draws nothing. lost: the
 // results of ForwardAgain::lost. others: per input, a tensor with the data that the program has given it since the
-// forward; undefined: none.
+// forward; undefined: none. is_last: the graph is not retained; what the gradients have in common with it is freed.
 std::vector<at::Tensor> backward_of_forward_again(
     const ForwardAgain& forward, const BackwardLayout& layout, std::vector<at::Tensor> inputs, const int64_t* symbols,
     const std::vector<at::Tensor>& tangents, const std::vector<bool>& wanted, const std::vector<GeneratorState>& drawn,
-    const std::vector<at::Tensor>& lost, const std::vector<at::Tensor>& others, bool creates_graph);
+    const std::vector<at::Tensor>& lost, const std::vector<at::Tensor>& others, bool creates_graph, bool is_last);
 
 }  // namespace framejit::runtime

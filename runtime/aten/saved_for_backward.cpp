@@ -87,10 +87,10 @@ variable_list SavedForBackward::run(variable_list& gradients, const BackwardCall
     return variable_list(layout().gradients.size());
   }
   if (at::GradMode::is_enabled() || !std::all_of(gradients.begin(), gradients.end(), is_plain))
-    return run_again(gradients, call, node);
+    return run_again(gradients, call, is_last, node);
   variable_list results(layout().gradients.size());
   std::optional<std::vector<at::Tensor>> saved = unpacked(call, is_last, node);
-  if (!saved) return run_again(gradients, call, node);
+  if (!saved) return run_again(gradients, call, is_last, node);
   ValuesBetweenPlans between{nullptr, std::move(*saved), !has_hooks_};
   for (size_t r = 0; r < gradients.size(); ++r)
     if (call.given[r]) gradients[r] = roots_[r].laid(gradients[r]);
@@ -359,7 +359,7 @@ constexpr const char* kPlainFromNowOn =
     "again.";
 
 // By PyTorch's formulas: those of the plans have no derivative, and take plain tensors that lie as planned.
-variable_list SavedForBackward::run_again(const variable_list& gradients, const BackwardCall& call,
+variable_list SavedForBackward::run_again(const variable_list& gradients, const BackwardCall& call, bool is_last,
                                           torch::autograd::Node& node) {
   const Kept outputs = all_kept(call, node).outputs;  // checks the versions
   const std::vector<bool>& given = call.given;
@@ -391,7 +391,7 @@ variable_list SavedForBackward::run_again(const variable_list& gradients, const 
     throw std::runtime_error(std::string(e.what()) + kPlainFromNowOn);
   }
   return backward_of_forward_again(forward, layout(), std::move(inputs), symbols_.data(), gradients, call.wanted,
-                                   drawn_, lost, others, at::GradMode::is_enabled());
+                                   drawn_, lost, others, at::GradMode::is_enabled(), is_last);
 }
 
 }  // namespace framejit::runtime

@@ -90,7 +90,8 @@ class SavedForBackward {
                                     const std::string& asker) const;
   std::vector<at::Tensor> lost_values(const ForwardAgain& forward, const Kept& outputs, const std::string& asker);
   std::vector<at::Tensor> other_data(const std::vector<bool>& given) const;
-  variable_list run_again(const variable_list& gradients, const BackwardCall& call, torch::autograd::Node& node);
+  variable_list run_again(const variable_list& gradients, const BackwardCall& call, bool is_last,
+                          torch::autograd::Node& node);
 
   const std::shared_ptr<BackwardPlans> plans_;
   const std::vector<GeneratorState> drawn_;

@@ -201,6 +201,11 @@ SAID = {
     "a gradient that cannot be recorded": (
         "x = torch.rand(4, 2, requires_grad=True)\nf = framejit.compile(lambda x: x.cumprod(1))\n"
         "with torch.enable_grad():\n    [f(x) for _ in range(3)]", "no_backward", "framejit.disable"),
+    "a held value that is written": (
+        "def written(x):\n    y = x.exp()\n    y.mul_(2)\n    return y\n"
+        "f = framejit.compile(written, dynamic=True)\n"
+        "with torch.enable_grad():\n    for n in (3, 4, 5):\n        f(torch.ones(n, 4, requires_grad=True))",
+        "no_backward", "a value that ExpBackward0 holds was written since"),
     "a tracer": ("import sys\nf = framejit.compile(lambda x: x * 2)\nsys.settrace(lambda *event: None)\n"
                  "[f(torch.ones(3)) for _ in range(3)]\nsys.settrace(None)", "observed", "end the tool"),
     "a second derivative": (

@@ -26,7 +26,7 @@ LIMITS += [
     ("NestEmitter", "inductor/cpu/nest_emitter.h", 22, None),
     ("NestState", "inductor/cpu/nest_state.h", 12, 13),
     ("Recorder", "graph/aten/recorder.h", 94, None),
-    ("ExprNode", "graph/aten/sym_node.cpp", 82, None),  # an operator of SymInt each
+    ("ExprNode", "graph/aten/sym_node.cpp", 83, None),  # an operator of SymInt each
     ("Assembler", "inductor/assemble.cpp", 78, None),
     ("TorchRecording", "frame_hook/aten/recording.h", 69, None),
     ("Products", "inductor/gpu/hip_products.cpp", 66, None),

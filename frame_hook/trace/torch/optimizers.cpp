@@ -127,8 +127,10 @@ class Versions {
 
 // The fused op computes what the ops on lists compute, and those become kernels. Null: it does something else too, or
 // the tensors are not on the CPU. Unlike the ops on lists, it does not advance the versions of what it writes, except
-// those of the step counts (argument number `counted`), which a separate op writes.
-Value* on_lists(Tracer& t, const char* module, const char* name, const Arguments& args, size_t counted) {
+// those of the step counts (argument number `counted`), which a separate op writes. Nor does it write to its gradients:
+// where the ops on lists do, argument number `copied` is a copy.
+Value* on_lists(Tracer& t, const char* module, const char* name, const Arguments& args, size_t counted,
+                size_t copied = SIZE_MAX) {
   for (const char* other : {"differentiable", "has_sparse_grad", "has_complex"})
     if (Value* v = keyword(args, other); v && t.truth(v)) return nullptr;
   for (const char* other : {"grad_scale", "found_inf"})
@@ -144,6 +146,11 @@ Value* on_lists(Tracer& t, const char* module, const char* name, const Arguments
     v = t.tensors.number_in(v);
     if (!v) return nullptr;
   }
+  if (copied < args.positional.size()) {
+    std::vector<Value*> tensors = t.unpack(args.positional[copied]);
+    for (Value*& tensor : tensors) tensor = t.call(t.get_attribute(tensor, interned("clone")), {});
+    numbers.positional[copied] = t.heap.list(std::move(tensors));
+  }
   Versions versions;
   for (size_t i = 0; i < args.positional.size(); ++i) {
     if (i == counted || is_none(t.facts, args.positional[i])) continue;
@@ -155,10 +162,22 @@ Value* on_lists(Tracer& t, const char* module, const char* name, const Arguments
   return result;
 }
 
+bool are_some_none(Facts& facts, const std::vector<Value*>& values) {
+  const auto none = std::ranges::count_if(values, [&](Value* v) { return is_none(facts, v); });
+  return none != 0 && none != std::ssize(values);
+}
+
 }  // namespace
 
+// Of parameters, gradients and momenta. The fused op raises if only some parameters have a momentum.
 Value* fused_sgd(Tracer& t, const Arguments& args) {
-  return on_lists(t, "torch.optim.sgd", "_multi_tensor_sgd", args, SIZE_MAX);
+  const auto is_on = [&](const char* name) {
+    Value* const v = keyword(args, name);
+    return v && t.truth(v);
+  };
+  if (is_on("momentum") && args.positional.size() > 2 && are_some_none(t.facts, t.unpack(args.positional[2])))
+    return nullptr;
+  return on_lists(t, "torch.optim.sgd", "_multi_tensor_sgd", args, SIZE_MAX, is_on("nesterov") ? 1 : SIZE_MAX);
 }
 Value* fused_adam(Tracer& t, const Arguments& args) {
   return on_lists(t, "torch.optim.adam", "_multi_tensor_adam", args, 5);

@@ -1,6 +1,7 @@
 """Gradients whose formulas in PyTorch read data, with the same values: ties, zeros, NaN and infinities."""
 import pytest
 import torch
+import torch.nn.functional as F
 
 from steps import Program, check_step, leaf
 
@@ -176,3 +177,15 @@ def test_second_derivatives_of_a_masked_write():
 @pytest.mark.breaks(exception_raised=1)
 def test_too_few_rows_are_the_error_of_eager():
     check_step(lambda: (rows_one_by_one, leaf(4, 3), leaf(3, 3)), steps=1, breaks=None, backward=None, captured=False)
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("sizes", [(3, 4), (2, 3, 4)], ids=["2d", "3d"])
+def test_grids_of_sizes_that_vary(sizes, align):
+    def fn(x, theta):
+        return F.grid_sample(x, F.affine_grid(theta, x.shape, align_corners=align), align_corners=align)
+
+    def make_inputs(k):
+        dims, taller = len(sizes), (sizes[0] + k // 3, *sizes[1:])
+        return leaf(2 + k, 2, *taller), leaf(2 + k, dims, dims + 1)
+    check_step(lambda: Program(fn, make_inputs=make_inputs), steps=5, graphs=None)

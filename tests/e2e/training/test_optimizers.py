@@ -15,6 +15,7 @@ from steps import Program, check_step, regression
 OPTIMIZERS = {
     "sgd": lambda p, **f: optim.SGD(p, 0.1, **f),
     "sgd, nesterov": lambda p, **f: optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01, **f),
+    "sgd, nesterov without decay": lambda p, **f: optim.SGD(p, 0.1, momentum=0.9, nesterov=True, **f),
     "sgd, dampening": lambda p, **f: optim.SGD(p, 0.05, momentum=0.9, dampening=0.1, **f),
     "adam": lambda p, **f: optim.Adam(p, 0.01, weight_decay=0.01, **f),
     "adam, amsgrad": lambda p, **f: optim.Adam(p, 0.01, amsgrad=True, **f),
@@ -28,7 +29,8 @@ OPTIMIZERS = {
     "radam": lambda p, **f: optim.RAdam(p, 0.01, weight_decay=0.01, **f),
     "adamax": lambda p, **f: optim.Adamax(p, 0.01, **f),
 }
-FUSED = ("sgd", "sgd, nesterov", "sgd, dampening", "adam", "adam, amsgrad", "adamw", "adagrad")
+FUSED = ("sgd", "sgd, nesterov", "sgd, nesterov without decay", "sgd, dampening", "adam", "adam, amsgrad", "adamw",
+         "adagrad")
 CASES = [(name, {}) for name in OPTIMIZERS] + [(name, {"maximize": True}) for name in OPTIMIZERS] \
     + [(name, {"foreach": True}) for name in OPTIMIZERS] + [(name, {"fused": True}) for name in FUSED] \
     + [(name, {"foreach": True, "maximize": True}) for name in ("sgd, nesterov", "adamw")] \
@@ -208,6 +210,24 @@ def test_a_state_that_is_loaded(name):
                 optimizer.load_state_dict(optimizer.state_dict())
         return Program(optimizer.step, step=step, watch=[model, optimizer], zero=False)
     check_steps(make, steps=8, most=3)
+
+
+def test_a_momentum_that_only_some_parameters_have():
+    """The fused op refuses a parameter that gets its first gradient after others."""
+    def make():
+        parameters = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))]
+        optimizer = optim.SGD(parameters, 0.1, momentum=0.5, fused=True)
+
+        def step(run, args, k):
+            for p in parameters[:k]:
+                p.grad = torch.ones_like(p)
+            run()
+        return Program(optimizer.step, step=step, watch=[parameters, optimizer], zero=False)
+    with pytest.raises(TypeError, match="got NoneType"):
+        program = make()
+        for k in range(3):
+            program.step(program.target, (), k)
+    check_step(make, steps=3, breaks=None, graphs=None, backward=False, captured=False)
 
 
 # ---- what is around the update

@@ -287,6 +287,19 @@ def test_gradients_of_vmap(fn):
     check_step(lambda: Program(fn, values(), step=step), backward=None, graphs=1)
 
 
+def test_a_graph_that_is_not_retained():
+    """It is freed for the gradients of gradients too, except for what their formulas hold themselves."""
+    def step(run, args, k):
+        x, = args
+        slope, = torch.autograd.grad(run(x).sum(), x, create_graph=True, retain_graph=False)
+        return slope, torch.autograd.grad(slope.sum(), x)
+    for fn, raises in ((lambda x: x * x * x.exp(), True), (lambda x: x.square(), False)):
+        if raises:
+            with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+                step(fn, (values(),), 0)
+        check_step(lambda fn=fn: Program(fn, values(), step=step), backward=None, graphs=1)
+
+
 def test_under_autocast():
     layer = nn.Linear(4, 4)
     check_step(lambda: Program(lambda x: F.silu(layer(x)), values(), step=second_order), autocast=True, backward=None,

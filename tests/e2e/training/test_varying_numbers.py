@@ -33,6 +33,9 @@ POWERS = {
     "power": lambda x, n: x ** n,
     "power in place": lambda x, n: (x * 2).pow_(n),
     "powers of a list": lambda x, n: torch.stack(torch._foreach_pow([x, x * 2], n)),
+    "power of a number": lambda x, n: n ** x,
+    "powers of a number": lambda x, n: torch.stack(torch._foreach_pow(n, [x, x * 2])),
+    "zeta": lambda x, n: torch.special.zeta(n + 3, x),
     "power by a result": lambda x, n: x.pow(n).mean().pow(1 / (n + 2)),
 }
 OF_FLOATS = POWERS | {
