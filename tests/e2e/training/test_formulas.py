@@ -174,9 +174,12 @@ def test_second_derivatives_of_a_masked_write():
     check_step(lambda: Program(mask_from_data, leaf(4, 3), leaf(3), step=step), steps=2, backward=None)
 
 
-@pytest.mark.breaks(exception_raised=1)
 def test_too_few_rows_are_the_error_of_eager():
-    check_step(lambda: (rows_one_by_one, leaf(4, 3), leaf(3, 3)), steps=1, breaks=None, backward=None, captured=False)
+    stats = check_step(lambda: (rows_one_by_one, leaf(4, 3), leaf(3, 3)), steps=1, breaks=None, backward=None,
+                       captured=False)
+    assert (stats["break_reasons"], stats["fallback_reasons"]) in (({"exception_raised": 1}, {}),
+                                                                   ({}, {"run_failed": 1}))
+
 
 
 @pytest.mark.parametrize("align", [False, True])
