@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import framejit
-from check import check, fresh, outcome, told_by  # noqa: F401
+from check import check, fresh, outcome, threads, told_by  # noqa: F401
 
 # name -> (the written view of a matrix of 4x6, another view of it)
 SHARED = {
@@ -79,7 +79,7 @@ def test_shared_elements(op, views):
     program = of(op, SHARED[views])
     ours, plain = matrix(), matrix()
     framejit.reset()
-    with torch.no_grad():
+    with torch.no_grad(), threads(1):  # with several, eager's own result varies from run to run
         torch.manual_seed(0)
         want = outcome(program, [plain], {})
         torch.manual_seed(0)

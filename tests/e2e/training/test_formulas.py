@@ -181,7 +181,6 @@ def test_too_few_rows_are_the_error_of_eager():
                                                                    ({}, {"run_failed": 1}))
 
 
-
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("sizes", [(3, 4), (2, 3, 4)], ids=["2d", "3d"])
 def test_grids_of_sizes_that_vary(sizes, align):
