@@ -214,8 +214,12 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   recorder_->set_line({});
   recorder_->allow_sparse_results(true);
   try {
-    holders.look_into_views(visible_, all_outputs);
-    holders.look_into_ends(visible_, all_outputs);
+    {
+      RecordScope questions(*recorder_);
+      holders.look_into_views(visible_, all_outputs);
+      holders.look_into_ends(visible_, all_outputs);
+      questions.drop();  // ops of formulas that run without gradients
+    }
     found = run_engine(outputs, wanted, tangents, /*keeps_graph=*/false, /*creates_graph=*/false);
   } catch (const std::exception& e) {
     scope.drop();
