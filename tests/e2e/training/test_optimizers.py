@@ -212,6 +212,7 @@ def test_a_state_that_is_loaded(name):
     check_steps(make, steps=8, most=3)
 
 
+@pytest.mark.breaks(escaped_traced=1, exception_raised=5)
 def test_a_momentum_that_only_some_parameters_have():
     """The fused op refuses a parameter that gets its first gradient after others."""
     def make():
