@@ -52,7 +52,7 @@ Sha256::Digest checksum_of(const RecordHead& head, std::string_view bytes) {
 }
 
 std::string reason(const char* what, const std::string& path) {
-  return std::string(what) + " " + path + ": " + std::strerror(errno);
+  return std::string(what) + " " + path + ": " + refusal(errno);
 }
 
 // Code that others may have written is not run.
@@ -78,9 +78,7 @@ class Descriptor {
   int fd_;
 };
 
-Descriptor open_file(const std::string& path, int flags) {
-  return Descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
-}
+Descriptor open_file(const std::string& path, int flags) { return Descriptor(open_at_once(path, flags, 0600)); }
 
 std::string record_of(const KernelCode& code) {
   RecordHead head{};
@@ -286,18 +284,20 @@ void KernelCache::store(const KernelCode& code) {
 // Once, and without the mutex: listeners may wait for the GIL.
 void KernelCache::say(const std::string& failure) {
   if (!failure.empty() && !has_said_.exchange(true))
-    log::emit(log::Kind::NotWritten, "", {{"path", young_->path()}, {"reason", failure}});
+    log::emit(log::Kind::NotWritten, "",
+              {{"path", young_->path()}, {"reason", failure}, {"setting", "FRAMEJIT_CACHE_DIR"}});
 }
 
 // With the mutex held. Kernels that another process has written meanwhile are not written again. `failure` says what
 // the system refuses; a lock that another process holds, and a kernel that is too large, are not failures.
 bool KernelCache::append(const KernelCode& code, std::string& failure) {
-  const auto refused = [&] { return failure = std::strerror(errno), false; };
+  const auto refused = [&] { return failure = refusal(errno), false; };
   const std::string record = record_of(code);
   const auto half = static_cast<uint64_t>(most_bytes_) / 2;
   if (sizeof kFileHead + record.size() > half) return false;
   const FolderLock folder(folder_);
-  if (!folder) return folder.is_held() ? false : refused();
+  if (!folder && !folder.is_held()) failure = "the file lock next to it: " + refusal(errno);
+  if (!folder) return false;
   young_->refresh();
   if (young_->read(code.id)) return false;
   const bool is_full = young_->bytes() + record.size() > half;
@@ -308,8 +308,8 @@ bool KernelCache::append(const KernelCode& code, std::string& failure) {
   const Descriptor file = open_file(young_->path(), O_WRONLY | O_APPEND | O_CREAT);
   struct stat is {};
   if (!file || fstat(file.get(), &is) != 0) return refused();
-  if (!is_own_file(is)) return false;
-  if (others_can_write(is)) return failure = "others can write it, so it is not used; remove it, or chmod 600", false;
+  if (!is_own_file(is)) return failure = "it is not a regular file of this user", false;
+  if (others_can_write(is)) return failure = "others can write it (chmod 600 forbids it)", false;
   const std::string head = is.st_size == 0 ? std::string(kFileHead, sizeof kFileHead) : "";
   return write_whole(file.get(), head + record) || refused();
 }

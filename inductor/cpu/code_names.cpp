@@ -122,10 +122,10 @@ class JitDump {
 
   // For the rest of this process.
   void give_up() {
-    const std::string reason = std::strerror(errno);
+    const std::string reason = refusal(errno);
     if (file_ >= 0) close(file_);
     file_ = -1;
-    log::emit(log::Kind::NotWritten, "", {{"path", path_}, {"reason", reason}});
+    log::emit(log::Kind::NotWritten, "", {{"path", path_}, {"reason", reason}, {"setting", "FRAMEJIT_DUMP_DIR"}});
   }
 
   std::mutex mutex_;

@@ -135,8 +135,8 @@ std::string fill(std::string_view text, const Event& event) {
   return line;
 }
 
-std::string not_written(const Sinks& s, const std::string& path, int error) {
-  const Event event{Kind::NotWritten, t_id, "", {{"path", path}, {"reason", std::strerror(error)}}, ""};
+std::string not_written(const Sinks& s, const std::string& path, int error, const char* setting) {
+  const Event event{Kind::NotWritten, t_id, "", {{"path", path}, {"reason", refusal(error)}, {"setting", setting}}, ""};
   return (s.json ? to_json(event) : to_text(event)) + "\n";
 }
 
@@ -156,7 +156,8 @@ std::string dump(Sinks& s, const Event& event, std::string& problem) {
   if (file >= 0 && !is_written) unlinkat(folder, name.c_str(), 0);  // part of a dump would look like a whole one
   if (folder >= 0) close(folder);
   if (is_written) return path.string();
-  if (!std::exchange(s.said_of_dumps, true) && (s.wanted & kUnnamed)) problem = not_written(s, path.string(), error);
+  if (!std::exchange(s.said_of_dumps, true) && (s.wanted & kUnnamed))
+    problem = not_written(s, (folder < 0 ? path.parent_path() : path).string(), error, "FRAMEJIT_DUMP_DIR");
   return "";
 }
 
@@ -168,7 +169,7 @@ void write(Sinks& s, const std::string& lines) {
   errno = 0;
   *s.file << lines << std::flush;
   if (*s.file || std::exchange(s.said_of_file, true) || !(s.wanted & kUnnamed)) return;
-  const std::string line = not_written(s, s.file_name, errno);
+  const std::string line = not_written(s, s.file_name, errno, "FRAMEJIT_LOGS_OUT");
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -5,14 +5,22 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 namespace framejit {
+
+int open_at_once(const std::string& path, int flags, unsigned mode) {
+  return open_at_once(AT_FDCWD, path, flags, mode);
+}
+
+int open_at_once(int folder, const std::string& name, int flags, unsigned mode) {
+  return openat(folder, name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, mode);
+}
 
 int open_own_file(const std::string& path) { return open_own_file(AT_FDCWD, path); }
 
 int open_own_file(int folder, const std::string& name) {
-  constexpr int kFlags = O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
-  const int file = openat(folder, name.c_str(), kFlags, 0644);
+  const int file = open_at_once(folder, name, O_CREAT | O_RDWR, 0644);
   if (file < 0) return -1;
   struct stat status{};
   const bool is_known = fstat(file, &status) == 0;
@@ -46,6 +54,14 @@ bool write_whole(int file, const std::string& bytes) {
     done += static_cast<size_t>(n);
   }
   return true;
+}
+
+std::string refusal(int error) {
+  switch (error) {
+    case ELOOP: return "it is a link";
+    case ENXIO: return "it is a pipe or a socket";  // without a reader
+    default: return std::strerror(error);
+  }
 }
 
 }  // namespace framejit

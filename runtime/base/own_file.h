@@ -6,6 +6,10 @@
 
 namespace framejit {
 
+// open(), but never through a link, and never waiting: for a reader of a pipe, or for a terminal. The caller asks what
+// kind of file it is.
+int open_at_once(const std::string& path, int flags, unsigned mode);
+int open_at_once(int folder, const std::string& name, int flags, unsigned mode);  // in an open folder
 // Opens for writing from the beginning, and creates the file if needed. Returns -1 and sets errno: for a link (ELOOP);
 // for another user's file, a special file, or one with several names (EPERM); or as the system says.
 int open_own_file(const std::string& path);
@@ -14,5 +18,7 @@ int open_own_file(int folder, const std::string& name);  // in an open folder
 // says. `parent` may be reached through links.
 int open_own_folder(const std::string& parent, const std::string& name);
 bool write_whole(int file, const std::string& bytes);
+// What the system refuses, for the user: `error` is an errno of these functions.
+std::string refusal(int error);
 
 }  // namespace framejit

@@ -427,7 +427,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file can grow, as on a f
 
 
 @pytest.mark.parametrize("style, line", [
-    ("text", r"\[framejit [^]]*warnings\] cannot write /dev/full: No space left on device"),
+    ("text", r"\[framejit [^]]*warnings\] cannot write /dev/full: No space left on device; "
+     r"the program goes on without this file; what to do: .* name another place \(FRAMEJIT_LOGS_OUT\)"),
     ("json", r'.*"event":"NotWritten".*"path":"/dev/full","reason":"No space left on device".*'),
 ])
 def test_a_log_that_cannot_be_written_is_one_line(style, line):
@@ -439,7 +440,7 @@ def test_a_log_that_cannot_be_written_is_one_line(style, line):
 
 def test_dumps_that_cannot_be_written_are_one_line(tmp_path):
     done = run(FULL + PROGRAM, FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
-    said = re.findall(r"warnings\] cannot write (.*): File too large$", done.stderr, re.M)
+    said = re.findall(r"warnings\] cannot write (.*): File too large; .*\(FRAMEJIT_DUMP_DIR\)$", done.stderr, re.M)
     assert done.returncode == 0 and len(said) == 1 and said[0].startswith(str(tmp_path)), done.stderr
     assert done.stderr.count("| return ") == done.stderr.count(" graph] ") > 2  # artefacts without a file follow their
                                                                                 # line

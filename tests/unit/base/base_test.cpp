@@ -229,8 +229,9 @@ TEST(Log, DumpsDoNotFollowTheFolderOfACompile) {
   std::ifstream in(file);
   std::string line;
   std::getline(in, line);
-  EXPECT_NE(line.find("cannot write " + (folder / "dump" / "1.1").string()), std::string::npos) << line;
-  EXPECT_NE(line.find("symbolic link"), std::string::npos) << line;
+  EXPECT_NE(line.find("cannot write " + (folder / "dump" / "1.1").string() + ": it is a link; the program goes on"),
+            std::string::npos)
+      << line;
 }
 
 TEST(Text, NumbersRoundTrip) {

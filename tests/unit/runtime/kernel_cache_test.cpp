@@ -2,6 +2,7 @@
 // users are refused.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -158,6 +159,38 @@ TEST_F(KernelCacheTest, ForeignFilesAreLeftAlone) {
   cache->store(code_of(1));
   EXPECT_FALSE(finds(*cache, code_of(1)));
   EXPECT_EQ(read("precious"), "text");
+}
+
+// Opening a pipe for writing waits for a reader.
+TEST_F(KernelCacheTest, NothingWaitsForAPipeAndTheLogSaysWhatIsInTheWay) {
+  const auto make_pipe = [](const std::string& path) { return mkfifo(path.c_str(), 0600); };
+  const auto make_link = [](const std::string& path) { return symlink("elsewhere", path.c_str()); };
+  const auto refused = [&](const char* file, const auto& make) {
+    std::vector<std::string> said;
+    const uint64_t listener = log::add_listener([&](const log::Event& event) { said.push_back(log::to_text(event)); });
+    const std::string path = folder_ + "/" + file;
+    fs::remove(path);
+    EXPECT_EQ(make(path), 0);
+    const auto cache = open();
+    cache->store(code_of(1)), cache->store(code_of(2));
+    EXPECT_FALSE(finds(*cache, code_of(1)));
+    log::remove_listener(listener);
+    fs::remove(path);
+    return said.size() == 1 ? said[0] : std::to_string(said.size()) + " lines";
+  };
+  alarm(60);
+  for (const std::string& said : {refused("kernels.new", make_pipe), refused("kernels.new", make_link)}) {
+    EXPECT_NE(said.find("; the program goes on without this file; what to do: "), std::string::npos) << said;
+    EXPECT_NE(said.find("FRAMEJIT_CACHE_DIR"), std::string::npos) << said;
+  }
+  EXPECT_NE(refused("kernels.new", make_pipe).find("kernels.new: it is a pipe"), std::string::npos);
+  EXPECT_NE(refused("kernels.new", make_link).find("kernels.new: it is a link"), std::string::npos);
+  EXPECT_NE(refused("lock", make_link).find("the file lock next to it: it is a link"), std::string::npos);
+  const auto make_open_pipe = [&](const std::string& path) {
+    return make_pipe(path) == 0 && ::open(path.c_str(), O_RDWR | O_CLOEXEC) >= 0 ? 0 : -1;
+  };
+  EXPECT_NE(refused("kernels.new", make_open_pipe).find("it is not a regular file"), std::string::npos);
+  alarm(0);
 }
 
 TEST_F(KernelCacheTest, FilesThatOthersCanWriteAreRefused) {
