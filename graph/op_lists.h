@@ -25,6 +25,7 @@ enum class OpList : uint8_t {
   divides_by_degrees,
   changes_shape,
   recurrent_layers,
+  warns_of_symbols,
   sized_by_scales,
   in_order,
   linear_jointly,

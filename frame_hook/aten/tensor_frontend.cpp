@@ -41,6 +41,12 @@ std::string obstacle(const at::Tensor& tensor) {
   const DType dtype = graph::dtype_of(tensor.scalar_type());
   if (dtype == DType::kOther || is_complex(dtype)) return std::string("dtype ") + c10::toString(tensor.scalar_type());
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "a tensor with symbolic sizes";
+  if (tensor.is_nested()) return "a nested tensor";
+  using c10::DispatchKey;
+  static const c10::DispatchKeySet of_transforms(
+      {DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper, DispatchKey::BatchedNestedTensor});
+  if (tensor.key_set().has_any(of_transforms))
+    return "a tensor inside of an active transform of torch.func (vmap, grad or another)";
   // Compared by union: a difference of key sets keeps the backend's bit.
   if ((tensor.key_set() | ordinary) != ordinary) return "dispatch keys " + c10::toString(tensor.key_set() - ordinary);
   return "";

@@ -179,9 +179,20 @@ bool max_pool1d(const c10::OperatorHandle&, torch::jit::Stack& args) {  // self,
   return true;
 }
 
+void settle_all(const torch::jit::Stack& args) {
+  for (const IValue& arg : args)
+    each_tensor(arg, [](const at::Tensor& tensor) {
+      if (TracedTensorImpl* const traced = as_traced(tensor)) traced->settle();
+    });
+}
+
 // Straight to the recorder: at the keys in between, the op would be split into its parts.
 bool recurrent_layer(const c10::OperatorHandle& op, torch::jit::Stack& args) {
-  if (!stays_whole(op_info_of(op), args)) return false;
+  if (!stays_whole(op_info_of(op), args)) {
+    // With symbols, torch warns, and computes with parts what is one op of a library otherwise.
+    if (is_in(OpList::warns_of_symbols, op_info_of(op).def->name)) settle_all(args);
+    return false;
+  }
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Fake), &args);
   return true;
 }

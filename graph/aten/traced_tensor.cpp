@@ -63,9 +63,39 @@ TracedTensorImpl::TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Stor
   set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
 }
 
+bool TracedTensorImpl::is_open() const { return has_symbolic_sizes_strides() && recorder_->live(); }
+
+void TracedTensorImpl::settle() {
+  if (!is_open()) return;
+  std::vector<int64_t> sizes, strides;
+  for (const c10::SymInt& size : sym_sizes()) sizes.push_back(size.guard_int(__FILE__, __LINE__));
+  for (const c10::SymInt& stride : sym_strides()) strides.push_back(stride.guard_int(__FILE__, __LINE__));
+  const int64_t offset = TensorImpl::sym_storage_offset_custom().guard_int(__FILE__, __LINE__);
+  has_symbolic_sizes_strides_ = false;
+  set_sizes_and_strides(sizes, strides, offset);
+}
+
+c10::IntArrayRef TracedTensorImpl::sizes_custom() const {
+  const_cast<TracedTensorImpl*>(this)->settle();
+  return TensorImpl::sizes_custom();
+}
+
+c10::IntArrayRef TracedTensorImpl::strides_custom() const {
+  const_cast<TracedTensorImpl*>(this)->settle();
+  return TensorImpl::strides_custom();
+}
+
+int64_t TracedTensorImpl::size_custom(int64_t d) const {
+  return is_open() ? sym_size(d).guard_int(__FILE__, __LINE__) : TensorImpl::size_custom(d);
+}
+
+int64_t TracedTensorImpl::numel_custom() const {
+  return is_open() ? sym_numel().guard_int(__FILE__, __LINE__) : TensorImpl::numel_custom();
+}
+
 int64_t TracedTensorImpl::storage_offset_custom() const {
   recorder_->offset_is_read(storage_);
-  return storage_offset_default();
+  return is_open() ? TensorImpl::sym_storage_offset_custom().guard_int(__FILE__, __LINE__) : storage_offset_default();
 }
 
 c10::SymInt TracedTensorImpl::sym_storage_offset_custom() const {

@@ -29,6 +29,7 @@ class TracedTensorImpl final : public c10::TensorImpl {
                    caffe2::TypeMeta dtype, c10::Device device);
 
   void set_shape(const TensorMeta& meta);
+  void settle();  // sizes and strides that are symbols become constants, with facts
   Recorder& recorder() const { return *recorder_; }
 
   ValueId value = kNoValue;
@@ -42,12 +43,18 @@ class TracedTensorImpl final : public c10::TensorImpl {
   const char* tensorimpl_type_name() const override { return "framejit::TracedTensorImpl"; }
 
  protected:
+  // C++ code asks for numbers: what is a symbol becomes a constant, with a fact.
+  c10::IntArrayRef sizes_custom() const override;
+  c10::IntArrayRef strides_custom() const override;
+  int64_t size_custom(int64_t d) const override;
+  int64_t numel_custom() const override;
   // Guards leave the storage offset open unless they are told, so every reader of it is noticed here.
   int64_t storage_offset_custom() const override;
   c10::SymInt sym_storage_offset_custom() const override;
 
  private:
   template <class Version> c10::intrusive_ptr<c10::TensorImpl> copy(Version&& version, bool allow_change) const;
+  bool is_open() const;  // has symbols, in a recording that goes on
   std::shared_ptr<Recorder> recorder_;
 };
 

@@ -277,6 +277,8 @@ def cache(folder: str | os.PathLike[str] | None, *, max_mb: int = 256) -> None:
     is found again by what it computes, the CPU or GPU, and the build of framejit; a damaged file costs a compile. The
     same as FRAMEJIT_CACHE_DIR and FRAMEJIT_CACHE_MB. ValueError says why a folder is refused.
     """
+    if folder is not None and not isinstance(folder, (str, os.PathLike)):
+        raise TypeError(f"framejit.cache() takes a folder (a str or an os.PathLike) or None, not {folder!r}")
     if not _is_int(max_mb):
         raise TypeError(f"max_mb must be an int, not {max_mb!r}")
     if max_mb < 1:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <optional>
 #include <regex>
@@ -19,8 +20,10 @@ Error bad_value(const KnobRow& row, const std::string& value, const std::string&
 }
 
 Result<void> assign(bool& field, const KnobRow& row, const std::string& value) {
-  if (value == "1" || value == "true") field = true;
-  else if (value == "0" || value == "false" || value.empty()) field = false;
+  std::string word = value;
+  for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (word == "1" || word == "true") field = true;
+  else if (word == "0" || word == "false") field = false;
   else return bad_value(row, value, "0 or 1");
   return {};
 }
@@ -128,8 +131,8 @@ const std::vector<KnobRow>& knobs() {
 
 Result<void> set_knob(Config& config, const std::string& environment, const std::string& value) {
   size_t row = 0;
-#define KNOB(field, type, name, default_value, choices, doc) \
-  if (environment == name) return assign(config.field, knobs()[row], value); \
+#define KNOB(field, type, name, default_value, choices, doc)                                                  \
+  if (environment == name) return value.empty() ? Result<void>() : assign(config.field, knobs()[row], value); \
   ++row;
 #include "runtime/base/config.def"
 #undef KNOB

@@ -541,7 +541,7 @@ def test_under_jit_trace_the_program_runs_plainly():
     assert torch.allclose(traced(x + 1), f(x + 1))
 
 
-@pytest.mark.parametrize("value, graphs", [("1", 1), ("true", 1), ("0", 0), ("false", 0), ("", 0)])
+@pytest.mark.parametrize("value, graphs", [("1", 1), ("true", 1), ("TRUE", 1), ("0", 0), ("False", 0), ("", 0)])
 def test_words_that_turn_global_mode_on(value, graphs):
     program = """
 import torch

@@ -71,6 +71,9 @@ def test_a_folder_of_others_is_refused_and_the_program_runs(tmp_path):
         framejit.cache(tmp_path)
     with pytest.raises(ValueError, match="max_mb must be at least 1"):
         framejit.cache(tmp_path, max_mb=0)
+    for wrong in (3, b"kernels"):
+        with pytest.raises(TypeError, match=r"framejit.cache\(\) takes a folder"):
+            framejit.cache(wrong)
 
 
 @pytest.mark.slow

@@ -139,3 +139,46 @@ def test_sizes_of_one_and_layouts(kind):
         for fn in (lambda x: rnn(x), lambda x: rnn(x.transpose(0, 1).contiguous().transpose(0, 1))[0].sin().flatten()):
             same_as(fn, framejit.compile(fn)(x), x)
         assert framejit.stats()["graph_breaks"] == 0 and not framejit.stats()["fallbacks"]
+
+
+# Torch's own code of these asks for sizes as numbers.
+ASKING = {
+    "LSTM": (lambda: nn.LSTM(5, 4, batch_first=True), lambda n: [torch.randn(2, n, 5)]),
+    "GRU": (lambda: nn.GRU(5, 4, batch_first=True), lambda n: [torch.randn(2, n, 5)]),
+    "LSTM, other batches": (lambda: nn.LSTM(5, 4), lambda n: [torch.randn(3, n, 5)]),
+    "GRUCell": (lambda: nn.GRUCell(5, 4), lambda n: [torch.randn(n, 5), torch.randn(n, 4)]),
+    "LSTMCell": (lambda: nn.LSTMCell(5, 4), lambda n: [torch.randn(n, 5)]),
+    "cov": (lambda: torch.cov, lambda n: [torch.randn(n, 6)]),
+    "stft": (lambda: lambda x: torch.view_as_real(torch.stft(x, 8, return_complex=True, window=torch.ones(8))),
+             lambda n: [torch.randn(n, 16)]),
+    "istft": (lambda: lambda x: torch.istft(torch.stft(x, 8, return_complex=True, window=torch.ones(8)), 8,
+                                            window=torch.ones(8)), lambda n: [torch.randn(n, 16)]),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", ASKING)
+def test_sizes_that_vary_are_captured_where_torch_wants_numbers(name, grad):
+    torch.manual_seed(0)
+    make, inputs = ASKING[name]
+    module = make()
+    parameters = list(module.parameters()) if grad and isinstance(module, nn.Module) else []
+    compiled = framejit.compile(module)
+
+    def run(f, args):
+        args = [arg.clone().requires_grad_(grad) for arg in args]
+        out = f(*args)
+        leaves = torch.utils._pytree.tree_leaves(out)
+        grads = torch.autograd.grad(sum(leaf.sin().sum() for leaf in leaves), args + parameters) if grad else ()
+        return leaves, [list(leaf.shape) for leaf in leaves], [leaf.stride() for leaf in leaves], grads
+
+    with torch.set_grad_enabled(grad):
+        for n in (5, 6, 7, 8, 6):
+            args = inputs(n)
+            got, want = run(compiled, args), run(module, args)
+            assert got[1:3] == want[1:3]
+            torch.testing.assert_close(got[0], want[0])
+            torch.testing.assert_close(got[3], want[3])
+    stats = framejit.stats()
+    assert not stats["graph_breaks"] and not stats["fallbacks"] and stats["graphs"] <= 4 and stats["hits"] >= 1, stats

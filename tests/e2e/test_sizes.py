@@ -313,7 +313,7 @@ class TestLogs:
         assert framejit.stats()["graphs"] == 8
         limits = [e for e in events if e["event"] == "Limit"]
         assert len(limits) == 1 and limits[0]["channel"] == "recompiles"
-        assert "warning: 8/8 entries" in limits[0]["text"] and "L['s']" in limits[0]["fields"]["guard"]
+        assert "8/8 entries" in limits[0]["text"] and "L['s']" in limits[0]["fields"]["guard"]
 
     def test_dead_entries_make_room(self):
         def scaled(model, x):

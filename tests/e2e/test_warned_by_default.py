@@ -326,3 +326,23 @@ def test_a_backward_whose_launch_fails_raises_it():
     assert all("the driver refused to launch kernel k0" in error for error in errors), printed
     [line] = lines
     assert "the driver refused to launch kernel k0" in line and "; backward() raises it" in line, line
+
+
+def test_a_break_in_cleanup_without_a_line_names_its_statement():
+    program = """
+        import contextlib
+
+        @framejit.compile
+        def f(x):
+            with contextlib.ExitStack() as stack:  # line 8
+                stack.callback(print, end="")
+                x = x + 1
+                raise TypeError
+
+        try:
+            f(torch.ones(2))
+        except TypeError:
+            pass
+    """
+    said = "\n".join(plain(program, FRAMEJIT_LOGS="graph_breaks")[1])
+    assert ":8 f break exception_raised" in said and ":0 f" not in said, said

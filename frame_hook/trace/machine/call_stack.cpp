@@ -7,8 +7,19 @@
 
 namespace framejit::frame_hook {
 
+namespace {
+
+// Cleanup that CPython's compiler adds has no line; it lies after the statement that it belongs to.
+int line_of_position(const Code& code, int position) {
+  for (; position >= 0; --position)
+    if (const int line = code.instructions[static_cast<size_t>(position)].line; line > 0) return line;
+  return code.code->co_firstlineno;
+}
+
+}  // namespace
+
 std::string text_of_position(const SymbolicFrame& frame) {
-  return place_of(frame.code->code, frame.code->instructions[frame.position].line);
+  return place_of(frame.code->code, line_of_position(*frame.code, static_cast<int>(frame.position)));
 }
 
 std::string CallStack::here() const {

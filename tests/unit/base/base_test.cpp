@@ -65,6 +65,21 @@ TEST(Config, EveryRowTakesItsDefaultAndRefusesNonsense) {
   }
 }
 
+TEST(Config, EmptyIsTheDefaultAndFlagsTakeAnyCase) {
+  for (const KnobRow& row : knobs()) {
+    Config c;
+    EXPECT_TRUE(set_knob(c, row.environment, "").ok()) << row.environment;
+  }
+  const char* environment[] = {"FRAMEJIT_ENTRIES=", "FRAMEJIT_LOGS_FORMAT=", "FRAMEJIT=TRUE", "FRAMEJIT_GDB=False",
+                               nullptr};
+  const Result<Config> config = read_config(environment);
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config.value().entries, 8);
+  EXPECT_EQ(config.value().logs_format, "text");
+  EXPECT_TRUE(config.value().enabled);
+  EXPECT_FALSE(config.value().gdb);
+}
+
 TEST(Config, UnknownNameListsTheKnownOnes) {
   const char* environment[] = {"FRAMEJIT_LOG=all", nullptr};
   const Result<Config> config = read_config(environment);
