@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "graph/aten/formulas.h"
@@ -37,6 +38,7 @@ class AtNode final : public torch::autograd::FunctionPreHook {
 };
 
 std::optional<std::string> error_of(torch::autograd::Node& node) {
+  const SymbolsStay stay;
   try {
     (void)node(variable_list(node.num_inputs()));
     return std::nullopt;
@@ -109,11 +111,14 @@ HolderNotes::HolderNotes(const Recorder& recorder, const HistoryReached& reached
           [this, at = const_cast<Node*>(node)] { runs_.push_back({at, recorder_.graph().nodes.size()}); }));
 }
 
+bool is_of_written(std::string_view text) {
+  return has_torch_text(TorchText::written_since, text) || has_torch_text(TorchText::traced_limit, text);
+}
+
 std::optional<std::string> HolderNotes::holds_written() const {
   for (const auto& [node, reached] : leaves_reached_)
     if (is_formula(*node) && as_write(node) == nullptr)
-      if (const auto text = error_of(const_cast<Node&>(*node)); text && has_torch_text(TorchText::traced_limit, *text))
-        return node->name();
+      if (const auto text = error_of(const_cast<Node&>(*node)); text && is_of_written(*text)) return node->name();
   return std::nullopt;
 }
 
@@ -188,6 +193,7 @@ void HolderNotes::look_into_views(const std::vector<at::Tensor>& inputs, const s
 // Throws what the node throws if nothing is written after the forward.
 std::vector<Saved> HolderNotes::versions_of(Node& node, const std::vector<at::Tensor>& inputs,
                                             const std::vector<at::Tensor>& outputs) {
+  const SymbolsStay stay;
   (void)node(variable_list(node.num_inputs()));
   std::vector<Saved> versions;
   for (const auto& [of, tensors] : {std::pair(Saved::kInput, &inputs), {Saved::kOutput, &outputs}})

@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,11 +26,13 @@ namespace framejit::graph {
 
 using HistoryReached = std::vector<std::set<const torch::autograd::Node*>>;  // per root: what its backward may run
 
+bool is_of_written(std::string_view text);  // what torch says of a held value that was written since
+
 class HolderNotes {
  public:
   // leaves: where the backward ends. The recorder and `reached` must stay.
   HolderNotes(const Recorder& recorder, const HistoryReached& reached, const std::vector<at::Tensor>& leaves);
-  // The name of a node that holds what was written since, if torch cannot say so: its error names sizes, which vary.
+  // The name of a node that holds what was written since. torch's error names sizes, which vary.
   std::optional<std::string> holds_written() const;
   // Call it before the engine runs, inside of a RecordScope. Inputs may be undefined.
   void look_into_ends(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);

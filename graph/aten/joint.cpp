@@ -223,7 +223,7 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
     found = run_engine(outputs, wanted, tangents, /*keeps_graph=*/false, /*creates_graph=*/false);
   } catch (const std::exception& e) {
     scope.drop();
-    const auto holder = has_torch_text(TorchText::traced_limit, e.what()) ? holders.holds_written() : std::nullopt;
+    const auto holder = is_of_written(e.what()) ? holders.holds_written() : std::nullopt;
     if (holder) throw std::runtime_error("a value that " + *holder + " holds was written since");
     throw;
   }

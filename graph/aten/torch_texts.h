@@ -5,7 +5,16 @@
 
 namespace framejit::graph {
 
-enum class TorchText { no_memory, reads_memory, traced_limit, freed_graph, written_views, meta_kernel, python_kernel };
+enum class TorchText {
+  no_memory,
+  reads_memory,
+  traced_limit,
+  freed_graph,
+  written_since,
+  written_views,
+  meta_kernel,
+  python_kernel,
+};
 
 // Where the first row of the group that occurs in `text` does; npos: none does.
 inline size_t find_torch_text(TorchText group, std::string_view text) {

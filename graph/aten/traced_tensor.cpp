@@ -28,6 +28,8 @@ struct NullAllocator final : c10::Allocator {
 };
 NullAllocator g_null_allocator;
 
+thread_local bool t_symbols_stay = false;
+
 c10::intrusive_ptr<c10::StorageImpl> empty_storage(int64_t bytes, c10::Device device) {
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(bytes),
                                                c10::DataPtr(nullptr, device), &g_null_allocator,
@@ -63,7 +65,11 @@ TracedTensorImpl::TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Stor
   set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
 }
 
-bool TracedTensorImpl::is_open() const { return has_symbolic_sizes_strides() && recorder_->live(); }
+SymbolsStay::SymbolsStay() : outer_(t_symbols_stay) { t_symbols_stay = true; }
+
+SymbolsStay::~SymbolsStay() { t_symbols_stay = outer_; }
+
+bool TracedTensorImpl::is_open() const { return has_symbolic_sizes_strides() && recorder_->live() && !t_symbols_stay; }
 
 void TracedTensorImpl::settle() {
   if (!is_open()) return;

@@ -43,7 +43,7 @@ class TracedTensorImpl final : public c10::TensorImpl {
   const char* tensorimpl_type_name() const override { return "framejit::TracedTensorImpl"; }
 
  protected:
-  // C++ code asks for numbers: what is a symbol becomes a constant, with a fact.
+  // C++ code asks for numbers: what is a symbol becomes a constant, with a fact, unless SymbolsStay.
   c10::IntArrayRef sizes_custom() const override;
   c10::IntArrayRef strides_custom() const override;
   int64_t size_custom(int64_t d) const override;
@@ -84,5 +84,17 @@ at::Tensor make_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, c10
                           c10::IntArrayRef strides, int64_t offset);
 at::Tensor make_symbolic_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, const TensorMeta& meta,
                                    const std::shared_ptr<SymOwner>& owner);
+
+// While it lives, C++ code on this thread that asks a tensor of symbols for numbers gets torch's own error: texts of
+// errors name sizes, and are no reason to make them constants.
+class SymbolsStay {
+ public:
+  SymbolsStay();
+  ~SymbolsStay();
+  SymbolsStay(const SymbolsStay&) = delete;
+
+ private:
+  bool outer_;
+};
 
 }  // namespace framejit::graph
