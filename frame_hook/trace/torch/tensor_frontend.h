@@ -57,18 +57,25 @@ struct WeightOwners {
   std::unique_ptr<DueDerivation> due;  // set by CompiledCall::run
 };
 
-// A compiled recording: Python tensors in, Python tensors out.
+// What one run of a compiled call came to. Unless it is done, a Python error is set.
+enum class CallStatus : uint8_t {
+  done,
+  failed,  // nothing was written, and plain Python must run in its place
+  wrong,   // like failed, and it must never run again: a fact that it was compiled with has turned out to be wrong
+  raised,  // the error is the user's, whose code ran: plain Python must not run in its place
+};
+struct CallResult {
+  CallStatus status = CallStatus::done;
+  Reason stopped_by = Reason::run_failed;  // if failed or wrong: the row that it counts for
+};
+
+// A compiled recording: Python tensors in, Python tensors out. Threads share it.
 class CompiledCall {
  public:
   virtual ~CompiledCall() = default;
   // inputs: borrowed, one per recording input, a float if add_float made it; symbols: as the guards bound them.
-  // outputs: new references.
-  // False with a Python error set: nothing was written and the segment must run plainly (but see `raises`). Input
-  // writes happen last.
-  virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) = 0;
-  bool raises = false;  // run() is the user's code: the error is the user's, and plain Python does not run in its place
-  bool is_wrong = false;  // a fact that it was compiled with has turned out to be wrong: it never runs again
-  Reason stopped_by = Reason::run_failed;  // why the last run() returned false
+  // outputs: new references. Input writes happen last.
+  virtual CallResult run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) = 0;
   size_t output_count = 0;
   size_t op_count = 0;      // ATen ops of the functional graph
   size_t kernel_count = 0;  // distinct compiled kernels
