@@ -46,7 +46,7 @@ class TorchRecording final : public Recording {
   std::optional<graph::SymExpr> unwrap_size(PyObject* object) override;
   PyObject* add_float(double hint, const std::string& source_text) override;
   FloatBeside float_beside(PyObject* beside) override;
-  PyObject* float_number(PyObject* traced, double now) override;
+  FloatNumber float_number(PyObject* traced, double now) override;
   graph::NumberSteps number_of(PyObject* traced) override;
   double number_in_input(size_t input) override { return inputs_[input].item<double>(); }
   std::vector<NumberRead> take_number_reads() override;
@@ -81,8 +81,7 @@ class TorchRecording final : public Recording {
   std::vector<at::Tensor> inputs_;         // the real ones
   std::vector<at::Tensor> traced_inputs_;  // same order
   std::vector<std::pair<size_t, std::shared_ptr<guards::TensorFacts>>> facts_;  // of which input
-  std::map<std::string, at::Tensor> floats_;  // source -> its traced tensor
-  std::map<graph::ValueId, PyRef> float_numbers_;  // traced tensors that float_number was given
+  std::vector<size_t> floats_;             // inputs that add_float made
   std::optional<CaptureBreak> break_;
   CapturedCalls calls_;
   OutputSet outputs_;  // of the finished recording

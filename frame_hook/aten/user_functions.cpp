@@ -68,7 +68,7 @@ bool TorchRecording::end_function(const std::vector<PyObject*>& gradients) {
   open_functions_.pop_back();
   auto& node = static_cast<graph::UserFunction&>(*function.node);
   std::vector<at::Tensor> floats;
-  for (const auto& [source, traced] : floats_) floats.push_back(traced);
+  for (const size_t input : floats_) floats.push_back(traced_inputs_[input]);
   std::optional<std::string> problem;
   if (inputs_.size() - floats_.size() != function.tensor_inputs)
     problem = "reads a tensor from outside: use ctx.save_for_backward()";

@@ -6,6 +6,7 @@
 #include "frame_hook/trace/machine/graph_break.h"
 #include "frame_hook/trace/machine/symbolic_frame.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
+#include "frame_hook/trace/values/float_tensors.h"
 #include "frame_hook/trace/values/side_tables.h"
 #include "guards/guard.h"
 
@@ -65,12 +66,7 @@ struct FrameTrace {
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;
   std::unordered_map<Value*, FloatFormula> float_formulas;
-  struct FloatArgument {
-    Value* number;
-    guards::SourceId source;
-  };
-  std::unordered_map<PyObject*, FloatArgument> float_arguments;  // open floats that ops were given as numbers, by the
-                                                                 // traced tensor that holds each
+  FloatTensors floats;
   SideTables side_tables;
 };
 

@@ -110,9 +110,14 @@ struct TracedFunction {
   std::vector<PyRef> gradients;  // one stand-in per output; null: backward() gets None
 };
 
-// What has been learned of a number that float_number was given: itself, or only whether it equals another one.
+// What stands for an open float where torch takes a number, not a tensor.
+struct FloatNumber {
+  PyRef object;  // null: a Python error is set
+  uint32_t id = 0;
+};
+// What has been learned of a FloatNumber: the float itself, or only whether it equals another one.
 struct NumberRead {
-  PyObject* tensor;  // that holds it; borrowed
+  uint32_t id;
   std::optional<double> other;
   bool is_equal;
 };
@@ -150,12 +155,11 @@ class Recording {
   virtual PyObject* wrap_size(const graph::SymExpr& size) = 0;
   virtual std::optional<graph::SymExpr> unwrap_size(PyObject* object) = 0;
   // A float that must stay open: a 0-dim traced tensor, an input whose object in a call is the float itself. New
-  // reference, or null with an error set. One input per source.
+  // reference, or null with an error set.
   virtual PyObject* add_float(double hint, const std::string& source_text) = 0;
   virtual FloatBeside float_beside(PyObject* beside) = 0;
-  // What stands for the float of such a 0-dim traced tensor where torch takes a number, not a tensor. New reference;
-  // null: an error is set.
-  virtual PyObject* float_number(PyObject* traced, double now) = 0;
+  // Of the float in such a 0-dim traced tensor, or in one that is computed from them. `now` is its value in this trace.
+  virtual FloatNumber float_number(PyObject* traced, double now) = 0;
   // How the number in a traced 0-dim tensor is computed (empty: not known), and the number in an input of this call.
   virtual graph::NumberSteps number_of(PyObject*) { return {}; }
   virtual double number_in_input(size_t) { return 0; }

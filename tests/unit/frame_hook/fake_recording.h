@@ -62,7 +62,7 @@ class FakeRecording : public Recording {
   }
   PyObject* add_float(double, const std::string&) override { return nullptr; }
   FloatBeside float_beside(PyObject*) override { return FloatBeside::kConstant; }
-  PyObject* float_number(PyObject*, double) override { return nullptr; }
+  FloatNumber float_number(PyObject*, double) override { return {}; }
   std::string text() const override { return ""; }
   size_t op_count() const override { return ops.size(); }
   Result<graph::CapturedGraph> build(const std::vector<PyObject*>&) override {
