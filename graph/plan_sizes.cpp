@@ -109,9 +109,9 @@ runtime::PlanArg PlanSizes::arg(const Arg& a, const std::vector<runtime::BufferI
   } else if (const auto* device = a.get<Device>()) {
     result.payload = runtime::TorchDevice{c10_device(device->type), device->index};
   } else if (const auto* e = a.get<TorchEnum>()) {
-    result.payload = runtime::TorchEnum{e->kind, e->value};
+    result.payload = *e;
   } else if (const auto* opaque = a.get<OpaqueSlot>()) {
-    result.payload = runtime::OpaqueSlot{opaque->index};
+    result.payload = *opaque;
   } else if (const auto* d = a.get<double>()) {
     result.payload = *d;
   } else if (const auto* doubles = a.get<std::vector<double>>()) {
