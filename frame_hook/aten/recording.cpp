@@ -144,7 +144,7 @@ bool TorchRecording::is_traced(PyObject* object) const {
 }
 
 PyObject* TorchRecording::refuse(Reason reason, std::string detail) {
-  if (!break_) break_ = CaptureBreak{reason, std::move(detail)};
+  if (!break_) break_ = Error{reason, std::move(detail)};
   drop_error();
   return nullptr;
 }
@@ -193,7 +193,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
   }
   if (auto failure = recorder_->take_break()) {  // whatever became of the exception on its way through Python
     scope.drop();
-    return refuse(failure->reason, failure->detail);
+    return refuse(failure->reason, failure->message);
   }
   if (!result) {
     scope.drop();
@@ -257,8 +257,8 @@ PyObject* TorchRecording::get_attribute(PyObject* traced, PyObject* name) {
   return result;
 }
 
-std::optional<CaptureBreak> TorchRecording::take_break() {
-  std::optional<CaptureBreak> taken;
+std::optional<Error> TorchRecording::take_break() {
+  std::optional<Error> taken;
   taken.swap(break_);
   return taken;
 }
@@ -389,7 +389,7 @@ Result<graph::CapturedGraph> TorchRecording::build_joint(const std::vector<size_
   } catch (const std::exception& e) {  // eager's backward would raise it, or an op of it cannot be recorded
     const auto failure = recorder_->take_break();
     drop_error();
-    return Error{Reason::no_backward, failure ? failure->detail : runtime::torch_words(e)};
+    return Error{Reason::no_backward, failure ? failure->message : runtime::torch_words(e)};
   }
   if (!joint->ok()) return joint->error();
   FJ_TRY_VOID(refuse_overlap(written));

@@ -30,7 +30,7 @@ class TorchRecording final : public Recording {
   bool is_traced(PyObject* object) const override;
   PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) override;
   PyObject* get_attribute(PyObject* traced, PyObject* name) override;
-  std::optional<CaptureBreak> take_break() override;
+  std::optional<Error> take_break() override;
   void set_line(const graph::Line& line) override;
   bool gradients(const GradientCall& call, std::vector<TracedGradient>& found) override;
   bool begin_function(const FunctionCall& call, TracedFunction& traced) override;
@@ -82,7 +82,7 @@ class TorchRecording final : public Recording {
   std::vector<at::Tensor> traced_inputs_;  // same order
   std::vector<std::pair<size_t, std::shared_ptr<guards::TensorFacts>>> facts_;  // of which input
   std::vector<size_t> floats_;             // inputs that add_float made
-  std::optional<CaptureBreak> break_;
+  std::optional<Error> break_;
   CapturedCalls calls_;
   OutputSet outputs_;  // of the finished recording
   std::vector<size_t> unhooked_;  // inputs whose gradients the recording itself finds: hooks on them would run in eager

@@ -55,7 +55,7 @@ bool TorchRecording::begin_function(const FunctionCall& call, TracedFunction& tr
     const auto failure = recorder_->take_break();
     drop_error();
     refuse(failure ? failure->reason : Reason::custom_dispatch,
-           failure ? failure->detail
+           failure ? failure->message
                    : "autograd.Function " + call.name + ", for which torch raises: " + runtime::torch_words(e) + ",");
     return false;
   }

@@ -152,7 +152,7 @@ class WithGradient {
     graph_break(Reason::custom_dispatch, words() + ", " + why + ",");
   }
   [[noreturn]] void refuse_by_recording() {
-    if (const auto why = t_.recording().take_break()) graph_break(why->reason, why->detail);
+    if (const auto why = t_.recording().take_break()) graph_break(why->reason, why->message);
     refuse("which torch refuses");
   }
 

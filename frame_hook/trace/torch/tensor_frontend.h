@@ -81,11 +81,6 @@ class CompiledCall {
   size_t kernel_count = 0;  // distinct compiled kernels
 };
 
-struct CaptureBreak {  // why a recorded call cannot be in a graph
-  Reason reason;
-  std::string detail;
-};
-
 // A call of the traced program for which torch's engine runs. The tensors are traced, and borrowed.
 struct GradientCall {
   std::vector<PyObject*> outputs, given;  // given: the gradient of each output
@@ -141,7 +136,7 @@ class Recording {
   // null with a Python error set, or null without one if take_break() has the reason. Ops of a failed call are dropped.
   virtual PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) = 0;
   virtual PyObject* get_attribute(PyObject* traced, PyObject* name) = 0;  // C getters and methods of torch.Tensor
-  virtual std::optional<CaptureBreak> take_break() = 0;
+  virtual std::optional<Error> take_break() = 0;  // why a recorded call cannot be in a graph
   virtual void set_line(const graph::Line& line) = 0;
 
   // The contents of a traced tensor that depends only on constants: a new real tensor. Null without an error: not

@@ -105,7 +105,7 @@ Value* TracedTensors::lifted(PyObject* real) {
 void TracedTensors::break_of_recording(const std::string& what) {
   if (auto b = recording().take_break()) {
     drop_error();
-    graph_break(b->reason, b->detail.empty() ? what : b->detail);
+    graph_break(b->reason, b->message.empty() ? what : b->message);
   }
   if (!PyErr_Occurred()) graph_break(Reason::recording_failed, what);
   numbers.shadows.errors.raise_pending();
