@@ -51,6 +51,7 @@ struct FrameTrace {
   std::vector<Value*> effects;  // values whose `object` must be brought to the state of the shadow, in order of first
                                 // write
   std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
+  std::vector<guards::SourceId> input_owners;  // the modules whose weights they are; kNoSource: none
   std::vector<guards::SourceId> bound_sources;  // these exist; their objects do not matter
   Value* returned = nullptr;              // set when the frame returned
   bool leaves_handler = false;  // the frame returned after the end of a handler that it had entered before the trace:

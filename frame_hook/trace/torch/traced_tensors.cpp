@@ -6,6 +6,7 @@
 
 #include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/size_marks.h"
+#include "frame_hook/trace/values/weight_sources.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -65,7 +66,7 @@ PyObject* TracedTensors::traced(TensorValue* v) {
   std::string reason;
   if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain) break_at_unsupported(v, std::move(reason));
   if (v->source == kNoSource) graph_break(Reason::unsupported_tensor, "a tensor that is a constant of the program");
-  const graph::DynamicExtents extents = dynamic_.extents(v->source, v->object.get());
+  const graph::DynamicExtents extents = dynamic_.extents(v->source, v->object.get(), is_parameter(heap(), v->source));
   PyObject* traced = recording().add_input(v->object.get(), dynamic_.text(v->source), extents);
   if (!traced) break_of_recording("an input tensor");
   v->traced = PyRef::steal(traced);
@@ -73,6 +74,7 @@ PyObject* TracedTensors::traced(TensorValue* v) {
   v->type_guarded = v->value_guarded = true;
   heap().adopt(v);
   trace_.input_sources.push_back(v->source);
+  trace_.input_owners.push_back(owner_of(heap(), v->source));
   facts().add_guard(tensor_guard(v, recording().facts_of_input(v->input)));
   if (!extents.empty()) decide_marked_ranges(recording(), v->object.get(), traced);
   return traced;
@@ -127,6 +129,7 @@ FloatTensor& TracedTensors::held(Value* number) {
     PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()), text));
     if (!traced) break_of_recording("a float input");
     trace_.input_sources.push_back(number->source);
+    trace_.input_owners.push_back(kNoSource);
     facts().type_of(number);
     tensor = heap().wrap_result(traced.release());
   } else {
