@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/size_program.h"
 #include "runtime/executable.h"
 
 namespace framejit::graph {
@@ -60,16 +61,14 @@ std::unique_ptr<Backend> make_eager_backend();
 // Shared by all backends: fills size program slots for the SymExprs of one plan.
 class PlanSizes {
  public:
-  explicit PlanSizes(runtime::CallPlan& plan) : plan_(plan) {}
+  explicit PlanSizes(runtime::CallPlan& plan) : program_(plan.size_program) {}
   runtime::Size size(const SymExpr& e);
   std::vector<runtime::Size> sizes(const SymSizes& e);
   runtime::Buffer buffer(const TensorMeta& meta);
   runtime::PlanArg arg(const Arg& a, const std::vector<runtime::BufferId>& buffer_of_value);
 
  private:
-  int32_t slot(const SymExpr& e);
-  runtime::CallPlan& plan_;
-  std::vector<std::pair<SymExpr, int32_t>> known_;
+  SizeProgram program_;
 };
 
 }  // namespace framejit::graph

@@ -15,9 +15,10 @@
 #include <vector>
 
 #include "graph/op_def.h"
-#include "runtime/base/result.h"
 #include "graph/shape_env.h"
 #include "graph/tensor_meta.h"
+#include "runtime/base/result.h"
+#include "runtime/torch_arg.h"
 
 namespace framejit::graph {
 
@@ -25,13 +26,9 @@ enum class ValueId : uint32_t {};
 inline constexpr ValueId kNoValue{UINT32_MAX};  // an undefined tensor, an absent optional
 inline uint32_t index_of(ValueId v) { return static_cast<uint32_t>(v); }
 
-// A slot for something without a text form: a torch generator, a Python object. Numbered per graph; the recorder keeps
-// the object.
-struct OpaqueSlot { uint32_t index; friend bool operator==(const OpaqueSlot&, const OpaqueSlot&) = default; };
-// Enumerations of torch that a graph only passes on: kind 'l' layout, 'm' memory format, 'q' scheme, 'x' others; value
-// as in c10.
-struct TorchEnum { char kind; int8_t value; friend bool operator==(const TorchEnum&, const TorchEnum&) = default; };
-struct None { friend bool operator==(const None&, const None&) = default; };
+using runtime::None;
+using runtime::OpaqueSlot;
+using runtime::TorchEnum;
 
 // One argument, in schema order. A Python or wrapped number is SymExpr (int), double or bool, never a value.
 struct Arg {

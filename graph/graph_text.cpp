@@ -39,16 +39,6 @@ std::string sanitised(const std::string& source) {
   return name;
 }
 
-const char* relation_text(Relation r) {
-  switch (r) {
-    case Relation::kEq: return "==";
-    case Relation::kNe: return "!=";
-    case Relation::kLt: return "<";
-    case Relation::kLe: return "<=";
-  }
-  return "?";
-}
-
 class Printer {
  public:
   Printer(const Graph& graph, bool decorated) : graph_(graph), decorated_(decorated), names_(graph.values.size()) {
@@ -107,7 +97,7 @@ class Printer {
       separator = ", ";
     }
     for (const SizeFact& fact : graph_.shapes.facts()) {
-      out_ += separator + fact.left.text() + " " + relation_text(fact.relation) + " " + fact.right.text();
+      out_ += separator + fact.left.text() + " " + text_of(fact.relation) + " " + fact.right.text();
       separator = ", ";
     }
     out_ += " {\n";
@@ -291,7 +281,7 @@ class Parser {
   Result<void> clause() {
     FJ_TRY(const SymExpr left, parse_sym_expr(at_));
     for (const Relation relation : {Relation::kEq, Relation::kNe, Relation::kLe, Relation::kLt}) {
-      if (!at_.accept(relation_text(relation))) continue;
+      if (!at_.accept(text_of(relation))) continue;
       FJ_TRY(const SymExpr right, parse_sym_expr(at_));
       graph_.shapes.add_fact({left, right, relation, ""});
       return {};

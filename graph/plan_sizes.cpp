@@ -14,19 +14,6 @@ int8_t c10_device(DeviceType type) {  // values of c10::DeviceType
   return -1;
 }
 
-runtime::SizeOpcode opcode_of(SymOp op) {
-  switch (op) {
-    case SymOp::kSymbol: return runtime::SizeOpcode::kSymbol;
-    case SymOp::kSum: return runtime::SizeOpcode::kAdd;
-    case SymOp::kProduct: return runtime::SizeOpcode::kMul;
-    case SymOp::kFloorDiv: return runtime::SizeOpcode::kFloorDiv;
-    case SymOp::kMod: return runtime::SizeOpcode::kMod;
-    case SymOp::kMin: return runtime::SizeOpcode::kMin;
-    case SymOp::kMax: return runtime::SizeOpcode::kMax;
-  }
-  return runtime::SizeOpcode::kConstant;
-}
-
 }  // namespace
 
 runtime::DeviceId runtime_device(Device device) {
@@ -43,39 +30,12 @@ runtime::Place place_of(const Graph& graph, const Node& node) {
 
 runtime::Size PlanSizes::size(const SymExpr& e) {
   if (e.is_constant()) return {e.constant(), -1};
-  return {0, slot(e)};
+  return {0, program_.slot(e)};
 }
 
 std::vector<runtime::Size> PlanSizes::sizes(const SymSizes& e) {
   std::vector<runtime::Size> result;
   for (const SymExpr& item : e) result.push_back(size(item));
-  return result;
-}
-
-int32_t PlanSizes::slot(const SymExpr& e) {
-  for (const auto& [known, index] : known_)
-    if (known == e) return index;
-  auto push = [&](runtime::SizeOp op) {
-    plan_.size_program.push_back(op);
-    return static_cast<int32_t>(plan_.size_program.size() - 1);
-  };
-  int32_t result = -1;
-  SymbolId symbol = 0;
-  if (e.is_constant()) {
-    result = push({runtime::SizeOpcode::kConstant, e.constant()});
-  } else if (e.is_symbol(&symbol)) {
-    result = push({runtime::SizeOpcode::kSymbol, static_cast<int64_t>(symbol)});
-  } else {
-    const SymExpr::Node& n = *e.node();
-    const bool identity =
-        (n.op == SymOp::kProduct && n.coefficient == 1) || (n.op == SymOp::kSum && n.coefficient == 0);
-    std::vector<int32_t> slots;
-    for (const SymExpr& operand : n.operands) slots.push_back(slot(operand));
-    if ((n.op == SymOp::kSum || n.op == SymOp::kProduct) && !identity) slots.push_back(slot(n.coefficient));
-    result = slots[0];
-    for (size_t i = 1; i < slots.size(); ++i) result = push({opcode_of(n.op), 0, result, slots[i]});
-  }
-  known_.emplace_back(e, result);
   return result;
 }
 
@@ -109,9 +69,9 @@ runtime::PlanArg PlanSizes::arg(const Arg& a, const std::vector<runtime::BufferI
   } else if (const auto* device = a.get<Device>()) {
     result.payload = runtime::TorchDevice{c10_device(device->type), device->index};
   } else if (const auto* e = a.get<TorchEnum>()) {
-    result.payload = runtime::TorchEnum{e->kind, e->value};
+    result.payload = *e;
   } else if (const auto* opaque = a.get<OpaqueSlot>()) {
-    result.payload = runtime::OpaqueSlot{opaque->index};
+    result.payload = *opaque;
   } else if (const auto* d = a.get<double>()) {
     result.payload = *d;
   } else if (const auto* doubles = a.get<std::vector<double>>()) {

@@ -192,6 +192,16 @@ std::vector<int64_t> hints_of(const ShapeEnv& env) {
 
 }  // namespace
 
+const char* text_of(Relation relation) {
+  switch (relation) {
+    case Relation::kEq: return "==";
+    case Relation::kNe: return "!=";
+    case Relation::kLt: return "<";
+    case Relation::kLe: return "<=";
+  }
+  return "";
+}
+
 SymbolId ShapeEnv::add_symbol(int64_t hint, int64_t low, int64_t high) {
   symbols_.push_back({hint, low, high});
   return static_cast<SymbolId>(symbols_.size() - 1);

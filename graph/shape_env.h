@@ -23,6 +23,8 @@ constexpr bool holds(Number left, Relation relation, Number right) {
   return false;
 }
 
+const char* text_of(Relation relation);  // "=="
+
 struct SizeFact {  // holds: left <relation> right
   SymExpr left, right;
   Relation relation;

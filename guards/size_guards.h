@@ -23,8 +23,6 @@ class SizeGuards {
     graph::Relation relation;
     int32_t left, right, end;  // values, and the number of instructions they need
   };
-  int32_t emit(const graph::SymExpr& e);
-  int32_t push(const runtime::SizeOp& op);
 
   std::vector<runtime::SizeOp> ops_;
   std::vector<Compare> facts_;

@@ -5,17 +5,15 @@
 #include "inductor/assemble.h"
 
 #include <algorithm>
-#include <numeric>
-#include <set>
 #include <unordered_map>
 
 #include "graph/node_values.h"
 #include "graph/passes/rebuild.h"
 #include "inductor/buffer_placement.h"
+#include "inductor/buffer_reuse.h"
 #include "inductor/compile_kernels.h"
 #include "inductor/joined_kernels.h"
 #include "inductor/kernel/base_offsets.h"
-#include "inductor/kernel/in_place.h"
 #include "inductor/output_code.h"
 #include "inductor/schedule/arena_blocks.h"
 #include "inductor/schedule/checks.h"
@@ -42,16 +40,16 @@ class Assembler {
         hints_(hints),
         target_(target),
         tuning_(tuning),
-        spent_(spent),
-        device_(kernel_device(graph)),
+        of_{graph, forms, schedule, input_count_, spent},
+        device_id_(graph::runtime_device(kernel_device(graph))),
         sizes_(plan_) {}
 
   Result<runtime::Executable> run() {
     executable_.name = plan_.name = graph_.name;
     plan_.input_count = static_cast<uint32_t>(input_count_);
     plan_.symbol_count = static_cast<uint32_t>(graph_.shapes.symbol_count());
-    find_uses();
     make_kernels();
+    reuse_ = find_buffer_reuse(of_, kernels_, target_.info());
     plan_buffers();
     for (Kernel& kernel : kernels_)
       offsets_.push_back(take_base_offsets(kernel));  // in_place.h compares the addresses from before this
@@ -68,58 +66,15 @@ class Assembler {
   }
 
  private:
-  static constexpr LoopBufferId kNobody = UINT32_MAX;
-  struct Use {
-    size_t first = SIZE_MAX, last = 0;  // steps
-    bool by_extern = false;
-    bool any() const { return first != SIZE_MAX; }
-  };
-
-  void find_uses() {
-    uses_.assign(program_.buffers.size(), {});
-    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
-      const auto touch = [&](LoopBufferId b, bool by_extern) {
-        uses_[b].first = std::min(uses_[b].first, s);
-        uses_[b].last = s;
-        uses_[b].by_extern |= by_extern;
-      };
-      if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) {
-        for (LoopBufferId b : call->reads) touch(b, true);
-        for (LoopBufferId b : call->writes) touch(b, true);
-        continue;
-      }
-      for (const Nest& nest : std::get<Group>(schedule_.steps[s]).nests)
-        for (const LoopInst& inst : nest.body)
-          if (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) touch(inst.buffer, false);
-    }
-  }
-
   void make_kernels() {
     const std::vector<bool> is_private = private_buffers(schedule_);
     kernels_.resize(schedule_.steps.size());
-    in_memory_.assign(program_.buffers.size(), false);
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const auto* group = std::get_if<Group>(&schedule_.steps[s]);
       if (group == nullptr) continue;
       kernels_[s] = make_kernel(program_, *group, is_private, hints_, target_.info(), tuning_);
       kernels_[s].name = origins_name(graph_, kernels_[s]);
-      for (const KernelBuffer& b : kernels_[s].buffers)
-        if (!b.is_local) in_memory_[b.source] = true;
     }
-  }
-
-  TensorMeta meta_of(const LoopBuffer& b) const {
-    TensorMeta meta;
-    meta.device = device_;
-    meta.dtype = b.dtype;
-    meta.sizes = b.sizes;
-    meta.strides = b.strides;
-    return meta;
-  }
-
-  TensorMeta planned_meta(LoopBufferId b) const {
-    const LoopBuffer& buffer = program_.buffers[b];
-    return buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
   }
 
   BufferId add_buffer(const TensorMeta& meta, runtime::Storage storage, uint32_t index) {
@@ -143,180 +98,28 @@ class Assembler {
       if (form.kind == ValueForm::kBuffer && form.buffer == forms_[graph::index_of(graph_.inputs[input])].buffer)
         value_buffer_[graph::index_of(v)] = buffer_of_[form.buffer];
     }
-    in_arena_ = arena_buffers(graph_, schedule_, target_.info());
-    in_input_.assign(program_.buffers.size(), false);
-    if (target_.info().traits.steps_end_in_order)
-      for (const NewValue& made : schedule_.new_values) take_input(made);
-    find_library_results();
-    find_spent();
-    find_takers();
+    for (const NewValue& made : reuse_.in_inputs) {
+      buffer_of_[made.value] = buffer_of_[made.input];
+      value_buffer_[graph::index_of(graph_.updates[made.update].second)] = buffer_of_[made.input];
+      commit_ = schedule_.commit;
+    }
     for (const bool owners : {true, false})
       for (size_t b = 0; b < program_.buffers.size(); ++b)
-        if (exists(b) && (owner_[b] == b) == owners) plan_temporary(static_cast<LoopBufferId>(b));
+        if (reuse_.exists[b] && (reuse_.owner[b] == b) == owners) plan_temporary(static_cast<LoopBufferId>(b));
     plan_arena_offsets();
-    allocated_ = in_library_;  // by the call itself
-  }
-
-  bool exists(size_t b) const {
-    const LoopBuffer& buffer = program_.buffers[b];
-    return buffer.role == BufferRole::kTemp && !in_input_[b] &&
-           (uses_[b].by_extern || buffer.is_output || in_memory_[b]);
-  }
-
-  // The new value of an input lies in the input, unless a later step reads the old value, or reads it at another point.
-  void take_input(const NewValue& made) {
-    const size_t s = uses_[made.value].first;
-    if (uses_[made.input].any() && uses_[made.input].last > s) return;
-    std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
-    const auto find = [&](LoopBufferId source) {
-      const auto at =
-          std::find_if(buffers.begin(), buffers.end(), [&](const KernelBuffer& b) { return b.source == source; });
-      return static_cast<size_t>(at - buffers.begin());
-    };
-    const size_t written = find(made.value), read = find(made.input);
-    if (written == buffers.size() || !buffers[written].is_written || buffers[written].is_local) return;
-    if (read < buffers.size()) {
-      if (kept_apart(kernels_[s], static_cast<LoopBufferId>(read), static_cast<LoopBufferId>(written))) return;
-      buffers[read].is_written = true;  // other code may change what it loads
-    }
-    in_input_[made.value] = true;
-    buffer_of_[made.value] = buffer_of_[made.input];
-    value_buffer_[graph::index_of(graph_.updates[made.update].second)] = buffer_of_[made.input];
-    commit_ = schedule_.commit;
-  }
-
-  // Temporaries in memory that library calls allocate.
-  void find_library_results() {
-    in_library_.assign(program_.buffers.size(), false);
-    for (const auto& step : schedule_.steps)
-      if (const auto* call = std::get_if<ExternCall>(&step); call && makes_its_memory(graph_.nodes[call->node]))
-        for (LoopBufferId b : call->writes)
-          in_library_[b] =
-              program_.buffers[b].role == BufferRole::kTemp && !program_.buffers[b].is_output && !in_arena_[b];
-  }
-
-  bool may_lie_in_library(LoopBufferId operand, LoopBufferId result) const {
-    const LoopBuffer &one = program_.buffers[operand], &other = program_.buffers[result];
-    return in_library_[operand] && !other.is_output && one.sizes == other.sizes && one.strides == other.strides;
-  }
-
-  // Results that take over the memory of an operand that is not used later: each takes at most one, and gives its own
-  // to at most one. If a library call allocated the memory, that call's result owns it. Otherwise the last of such a
-  // chain owns it: it may be an output, and then all of them lie in its tensor.
-  void find_takers() {
-    owner_.resize(program_.buffers.size());
-    std::iota(owner_.begin(), owner_.end(), LoopBufferId{0});
-    taken_by_.assign(program_.buffers.size(), kNobody);
-    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
-      if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) find_overwritten(*call, s);
-      else if (target_.info().traits.points_run_in_order) find_taken(s);
-      // Elsewhere, threads meet only at barriers for data that nests share: one might overwrite what another reads.
-    }
-    for (size_t b = 0; b < owner_.size(); ++b)
-      while (taken_by_[owner_[b]] != kNobody) owner_[b] = taken_by_[owner_[b]];
-  }
-
-  // Inputs that the plan may write over: it hands none of them out.
-  void find_spent() {
-    is_spent_.assign(program_.buffers.size(), false);
-    over_.assign(program_.buffers.size(), kNobody);
-    for (size_t i = 0; i < spent_.size() && i < input_count_; ++i)
-      if (const ValueForm& form = forms_[graph::index_of(graph_.inputs[i])]; form.kind == ValueForm::kBuffer)
-        is_spent_[form.buffer] = spent_[i];
-    for (ValueId v : graph_.outputs)
-      if (v != graph::kNoValue) is_spent_[root_buffer(forms_, v)] = false;
-  }
-
-  void take(LoopBufferId operand, LoopBufferId result) {
-    if (in_library_[operand]) {
-      owner_[result] = owner_[operand];
-      in_library_[result] = true;
-      in_arena_[result] = false;
-    } else {
-      taken_by_[operand] = result;
-    }
-  }
-
-  // A library call that writes over an operand, if nothing reads that operand later.
-  void find_overwritten(const ExternCall& call, size_t s) {
-    const Node& node = graph_.nodes[call.node];
-    const auto over = over_form(node);
-    if (!over) return;
-    const ValueForm& form = forms_[graph::index_of(*node.args[over->operand].get<ValueId>())];
-    if (form.kind != ValueForm::kBuffer) return;
-    const LoopBufferId operand = form.buffer, result = call.writes[0];
-    if (uses_[operand].last != s || uses_[result].first != s || !may_lie_in_library(operand, result) ||
-        std::count(call.reads.begin(), call.reads.end(), operand) != 1)
-      return;
-    take(operand, result);
-    is_over_.insert(call.node);
-  }
-
-  void find_taken(size_t s) {
-    const std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
-    for (size_t w = 0; w < buffers.size(); ++w) {
-      const LoopBufferId result = buffers[w].source;
-      if (!buffers[w].is_written || buffers[w].is_local || uses_[result].first != s || !exists(result)) continue;
-      // Temporaries prefer the arena; outputs prefer memory that already exists.
-      const bool spent_first = program_.buffers[result].is_output;
-      if (spent_first && take_spent(s, w)) continue;
-      if (!take_operand(s, w) && !spent_first) take_spent(s, w);
-    }
-  }
-
-  bool take_operand(size_t s, size_t w) {
-    const LoopBufferId result = kernels_[s].buffers[w].source;
-    for (size_t r = 0; r < kernels_[s].buffers.size(); ++r) {
-      const LoopBufferId operand = kernels_[s].buffers[r].source;
-      if (!is_last_read(s, r) || taken_by_[operand] != kNobody ||
-          !(in_arena_[operand] || may_lie_in_library(operand, result)) ||
-          program_.buffers[operand].dtype != program_.buffers[result].dtype ||
-          !(bytes_of(program_.buffers[operand]) == bytes_of(program_.buffers[result])) || !write_over(s, r, w))
-        continue;
-      take(operand, result);
-      return true;
-    }
-    return false;
-  }
-
-  // A spent input of the same shape, unless someone else holds its tensor when the plan runs.
-  bool take_spent(size_t s, size_t w) {
-    const LoopBufferId result = kernels_[s].buffers[w].source;
-    for (size_t r = 0; r < kernels_[s].buffers.size(); ++r) {
-      const LoopBufferId operand = kernels_[s].buffers[r].source;
-      if (!is_spent_[operand] || !is_last_read(s, r) ||
-          !graph::same_layout(planned_meta(operand), planned_meta(result)) || !write_over(s, r, w))
-        continue;
-      is_spent_[operand] = false;
-      over_[result] = operand;
-      in_arena_[result] = false;
-      return true;
-    }
-    return false;
-  }
-
-  // Whether kernel s only reads its buffer r, and nothing reads it later.
-  bool is_last_read(size_t s, size_t r) const {
-    const KernelBuffer& buffer = kernels_[s].buffers[r];
-    return !buffer.is_written && !buffer.is_local && uses_[buffer.source].last == s;
-  }
-
-  // Kernel s writes buffer `written` over what it reads from `read`. False: it cannot.
-  bool write_over(size_t s, size_t read, size_t written) {
-    if (kept_apart(kernels_[s], static_cast<LoopBufferId>(read), static_cast<LoopBufferId>(written))) return false;
-    kernels_[s].buffers[read].is_written = true;  // other code may change what it loads
-    return true;
+    allocated_ = reuse_.in_library;  // by the call itself
   }
 
   void plan_temporary(LoopBufferId b) {
     const LoopBuffer& buffer = program_.buffers[b];
-    const bool is_kept = in_arena_[owner_[b]];
-    if (owner_[b] != b && !is_kept && (in_library_[b] || !uses_[b].by_extern)) {  // kernels treat the whole as the view
-      buffer_of_[b] = buffer_of_[owner_[b]];
-      if (in_library_[b] && buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
+    const bool is_kept = reuse_.in_arena[reuse_.owner[b]];
+    if (reuse_.owner[b] != b && !is_kept &&
+        (reuse_.in_library[b] || !reuse_.uses[b].by_extern)) {  // kernels treat the whole as the view
+      buffer_of_[b] = buffer_of_[reuse_.owner[b]];
+      if (reuse_.in_library[b] && buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
       return;
     }
-    buffer_of_[b] = add_buffer(planned_meta(b), is_kept ? runtime::Storage::kArena : runtime::Storage::kTensor, 0);
+    buffer_of_[b] = add_buffer(of_.meta_of(b), is_kept ? runtime::Storage::kArena : runtime::Storage::kTensor, 0);
     if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
   }
 
@@ -326,16 +129,16 @@ class Assembler {
     std::vector<ArenaRequest> requests;
     request_of.assign(program_.buffers.size(), SIZE_MAX);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
-      if (!exists(b) || !uses_[b].any() || in_arena_[owner_[b]] != in_arena) continue;
-      size_t& request = request_of[owner_[b]];
+      if (!reuse_.exists[b] || !reuse_.uses[b].any() || reuse_.in_arena[reuse_.owner[b]] != in_arena) continue;
+      size_t& request = request_of[reuse_.owner[b]];
       if (request == SIZE_MAX) {
         request = requests.size();
-        requests.push_back({bytes_of(program_.buffers[b]), uses_[b].first, uses_[b].last});
+        requests.push_back({bytes_of(program_.buffers[b]), reuse_.uses[b].first, reuse_.uses[b].last});
       }
-      requests[request].first_step = std::min(requests[request].first_step, uses_[b].first);
+      requests[request].first_step = std::min(requests[request].first_step, reuse_.uses[b].first);
       requests[request].last_step = program_.buffers[b].is_output
                                         ? schedule_.steps.size() - 1
-                                        : std::max(requests[request].last_step, uses_[b].last);
+                                        : std::max(requests[request].last_step, reuse_.uses[b].last);
     }
     return requests;
   }
@@ -363,8 +166,8 @@ class Assembler {
         plan_blocks(requests, target.traits.library_memory_is_known ? bytes_beside_arena() : std::vector<int64_t>{},
                     target.costs.block_saving);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
-      if (buffer_of_[b] == runtime::kNoBuffer || request_of[owner_[b]] == SIZE_MAX) continue;
-      const ArenaBlocks::Place& place = arena_.places[request_of[owner_[b]]];
+      if (buffer_of_[b] == runtime::kNoBuffer || request_of[reuse_.owner[b]] == SIZE_MAX) continue;
+      const ArenaBlocks::Place& place = arena_.places[request_of[reuse_.owner[b]]];
       plan_.buffers[buffer_of_[b]].index = place.block;
       plan_.buffers[buffer_of_[b]].offset = sizes_.size(place.offset);
     }
@@ -374,13 +177,14 @@ class Assembler {
   // Memory for what a step writes. The first of those that share it allocates it, and the others are views of it.
   void make_tensor(LoopBufferId b) {
     if (plan_.buffers[buffer_of_[b]].storage != runtime::Storage::kTensor || allocated_[b]) return;
-    const LoopBufferId owner = owner_[b];
+    const LoopBufferId owner = reuse_.owner[b];
     const BufferId id = buffer_of_[b], whole = buffer_of_[owner];
     if (!allocated_[owner]) {
       allocated_[owner] = true;
       note_use(whole);
-      const LoopBufferId over = over_[owner];
-      plan_.steps.emplace_back(runtime::AllocateStep{whole, over == kNobody ? runtime::kNoBuffer : buffer_of_[over]});
+      const LoopBufferId over = reuse_.over[owner];
+      plan_.steps.emplace_back(
+          runtime::AllocateStep{whole, over == kNoLoopBuffer ? runtime::kNoBuffer : buffer_of_[over]});
     }
     if (id == whole) return;
     allocated_[b] = true;
@@ -450,12 +254,12 @@ class Assembler {
       if (v != graph::kNoValue) note_use(step.results.back());
     }
     const auto is_given_memory = [&](LoopBufferId b) {
-      return in_arena_[b] || is_written_output(node, program_.buffers[b], target_.info());
+      return reuse_.in_arena[b] || is_written_output(node, program_.buffers[b], target_.info());
     };
     if (call.writes.size() == 1 && is_given_memory(call.writes[0])) {
       make_tensor(call.writes[0]);  // or that of the buffer that takes over its memory
       write_into_result(step, *out_form(node));
-    } else if (is_over_.contains(call.node)) {
+    } else if (reuse_.writes_over.contains(call.node)) {
       write_over_operand(step, *over_form(node));
     }
     graph::for_each_value(node, [&](ValueId v) {
@@ -558,28 +362,19 @@ class Assembler {
   const SizeHints& hints_;
   KernelTarget& target_;
   const KernelTuning tuning_;
-  const std::vector<bool>& spent_;  // per input of the graph
-  graph::Device device_;
-  runtime::DeviceId device_id_ = graph::runtime_device(device_);
+  const ScheduledGraph of_;
+  const runtime::DeviceId device_id_;
   runtime::Executable executable_;
   std::unordered_map<runtime::KernelId, uint32_t> number_of_kernel_;
   runtime::CallPlan plan_;  // the executable's forward
   graph::PlanSizes sizes_;
-  std::vector<Use> uses_;
   std::vector<Kernel> kernels_;              // per step; extern calls have none
   std::vector<std::vector<int64_t>> offsets_;  // per step and argument, in elements
   std::vector<CompiledKernel> compiled_;     // per step
-  std::vector<bool> in_memory_, in_arena_, allocated_;  // per loop buffer; in_arena_: or where its owner is
-  std::vector<bool> in_library_;  // per loop buffer: in memory that a library call has allocated
-  std::vector<bool> in_input_;               // per loop buffer: the new value of an input, in its memory
-  std::vector<LoopBufferId> taken_by_;       // per loop buffer: the one that takes over its memory
-  std::vector<bool> is_spent_;  // per loop buffer: an input that may be written over, after its last use
-  std::vector<LoopBufferId> over_;  // per loop buffer: the spent input that it is written over
-  std::set<size_t> is_over_;                 // nodes that write over an operand
+  BufferReuse reuse_;
+  std::vector<bool> allocated_;  // per loop buffer
   size_t commit_ = SIZE_MAX;                 // the first step after one that writes an input may have run
   ArenaBlocks arena_;
-  // Per loop buffer: itself, or the last one that takes over its memory, directly or through others.
-  std::vector<LoopBufferId> owner_;
   std::vector<BufferId> buffer_of_;          // per loop buffer
   std::vector<BufferId> value_buffer_;       // per graph value
   std::vector<size_t> last_use_;             // per plan buffer: step

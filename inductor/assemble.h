@@ -1,6 +1,6 @@
 // inductor/assemble.h — a schedule and its machine code become an executable.
 //
-// Buffers live where buffer_placement.h says, or in the memory of the operand that they overwrite (kernel/in_place.h).
+// Buffers live where buffer_placement.h says, or in memory that another one no longer needs (buffer_reuse.h).
 #pragma once
 
 #include "graph/backend.h"

@@ -70,7 +70,9 @@ class InductorBackend : public graph::Backend {
                             .may_write_inputs = may_write_inputs,
                             .weights = weights,
                             .spent = spent};
-    compilation.compile_recipe = [&](const graph::Graph& recipe) { return compile_with(recipe, choices, true); };
+    compilation.compile_derivation = [&](const graph::Graph& derivation) {
+      return compile_with(derivation, choices, true);
+    };
     for (const auto& row : stages())
       if (!compilation.is_over) FJ_TRY_VOID(graph::run_stage(row, compilation, functional.name));
     return std::move(compilation.executable);

@@ -112,10 +112,10 @@ Result<void> run_pack_convolutions(Compilation& c) {
 }
 
 // Checking packed weights in each call pays; checking a few vectors that kernels could compute does not.
-bool are_worth_asking(const std::vector<Recipe>& recipes, const TargetInfo& target) {
+bool are_worth_asking(const std::vector<Derivation>& derivations, const TargetInfo& target) {
   int64_t bytes = 0;
-  for (const Recipe& recipe : recipes) {
-    const graph::TensorMeta& meta = recipe.graph.meta(recipe.graph.outputs[0]);
+  for (const Derivation& derivation : derivations) {
+    const graph::TensorMeta& meta = derivation.graph.meta(derivation.graph.outputs[0]);
     if (meta.is_packed) return true;
     bytes += bytes_of(meta);
   }
@@ -126,8 +126,8 @@ Result<void> run_hoist_weights(Compilation& c) {
   if (c.weights.empty()) return {};
   FJ_TRY(Hoisted hoisted, hoist_weights(c.graph, c.weights));
   c.graph = std::move(hoisted.graph);
-  c.recipes = std::move(hoisted.recipes);
-  c.is_over = !are_worth_asking(c.recipes, c.target.info());
+  c.derivations = std::move(hoisted.derivations);
+  c.is_over = !are_worth_asking(c.derivations, c.target.info());
   return {};
 }
 
@@ -186,26 +186,26 @@ KernelTuning tuning_of(const Choices& choices) {
   return tuning;
 }
 
-// Equal recipes share one plan.
-Result<void> add_recipes(Compilation& c) {
+// Equal derivations share one plan.
+Result<void> add_derivations(Compilation& c) {
   std::map<std::string, uint32_t> known;
   graph::PlanSizes sizes(c.executable.forward);
-  for (const Recipe& recipe : c.recipes) {
-    const auto [at, is_new] = known.emplace(graph::print(recipe.graph), static_cast<uint32_t>(known.size()));
+  for (const Derivation& derivation : c.derivations) {
+    const auto [at, is_new] = known.emplace(graph::print(derivation.graph), static_cast<uint32_t>(known.size()));
     if (is_new) {
-      FJ_TRY(runtime::Executable made, c.compile_recipe(recipe.graph));
+      FJ_TRY(runtime::Executable made, c.compile_derivation(derivation.graph));
       c.executable.derive.push_back(runtime::moved_plan(std::move(made), c.executable));
     }
-    runtime::Buffer buffer = sizes.buffer(recipe.graph.meta(recipe.graph.outputs[0]));
-    c.executable.derived.push_back({std::move(buffer), at->second, recipe.sources});
+    runtime::Buffer buffer = sizes.buffer(derivation.graph.meta(derivation.graph.outputs[0]));
+    c.executable.derived.push_back({std::move(buffer), at->second, derivation.operands});
   }
   return {};
 }
 
 Result<void> run_assemble(Compilation& c) {
   FJ_TRY(c.executable, assemble(c.graph, c.lowered.forms, c.schedule, c.hints, c.target, tuning_of(c.choices),
-                                c.recipes.size(), c.spent));
-  return add_recipes(c);
+                                c.derivations.size(), c.spent));
+  return add_derivations(c);
 }
 
 // The results of the rows, by the second column.

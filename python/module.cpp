@@ -21,9 +21,8 @@
 #include "guards/cpython/running_compile.h"
 #include "inductor/compile.h"
 #include "python/events.h"
+#include "python/totals.h"
 #include "runtime/aten/gelu_of_aten.h"
-#include "runtime/aten/shape_functions.h"
-#include "runtime/aten/totals.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 #include "runtime/base/warn_once.h"
@@ -123,76 +122,9 @@ PyObject* list_of(const std::vector<std::string>& names) {
 
 PyObject* backends(PyObject*, PyObject*) { return list_of(graph::compiler().backend_names()); }
 
-bool put(PyObject* dict, const char* key, PyObject* value) {
-  PyRef owned = PyRef::steal(value);
-  return owned && PyDict_SetItemString(dict, key, owned.get()) == 0;
-}
-
-PyObject* stats(PyObject*, PyObject*) {
-  const frame_hook::Stats& s = frame_hook::stats();
-  const uint64_t failed = runtime::backward_totals().failed;  // counted where the GIL is not held
-  PyRef d = PyRef::steal(PyDict_New()), reasons = PyRef::steal(PyDict_New()), fallbacks = PyRef::steal(PyDict_New());
-  if (!d || !reasons || !fallbacks) return nullptr;
-  bool ok = true;
-  runtime::KernelCache::Statistics kept;
-  const std::pair<const char*, uint64_t> counts[] = {{"graphs", s.graphs},
-                                                     {"graph_breaks", s.graph_breaks},
-                                                     {"recompiles", s.recompiles},
-                                                     {"fallbacks", s.fallbacks + failed},
-                                                     {"ops", s.ops},
-                                                     {"kernels", s.kernels},
-                                                     {"hits", s.hits},
-                                                     {"plain_hits", s.plain_hits},
-                                                     {"left_alone", s.left_alone},
-                                                     {"frames", s.frames},
-                                                     {"traced_instructions", s.traced_instructions},
-                                                     {"inlined_calls", s.inlined_calls},
-                                                     {"python_shapes", runtime::python_shapes()},
-                                                     {"executed_shapes", runtime::executed_shapes()}};
-  for (auto& [name, count] : counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
-  const std::pair<const char*, uint64_t> backward_counts[] = {{"backward_graphs", runtime::backward_totals().graphs},
-                                                              {"backward_runs", runtime::backward_totals().runs}};
-  for (auto& [name, count] : backward_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
-  const runtime::DerivedTotals derived = runtime::derived_totals();
-  const std::pair<const char*, uint64_t> derived_counts[] = {{"derived_values", derived.values},
-                                                             {"derived_bytes", derived.bytes},
-                                                             {"derived_made", derived.made},
-                                                             {"derived_again", derived.again},
-                                                             {"derived_private_bytes", derived.private_bytes}};
-  for (auto& [name, count] : derived_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
-  const runtime::ReplayTotals& replays = runtime::replay_totals();
-  const std::pair<const char*, uint64_t> replay_counts[] = {{"recordings", replays.recorded},
-                                                            {"replays", replays.replays},
-                                                            {"recording_bytes", replays.bytes}};
-  for (auto& [name, count] : replay_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
-  if (const auto cache = runtime::kernel_cache()) kept = cache->statistics();
-  const std::pair<const char*, uint64_t> kept_counts[] = {
-      {"cache_hits", kept.hits}, {"cache_misses", kept.misses}, {"cache_stored", kept.stored}};
-  for (auto& [name, count] : kept_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
-  ok = ok && put(d.get(), "compile_seconds", PyFloat_FromDouble(s.compile_seconds)) &&
-       put(d.get(), "trace_seconds", PyFloat_FromDouble(s.trace_seconds));
-  for (auto& [reason, count] : s.break_reasons)
-    ok = ok && put(reasons.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
-  auto fallback_reasons = s.fallback_reasons;
-  if (failed > 0) fallback_reasons[name_of(Reason::backward_failed)] = failed;
-  for (auto& [reason, count] : fallback_reasons)
-    ok = ok && put(fallbacks.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
-  const PyRef plain = PyRef::steal(PyDict_New());
-  ok = ok && plain;
-  for (auto& [reason, count] : frame_hook::plain_hit_reasons())
-    ok = ok && put(plain.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
-  ok = ok && put(d.get(), "break_reasons", reasons.release()) &&
-       put(d.get(), "fallback_reasons", fallbacks.release()) &&
-       put(d.get(), "plain_hit_reasons", Py_NewRef(plain.get()));
-  return ok ? d.release() : nullptr;
-}
-
 PyObject* reset(PyObject*, PyObject*) {
   frame_hook::FrameDriver::reset();
-  runtime::reset_derived_totals();
-  runtime::backward_totals().graphs = runtime::backward_totals().runs = runtime::backward_totals().failed = 0;
-  runtime::reset_replay_totals();
-  runtime::python_shapes() = runtime::executed_shapes() = 0;
+  reset_totals();
   Py_RETURN_NONE;
 }
 
@@ -267,6 +199,7 @@ PyMethodDef methods[] = {
     {"costs", costs, METH_NOARGS, nullptr},
     {"treatment_of", treatment_of, METH_O, nullptr},
     {"stats", stats, METH_NOARGS, nullptr},
+    {"totals", totals, METH_NOARGS, nullptr},
     {"reset", reset, METH_NOARGS, nullptr},
     {"refresh", refresh, METH_O, nullptr},
     {"add_listener", add_listener, METH_O, nullptr},

@@ -18,6 +18,7 @@
 #include "runtime/dtype.h"
 #include "runtime/kernel_code.h"
 #include "runtime/size_op.h"
+#include "runtime/torch_arg.h"
 
 namespace framejit::runtime {
 
@@ -51,15 +52,8 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-struct None { bool operator==(const None&) const = default; };
-struct TorchEnum {
-  char kind;
-  int8_t value;
-  bool operator==(const TorchEnum&) const = default;
-};  // as graph::TorchEnum
 struct TorchDType { int32_t scalar_type; bool operator==(const TorchDType&) const = default; };
 struct TorchDevice { int8_t type, index; bool operator==(const TorchDevice&) const = default; };
-struct OpaqueSlot { uint32_t index; bool operator==(const OpaqueSlot&) const = default; };
 struct PlanArg {             // argument of an extern call, in schema order
   std::variant<None, BufferId, std::vector<BufferId>, Size, std::vector<Size>, double, std::vector<double>, bool,
                std::vector<bool>, std::string, TorchDType, TorchDevice, TorchEnum, OpaqueSlot>

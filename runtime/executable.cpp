@@ -171,20 +171,21 @@ bool Executable::operator==(const Executable& other) const {
 
 namespace {
 
-// A recipe takes inputs that are the same in each call, and has one output.
-Result<void> verify_recipe(const Executable& executable, const CallPlan& recipe) {
-  FJ_TRY_VOID(Verifier(executable, recipe, "derive").run());
-  const bool is_one_value = recipe.outputs.size() == 1 && recipe.outputs[0].kind == Output::kBuffer;
-  if (is_one_value && recipe.symbol_count == 0 && recipe.updates.empty()) return {};
-  return Error{Reason::not_verified, "plan derive @" + recipe.name + ": no recipe for one value of constant size"};
+// A derivation takes inputs that are the same in each call, and has one output.
+Result<void> verify_derivation(const Executable& executable, const CallPlan& derivation) {
+  FJ_TRY_VOID(Verifier(executable, derivation, "derive").run());
+  const bool is_one_value = derivation.outputs.size() == 1 && derivation.outputs[0].kind == Output::kBuffer;
+  if (is_one_value && derivation.symbol_count == 0 && derivation.updates.empty()) return {};
+  return Error{Reason::not_verified,
+               "plan derive @" + derivation.name + ": no derivation for one value of constant size"};
 }
 
 Result<void> verify_derived(const Executable& executable) {
-  for (const CallPlan& recipe : executable.derive) FJ_TRY_VOID(verify_recipe(executable, recipe));
+  for (const CallPlan& derivation : executable.derive) FJ_TRY_VOID(verify_derivation(executable, derivation));
   for (const DerivedValue& value : executable.derived)
-    if (value.recipe >= executable.derive.size() ||
-        executable.derive[value.recipe].input_count != value.sources.size() || value.sources.empty())
-      return Error{Reason::not_verified, "@" + executable.name + " has a derived value that no recipe makes"};
+    if (value.derivation >= executable.derive.size() ||
+        executable.derive[value.derivation].input_count != value.operands.size() || value.operands.empty())
+      return Error{Reason::not_verified, "@" + executable.name + " has a derived value that no derivation makes"};
   return {};
 }
 

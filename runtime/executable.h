@@ -16,12 +16,12 @@
 
 namespace framejit::runtime {
 
-// A recipe makes it from inputs of the forward, and it is kept between calls. Sources from forward.input_count on are
-// constants.
+// A derivation makes it from inputs of the forward, and it is kept between calls. Operands from forward.input_count on
+// are constants.
 struct DerivedValue {
   Buffer buffer;
-  uint32_t recipe = 0;            // of Executable::derive
-  std::vector<uint32_t> sources;  // the operands of the recipe, in the order of its inputs
+  uint32_t derivation = 0;  // of Executable::derive
+  std::vector<uint32_t> operands;  // in the order of the derivation's inputs
   bool operator==(const DerivedValue&) const = default;
 };
 
@@ -30,7 +30,7 @@ struct Executable {
   std::vector<std::shared_ptr<const KernelCode>> kernels;  // each content once; KernelStep::kernel is an index into it
   std::vector<DerivedValue> derived;          // read by the forward and the backward plans
   std::vector<Buffer> saved;                  // CallPlan::saves of the forward, read by the backward plans
-  std::vector<CallPlan> derive;               // recipes, each content once; one output each
+  std::vector<CallPlan> derive;  // derivations, each content once; one output each
   CallPlan forward;
   std::vector<CallPlan> backward;             // inputs are gradients of outputs. Each pattern of gradients that are
                                               // given and wanted has its own executable, without a forward.
@@ -48,7 +48,7 @@ std::string print(const Executable& executable);
 // 32 hexadecimal digits of the text, and so of the contents: equal executables have the same in every process and run.
 std::string content_hash(const Executable& executable);
 // Kernels of a parsed executable have an id, a target and a name, but no code.
-Result<Executable> parse_executable(std::string_view text);
+Result<Executable> parse_executable(std::string_view printed);
 
 // An executable in this process: every kernel is loaded for the devices on which it runs.
 class BoundExecutable {

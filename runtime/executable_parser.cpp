@@ -476,15 +476,15 @@ Result<void> read_code(text::Cursor& in, Executable& executable) {
   return {};
 }
 
-Result<void> read_recipe(text::Cursor& in, DerivedValue& value) {
+Result<void> read_derivation(text::Cursor& in, DerivedValue& value) {
   FJ_TRY_VOID(in.expect("by"));
-  FJ_TRY(value.recipe, PlanParser(in).number<uint32_t>());
+  FJ_TRY(value.derivation, PlanParser(in).number<uint32_t>());
   FJ_TRY_VOID(in.expect("from"));
   FJ_TRY_VOID(in.expect("["));
   while (!in.accept("]")) {
-    if (!value.sources.empty()) FJ_TRY_VOID(in.expect(","));
-    FJ_TRY(const uint32_t source, PlanParser(in).number<uint32_t>());
-    value.sources.push_back(source);
+    if (!value.operands.empty()) FJ_TRY_VOID(in.expect(","));
+    FJ_TRY(const uint32_t operand, PlanParser(in).number<uint32_t>());
+    value.operands.push_back(operand);
   }
   return {};
 }
@@ -498,15 +498,15 @@ Result<void> read_value(text::Cursor& in, Executable& executable) {
   FJ_TRY(Buffer buffer, PlanParser(in).buffer());
   if (!is_derived) return executable.saved.push_back(std::move(buffer)), Result<void>();
   DerivedValue value{.buffer = std::move(buffer)};
-  FJ_TRY_VOID(read_recipe(in, value));
+  FJ_TRY_VOID(read_derivation(in, value));
   executable.derived.push_back(std::move(value));
   return {};
 }
 
 }  // namespace
 
-Result<Executable> parse_executable(std::string_view source) {
-  text::Cursor in(source);
+Result<Executable> parse_executable(std::string_view printed) {
+  text::Cursor in(printed);
   Executable executable;
   FJ_TRY_VOID(in.expect("executable"));
   FJ_TRY_VOID(in.expect("@"));
@@ -519,8 +519,8 @@ Result<Executable> parse_executable(std::string_view source) {
     } else if (in.accept("value")) {
       FJ_TRY_VOID(read_value(in, executable));
     } else if (in.accept("derive")) {
-      FJ_TRY(CallPlan recipe, PlanParser(in).plan());
-      executable.derive.push_back(std::move(recipe));
+      FJ_TRY(CallPlan derivation, PlanParser(in).plan());
+      executable.derive.push_back(std::move(derivation));
     } else if (in.accept("backward")) {
       FJ_TRY(CallPlan stage, PlanParser(in).plan());
       executable.backward.push_back(std::move(stage));

@@ -121,8 +121,8 @@ struct ArgText {
 };
 
 std::string text_of(const DerivedValue& value) {
-  const std::string sources = list(value.sources, [](uint32_t s) { return std::to_string(s); });
-  return text_of(value.buffer) + " by " + std::to_string(value.recipe) + " from " + sources;
+  const std::string operands = list(value.operands, [](uint32_t s) { return std::to_string(s); });
+  return text_of(value.buffer) + " by " + std::to_string(value.derivation) + " from " + operands;
 }
 
 struct StepText {

@@ -66,10 +66,9 @@ class PlannedCall final : public CompiledCall {
       runtime::log_not_replayed(compiled.functional.name, {runtime::GraphRefusal::saves, ""});
   }
 
-  bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
+  CallResult run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
+    CallResult if_thrown{CallStatus::failed};
     HANDLE_TH_ERRORS
-    if (raises) raises = false;
-    if (stopped_by != Reason::run_failed) stopped_by = Reason::run_failed;
     const runtime::CallPlan& plan = runner_.plan();
     c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
     // Tensors that stand for Python floats; even an empty deque allocates.
@@ -80,33 +79,24 @@ class PlannedCall final : public CompiledCall {
       tensors[i] = is_number ? &floats->emplace_back(input_tensor(inputs[i])) : &THPVariable_Unpack(inputs[i]);
     }
     if (weights_in_region_) weights_in_region_->look(tensors.data());
-    c10::SmallVector<at::Tensor, 8> results(output_count), held;
+    c10::SmallVector<at::Tensor, 8> results(output_count);
     const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data(), owners) : DerivedWeights::Use{};
-    if (backward_ && backward_->has_given_up()) {
-      set_error({Reason::no_backward, "an earlier backward failed, " + backward_->why_given_up()});
-      return false;
-    }
-    if (backward_ && runtime::changes_history_of_view(*backward_, tensors.data())) {
-      PyErr_SetString(PyExc_RuntimeError, "framejit: a view that needs a gradient is written");
-      return false;
-    }
+    if (backward_ && backward_->has_given_up())
+      return failed({Reason::no_backward, "an earlier backward failed, " + backward_->why_given_up()});
+    if (backward_ && runtime::changes_history_of_view(*backward_, tensors.data()))
+      return failed({Reason::run_failed, "framejit: a view that needs a gradient is written"});
     const InputVersions versions(written_, inputs);
     runtime::ValuesBetweenPlans between;
     std::vector<runtime::GeneratorState> drawn;
     if (backward_) drawn = runtime::drawn_states(*backward_, runner_);
-    if (!replayed(derived, tensors.data(), symbols, results.data())) {
-      if (PyErr_Occurred() != nullptr) return false;
-      for (uint32_t i : derived.runner != nullptr ? *derived.held_inputs : held_inputs_) held.push_back(*tensors[i]);
-      if (!recorded(derived, inputs, tensors.data(), symbols, results.data()) &&
-          (PyErr_Occurred() != nullptr || !run_plan(derived, tensors.data(), symbols, results.data(), between)))
-        return false;
-    }
+    const CallResult computed = compute(derived, inputs, tensors.data(), symbols, results.data(), between);
+    if (computed.status != CallStatus::done) return computed;
     versions.settle();
     if (backward_) try {
         runtime::record_backward(backward_, tensors.data(), symbols, results.data(), std::move(between.saved),
                                  std::move(drawn));
       } catch (...) {
-        raises = true;  // a hook of the program on what is saved, and the graph has run
+        if_thrown = {CallStatus::raised};  // a hook of the program on what is saved, and the graph has run
         throw;
       }
     for (size_t i = 0; i < output_count; ++i) {
@@ -116,8 +106,8 @@ class PlannedCall final : public CompiledCall {
           output.kind == runtime::Output::kInput && (!backward_ || results[i].is_same(*tensors[output.index]));
       outputs[i] = is_input ? Py_NewRef(inputs[output.index]) : THPVariable_Wrap(results[i]);
     }
-    return true;
-    END_HANDLE_TH_ERRORS_RET(false)
+    return {};
+    END_HANDLE_TH_ERRORS_RET(if_thrown)
   }
 
  private:
@@ -125,38 +115,48 @@ class PlannedCall final : public CompiledCall {
     return compiled.functional.input_names;
   }
 
-  void set_error(const Error& error) {
-    stopped_by = error.reason;
+  static CallResult failed(const Error& error, CallStatus status = CallStatus::failed) {
     PyErr_SetString(PyExc_RuntimeError, error.message.c_str());
+    return {status, error.reason};
   }
 
-  // Hands the call to `ask`, which may run it as a graph of the GPU's driver. False with a Python error set if that
-  // failed.
+  // Hands the call to `ask`, which may run it as a graph of the GPU's driver: true if it did.
   template <class Ask>
-  bool as_graph(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
-                at::Tensor* results, Ask ask) {
+  Result<bool> as_graph(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
+                        at::Tensor* results, Ask ask) {
     if (!replays_) return false;
     runtime::ValuesBetweenPlans between{derived.values ? &derived.values->tensors() : nullptr};
     const bool derives = derived.runner != nullptr;
-    const Result<bool> done = ask({derives ? *derived.runner : runner_, derives ? &between : nullptr, derived.values,
-                                   inputs, symbols, results});
-    if (!done.ok()) set_error(done.error());
-    return done.ok() && done.value();
+    return ask(
+        {derives ? *derived.runner : runner_, derives ? &between : nullptr, derived.values, inputs, symbols, results});
   }
-  bool replayed(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
-                at::Tensor* results) {
+  Result<bool> replay(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
+                      at::Tensor* results) {
     return as_graph(derived, inputs, symbols, results,
                     [&](const runtime::ReplayCall& call) { return replays_->replay(call); });
   }
-  bool recorded(const DerivedWeights::Use& derived, PyObject* const* objects, const at::Tensor* const* inputs,
-                const int64_t* symbols, at::Tensor* results) {
+  Result<bool> record(const DerivedWeights::Use& derived, PyObject* const* objects, const at::Tensor* const* inputs,
+                      const int64_t* symbols, at::Tensor* results) {
     return as_graph(derived, inputs, symbols, results, [&](const runtime::ReplayCall& call) {
       return replays_->record(call, inputs_marked_as_fixed(objects, runner_.plan().input_count));
     });
   }
 
-  bool run_plan(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
-                at::Tensor* results, runtime::ValuesBetweenPlans& between) {
+  // Fills `results`: a graph of the GPU's driver is replayed or recorded, or the plan runs.
+  CallResult compute(const DerivedWeights::Use& derived, PyObject* const* objects, const at::Tensor* const* inputs,
+                     const int64_t* symbols, at::Tensor* results, runtime::ValuesBetweenPlans& between) {
+    const Result<bool> replayed = replay(derived, inputs, symbols, results);
+    if (!replayed.ok()) return failed(replayed.error());
+    if (replayed.value()) return {};
+    c10::SmallVector<at::Tensor, 8> held;
+    for (uint32_t i : derived.runner != nullptr ? *derived.held_inputs : held_inputs_) held.push_back(*inputs[i]);
+    const Result<bool> recorded = record(derived, objects, inputs, symbols, results);
+    if (!recorded.ok()) return failed(recorded.error());
+    return recorded.value() ? CallResult{} : run_plan(derived, inputs, symbols, results, between);
+  }
+
+  CallResult run_plan(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
+                      at::Tensor* results, runtime::ValuesBetweenPlans& between) {
     Result<void> done;
     try {
       const WithoutGil released(!is_short_);
@@ -167,10 +167,8 @@ class PlannedCall final : public CompiledCall {
         done = derived.runner->run(inputs, symbols, results, &between);
       }
     } catch (const runtime::ShapeFunctionErred& e) {
-      is_wrong = true;
-      set_error(
-          {Reason::unsupported_op, std::string("an op whose shape function has to be corrected (") + e.what() + ")"});
-      return false;
+      const std::string op = std::string("an op whose shape function has to be corrected (") + e.what() + ")";
+      return failed({Reason::unsupported_op, op}, CallStatus::wrong);
     } catch (const std::exception& e) {
       if (is_out_of_memory(e)) {  // plain Python needs some now
         runtime::ArenaPool::cpu().trim();
@@ -178,8 +176,7 @@ class PlannedCall final : public CompiledCall {
       }
       throw;
     }
-    if (!done.ok()) set_error(done.error());
-    return done.ok();
+    return done.ok() ? CallResult{} : failed(done.error());
   }
 
   runtime::PlanRunner runner_;

@@ -176,7 +176,7 @@ void DerivedWeights::derive_now(const Due& due) {
   auto in_the_way = runtime::InTheWay::kNone;
   do {
     const Unlocked others_run;
-    made = runtime::DerivedValues::make(*recipes_, inputs.data(), trust_, &in_the_way);
+    made = runtime::DerivedValues::make(*derivations_, inputs.data(), trust_, &in_the_way);
   } while (!made.ok() && drop_idlest(due.instance(), due.weights, in_the_way));
   if (!made.ok()) return refuse(due, made.error().message);
   keep(due, made.take());
@@ -198,7 +198,7 @@ void DerivedWeights::make_runner() {
     if (error.reason != Reason::not_derived) graph_break(error.reason, error.message);
     return;
   }
-  recipes_.emplace(bound, constants_);
+  derivations_.emplace(bound, constants_);
   runner_.emplace(std::move(bound), std::move(constants_), std::move(opaques_));
   held_inputs_ = copied_inputs(runner_->plan());
   compiled_.reset();

@@ -83,7 +83,7 @@ class DerivedWeights {
   std::vector<std::string> names_;                // of the inputs
   std::vector<at::Tensor> constants_;
   std::vector<c10::IValue> opaques_;
-  std::optional<runtime::DerivedRecipes> recipes_;
+  std::optional<runtime::Derivations> derivations_;
   std::optional<runtime::PlanRunner> runner_;     // set once
   std::vector<uint32_t> held_inputs_;
   std::unordered_multimap<const PyObject*, Instance> instances_;  // by the first owner

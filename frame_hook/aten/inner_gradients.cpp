@@ -72,7 +72,7 @@ bool TorchRecording::find_gradients(const GradientCall& call, graph::InnerGradie
   } catch (const std::exception& e) {
     const auto failure = recorder_->take_break();
     drop_error();
-    refuse(failure ? failure->reason : Reason::gradient_call, failure ? failure->detail : "a backward that raises,");
+    refuse(failure ? failure->reason : Reason::gradient_call, failure ? failure->message : "a backward that raises,");
     return false;
   }
 }

@@ -255,39 +255,33 @@ class MarkedCall final : public CompiledCall {
     output_count = set_.returned.size();
     op_count = call_->op_count;
     kernel_count = call_->kernel_count;
-    raises = call_->raises;
   }
 
-  bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
+  CallResult run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
     HANDLE_TH_ERRORS
-    stopped_by = Reason::run_failed;
     if (!may_find_gradients(inputs)) {
       PyErr_SetString(PyExc_RuntimeError,
                       "framejit: this call differs from the recorded one: an input whose gradient the compiled code "
                       "computes now has hooks, is passed twice, or is part of another input's history");
-      return false;
+      return {CallStatus::failed};
     }
     for (size_t i : set_.unviewed)
       if (is_leaf_view(THPVariable_Unpack(inputs[i]))) {
         PyErr_SetString(PyExc_RuntimeError,
                         "framejit: this call differs from the recorded one: the compiled code returns or writes a view "
                         "of an input that is itself a view of another tensor now");
-        return false;
+        return {CallStatus::failed};
       }
     const InputVersions versions(set_.written, inputs);
     c10::SmallVector<PyObject*, 16> made(set_.properties.size());
-    if (!call_->run(inputs, symbols, made.data(), owners)) {
-      is_wrong = call_->is_wrong;
-      raises = call_->raises;
-      stopped_by = call_->stopped_by;
-      return false;
-    }
+    const CallResult ran = call_->run(inputs, symbols, made.data(), owners);
+    if (ran.status != CallStatus::done) return ran;
     versions.settle();
     for (size_t i = 0; i < made.size(); ++i) settle(inputs, {symbols, set_.symbol_count}, made.data(), i);
     for (size_t i = 0; i < output_count; ++i) outputs[i] = Py_NewRef(made[set_.returned[i]]);
     for (PyObject* object : made) Py_DECREF(object);
-    return true;
-    END_HANDLE_TH_ERRORS_RET(false)
+    return {};
+    END_HANDLE_TH_ERRORS_RET({CallStatus::failed})
   }
 
  private:

@@ -87,13 +87,10 @@ PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_
 
 PyObject* TorchRecording::add_float(double hint, const std::string& source_text) {
   HANDLE_TH_ERRORS
-  at::Tensor& traced = floats_[source_text];
-  if (!traced.defined()) {
-    inputs_.push_back(at::scalar_tensor(hint, at::kDouble));
-    traced = recorder_->add_input(inputs_.back(), source_text);
-    traced_inputs_.push_back(traced);
-  }
-  return THPVariable_Wrap(traced);
+  floats_.push_back(inputs_.size());
+  inputs_.push_back(at::scalar_tensor(hint, at::kDouble));
+  traced_inputs_.push_back(recorder_->add_input(inputs_.back(), source_text));
+  return THPVariable_Wrap(traced_inputs_.back());
   END_HANDLE_TH_ERRORS
 }
 
@@ -109,30 +106,26 @@ FloatBeside TorchRecording::float_beside(PyObject* beside) {
   return promoted == at::kFloat ? FloatBeside::kFloat : FloatBeside::kConstant;
 }
 
-PyObject* TorchRecording::float_number(PyObject* traced, double now) {
+FloatNumber TorchRecording::float_number(PyObject* traced, double now) {
   HANDLE_TH_ERRORS
   const at::Tensor& tensor = THPVariable_Unpack(traced);
-  float_numbers_.try_emplace(recorder_->value_of(tensor), PyRef::borrow(traced));
-  return torch::get_symfloat_class()(py::cast(recorder_->float_of(tensor, now).toSymNodeImpl())).release().ptr();
-  END_HANDLE_TH_ERRORS
+  py::object number = torch::get_symfloat_class()(py::cast(recorder_->float_of(tensor, now).toSymNodeImpl()));
+  return {PyRef::steal(number.release().ptr()), graph::index_of(recorder_->value_of(tensor))};
+  END_HANDLE_TH_ERRORS_RET({})
 }
 
 graph::NumberSteps TorchRecording::number_of(PyObject* traced) {
   graph::NumberSteps steps = recorder_->number_of(THPVariable_Unpack(traced));
-  for (graph::NumberStep& step : steps) {
-    if (step.op != graph::NumberStep::kInput) continue;
-    const bool is_float =
-        std::ranges::any_of(floats_, [&](const auto& known) { return known.second.is_same(traced_inputs_[step.a]); });
-    if (is_float) step.op = graph::NumberStep::kFloat;
-  }
+  for (graph::NumberStep& step : steps)
+    if (step.op == graph::NumberStep::kInput && std::ranges::find(floats_, step.a) != floats_.end())
+      step.op = graph::NumberStep::kFloat;
   return steps;
 }
 
 std::vector<NumberRead> TorchRecording::take_number_reads() {
   std::vector<NumberRead> reads;
   for (const graph::FloatRead& read : recorder_->take_float_reads())
-    if (const auto at = float_numbers_.find(graph::ValueId{read.value}); at != float_numbers_.end())
-      reads.push_back({at->second.get(), read.other, read.is_equal});
+    reads.push_back({read.value, read.other, read.is_equal});
   return reads;
 }
 
@@ -151,7 +144,7 @@ bool TorchRecording::is_traced(PyObject* object) const {
 }
 
 PyObject* TorchRecording::refuse(Reason reason, std::string detail) {
-  if (!break_) break_ = CaptureBreak{reason, std::move(detail)};
+  if (!break_) break_ = Error{reason, std::move(detail)};
   drop_error();
   return nullptr;
 }
@@ -200,7 +193,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
   }
   if (auto failure = recorder_->take_break()) {  // whatever became of the exception on its way through Python
     scope.drop();
-    return refuse(failure->reason, failure->detail);
+    return refuse(failure->reason, failure->message);
   }
   if (!result) {
     scope.drop();
@@ -264,8 +257,8 @@ PyObject* TorchRecording::get_attribute(PyObject* traced, PyObject* name) {
   return result;
 }
 
-std::optional<CaptureBreak> TorchRecording::take_break() {
-  std::optional<CaptureBreak> taken;
+std::optional<Error> TorchRecording::take_break() {
+  std::optional<Error> taken;
   taken.swap(break_);
   return taken;
 }
@@ -396,7 +389,7 @@ Result<graph::CapturedGraph> TorchRecording::build_joint(const std::vector<size_
   } catch (const std::exception& e) {  // eager's backward would raise it, or an op of it cannot be recorded
     const auto failure = recorder_->take_break();
     drop_error();
-    return Error{Reason::no_backward, failure ? failure->detail : runtime::torch_words(e)};
+    return Error{Reason::no_backward, failure ? failure->message : runtime::torch_words(e)};
   }
   if (!joint->ok()) return joint->error();
   FJ_TRY_VOID(refuse_overlap(written));

@@ -30,7 +30,7 @@ class TorchRecording final : public Recording {
   bool is_traced(PyObject* object) const override;
   PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) override;
   PyObject* get_attribute(PyObject* traced, PyObject* name) override;
-  std::optional<CaptureBreak> take_break() override;
+  std::optional<Error> take_break() override;
   void set_line(const graph::Line& line) override;
   bool gradients(const GradientCall& call, std::vector<TracedGradient>& found) override;
   bool begin_function(const FunctionCall& call, TracedFunction& traced) override;
@@ -46,7 +46,7 @@ class TorchRecording final : public Recording {
   std::optional<graph::SymExpr> unwrap_size(PyObject* object) override;
   PyObject* add_float(double hint, const std::string& source_text) override;
   FloatBeside float_beside(PyObject* beside) override;
-  PyObject* float_number(PyObject* traced, double now) override;
+  FloatNumber float_number(PyObject* traced, double now) override;
   graph::NumberSteps number_of(PyObject* traced) override;
   double number_in_input(size_t input) override { return inputs_[input].item<double>(); }
   std::vector<NumberRead> take_number_reads() override;
@@ -81,9 +81,8 @@ class TorchRecording final : public Recording {
   std::vector<at::Tensor> inputs_;         // the real ones
   std::vector<at::Tensor> traced_inputs_;  // same order
   std::vector<std::pair<size_t, std::shared_ptr<guards::TensorFacts>>> facts_;  // of which input
-  std::map<std::string, at::Tensor> floats_;  // source -> its traced tensor
-  std::map<graph::ValueId, PyRef> float_numbers_;  // traced tensors that float_number was given
-  std::optional<CaptureBreak> break_;
+  std::vector<size_t> floats_;             // inputs that add_float made
+  std::optional<Error> break_;
   CapturedCalls calls_;
   OutputSet outputs_;  // of the finished recording
   std::vector<size_t> unhooked_;  // inputs whose gradients the recording itself finds: hooks on them would run in eager

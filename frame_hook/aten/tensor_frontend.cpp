@@ -141,7 +141,7 @@ bool distrust_weights(PyObject* tensors) {
     if (!THPVariable_Check(item)) return PyErr_Format(PyExc_TypeError, "framejit: a list of tensors is needed"), false;
     weights.push_back(THPVariable_Unpack(item));
   }
-  runtime::distrust_sources(weights);
+  runtime::distrust(weights);
   return true;
 }
 

@@ -27,8 +27,8 @@ struct GraphObject {
     const std::vector<int64_t> symbols = graph::bind_symbols(graph, tensors);
     std::vector<PyObject*> outputs(runner->output_count, nullptr);
     WeightOwners unknown;
-    if (!runner->run(&PyTuple_GET_ITEM(inputs.ptr(), 0), symbols.data(), outputs.data(), unknown))
-      throw py::error_already_set();
+    const CallResult ran = runner->run(&PyTuple_GET_ITEM(inputs.ptr(), 0), symbols.data(), outputs.data(), unknown);
+    if (ran.status != CallStatus::done) throw py::error_already_set();
     py::tuple result(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) result[i] = py::reinterpret_steal<py::object>(outputs[i]);
     return result;
@@ -77,24 +77,23 @@ class UserCall final : public CompiledCall {
       : callable_(std::move(callable)), aliases_(std::move(aliases)), inputs_(inputs) {
     output_count = aliases_.size();
     op_count = ops;
-    raises = true;
   }
 
-  bool run(PyObject* const* inputs, const int64_t*, PyObject** outputs, WeightOwners&) override {
+  CallResult run(PyObject* const* inputs, const int64_t*, PyObject** outputs, WeightOwners&) override {
     std::vector<PyRef> tensors;  // keeps those that stand for floats alive
     std::vector<PyObject*> args(inputs, inputs + inputs_);
     for (PyObject*& arg : args)
       if (PyFloat_CheckExact(arg)) arg = tensors.emplace_back(PyRef::steal(THPVariable_Wrap(input_tensor(arg)))).get();
     PyRef result = PyRef::steal(PyObject_Vectorcall(callable_.get(), args.data(), inputs_, nullptr));
-    if (!result) return false;
+    if (!result) return {CallStatus::raised};
     const PyRef items = tensors_of(result.get(), output_count);
-    if (!items) return false;
+    if (!items) return {CallStatus::raised};
     for (size_t i = 0; i < output_count; ++i) {
       const bool is_input = aliases_[i].kind == graph::OutputKind::kInput;
       outputs[i] = Py_NewRef(is_input ? inputs[aliases_[i].of]
                                       : PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)));
     }
-    return true;
+    return {};
   }
 
  private:

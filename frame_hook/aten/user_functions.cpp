@@ -55,7 +55,7 @@ bool TorchRecording::begin_function(const FunctionCall& call, TracedFunction& tr
     const auto failure = recorder_->take_break();
     drop_error();
     refuse(failure ? failure->reason : Reason::custom_dispatch,
-           failure ? failure->detail
+           failure ? failure->message
                    : "autograd.Function " + call.name + ", for which torch raises: " + runtime::torch_words(e) + ",");
     return false;
   }
@@ -68,7 +68,7 @@ bool TorchRecording::end_function(const std::vector<PyObject*>& gradients) {
   open_functions_.pop_back();
   auto& node = static_cast<graph::UserFunction&>(*function.node);
   std::vector<at::Tensor> floats;
-  for (const auto& [source, traced] : floats_) floats.push_back(traced);
+  for (const size_t input : floats_) floats.push_back(traced_inputs_[input]);
   std::optional<std::string> problem;
   if (inputs_.size() - floats_.size() != function.tensor_inputs)
     problem = "reads a tensor from outside: use ctx.save_for_backward()";

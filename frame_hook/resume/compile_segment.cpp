@@ -11,7 +11,6 @@
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/trace/machine/trace_frame.h"
 #include "frame_hook/trace/torch/traced_tensors.h"
-#include "frame_hook/trace/values/weight_sources.h"
 #include "graph/compiler.h"
 #include "graph/int64_range.h"
 #include "guards/cpython/interrupts.h"
@@ -144,16 +143,14 @@ Result<graph::CompiledGraph> ask_compiler(Recording& recording, graph::CapturedG
 
 std::vector<bool> weights_of(const FrameTrace& trace) {
   std::vector<bool> weights;
-  for (guards::SourceId id : trace.input_sources)
-    weights.push_back(owner_of(trace.guards.sources, id) != guards::kNoSource);
+  for (guards::SourceId owner : trace.input_owners) weights.push_back(owner != guards::kNoSource);
   return weights;
 }
 
 std::vector<guards::SourceId> owners_of(const FrameTrace& trace) {
   std::vector<guards::SourceId> owners;
-  for (guards::SourceId id : trace.input_sources)
-    if (const guards::SourceId owner = owner_of(trace.guards.sources, id); owner != guards::kNoSource)
-      owners.push_back(owner);
+  for (guards::SourceId owner : trace.input_owners)
+    if (owner != guards::kNoSource) owners.push_back(owner);
   return owners;
 }
 

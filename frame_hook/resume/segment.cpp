@@ -105,7 +105,7 @@ RunStatus replay_failed() {
 
 const char* Segment::why_dead() const {
   if (guards->dead()) return guards::kObjectIsGone;
-  return call && call->is_wrong ? "a shape function was wrong" : nullptr;
+  return is_wrong ? "a shape function was wrong" : nullptr;
 }
 
 RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
@@ -118,7 +118,7 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
   Words words(on_heap ? on_heap.get() : static_cast<uint64_t*>(alloca(needed * sizeof(uint64_t))));
   auto* registers = words.take<PyObject*>(registers_needed);
   auto* symbols = words.take<int64_t>(symbols_needed);
-  if ((call && call->is_wrong) || !guards->run(frame, registers, symbols)) return RunStatus::missed;
+  if (is_wrong || !guards->run(frame, registers, symbols)) return RunStatus::missed;
   if (written_count > 0) {
     auto** tensors = words.take<PyObject*>(memory_registers.size());
     for (size_t i = 0; i < memory_registers.size(); ++i) tensors[i] = registers[memory_registers[i]];
@@ -138,9 +138,11 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
     auto** objects = words.take<PyObject*>(held);
     for (size_t i = 0; i < held; ++i) objects[i] = registers[owner_registers[i]];
     WeightOwners owners{objects, held, nullptr};
-    if (!call->run(inputs, symbols, outputs.objects, owners)) {
-      out.stopped_by = call->stopped_by;
-      return call->raises ? RunStatus::raised : RunStatus::failed;
+    const CallResult ran = call->run(inputs, symbols, outputs.objects, owners);
+    if (ran.status == CallStatus::wrong) is_wrong = true;
+    if (ran.status != CallStatus::done) {
+      out.stopped_by = ran.stopped_by;
+      return ran.status == CallStatus::raised ? RunStatus::raised : RunStatus::failed;
     }
     out.due = std::move(owners.due);
   }

@@ -1,8 +1,8 @@
 // frame_hook/resume/segment.h — one compiled entry of a code object: from one instruction to a break or a return.
 //
-// A segment is immutable once installed, except for the driver's counts. run() fetches and checks (guards), runs the
-// graph, rebuilds what the exit needs, and only then applies effects. It touches no frame: the driver writes the exit
-// state into the live frame.
+// A segment is immutable once installed, except for the driver's counts and `is_wrong`, with the GIL held. run()
+// fetches and checks (guards), runs the graph, rebuilds what the exit needs, and only then applies effects. It touches
+// no frame: the driver writes the exit state into the live frame.
 #pragma once
 
 #include <memory>
@@ -90,6 +90,7 @@ class Segment {
   std::shared_ptr<const CompileOptions> options;
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
   uint64_t hits = 0, last_use = 0;         // the driver's, with the GIL held
+  bool is_wrong = false;  // a run has shown it: CallStatus::wrong
   PyRef self;                              // weak: the nn.Module whose method this is, or null
   uint64_t request = 0;                    // how often framejit.compile() had been called by then
   uint64_t steps = 0;                      // instructions that one run stands for; 0 for ExitKind::plain

@@ -15,14 +15,17 @@ namespace framejit::frame_hook {
 constexpr size_t kReasons = 256;
 
 struct Stats {
-  uint64_t graphs = 0, graph_breaks = 0, recompiles = 0, fallbacks = 0, ops = 0, kernels = 0, frames = 0;
-  uint64_t hits = 0, plain_hits = 0;  // entries that fitted when they were looked up: with a graph, without tensor work
+#define COUNT(name, text) uint64_t name = 0;
+#define SECONDS(name, text) double name = 0;
+#define REASONS(name, text) std::map<std::string, uint64_t> name;
+#define COUNTED(name, value, text)
+#include "frame_hook/resume/totals.def"
+#undef COUNTED
+#undef REASONS
+#undef SECONDS
+#undef COUNT
   std::array<uint64_t, kReasons> breaks_of_plain_hits{};  // of those that end at a break: by its reason
-  uint64_t left_alone = 0;  // instructions and functions that were logged, once, as compiled no more
-  double compile_seconds = 0, trace_seconds = 0;
-  uint64_t traced_instructions = 0, inlined_calls = 0;
-  uint64_t segment_instructions = 0;  // instructions that segments stood for when they ran
-  std::map<std::string, uint64_t> break_reasons, fallback_reasons;
+  uint64_t segment_instructions = 0;                      // instructions that segments stood for when they ran
 };
 
 Stats& stats();

@@ -6,27 +6,18 @@
 
 #include <exception>
 #include <string>
-#include <utility>
 
-#include "runtime/base/reasons.h"
+#include "runtime/base/result.h"
 
 namespace framejit::graph {
 
-struct CaptureFailure {
-  Reason reason;
-  std::string detail;
-};
-
 class CaptureBreakError : public std::exception {
  public:
-  explicit CaptureBreakError(CaptureFailure failure)
-      : failure_(std::move(failure)),
-        text_(std::string("framejit: ") + name_of(failure_.reason) + ": " + failure_.detail) {}
+  explicit CaptureBreakError(const Error& why)
+      : text_(std::string("framejit: ") + name_of(why.reason) + ": " + why.message) {}
   const char* what() const noexcept override { return text_.c_str(); }
-  const CaptureFailure& failure() const { return failure_; }
 
  private:
-  CaptureFailure failure_;
   std::string text_;
 };
 

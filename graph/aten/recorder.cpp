@@ -66,9 +66,9 @@ std::shared_ptr<Recorder> Recorder::make(std::string name) {
 
 Recorder::~Recorder() = default;
 
-void note_break_on_thread(CaptureFailure failure) {
+void note_break_on_thread(Error failure) {
   if (t_recorder != nullptr) t_recorder->fail(std::move(failure));
-  throw CaptureBreakError(std::move(failure));
+  throw CaptureBreakError(failure);
 }
 
 Recorder* recorder_of_thread() { return t_recorder; }
@@ -78,13 +78,14 @@ std::optional<SymExpr> wrapped_symbol_of(const at::Tensor& number) {
   return g_wrapped_symbol_reader ? g_wrapped_symbol_reader(number) : std::nullopt;
 }
 
-void Recorder::fail(CaptureFailure failure) {
-  if (!broken_) broken_ = failure;  // the first one is the cause
-  throw CaptureBreakError(std::move(failure));
+void Recorder::fail(Error failure) {
+  const CaptureBreakError thrown(failure);
+  if (!broken_) broken_ = std::move(failure);  // the first one is the cause
+  throw thrown;
 }
 
-std::optional<CaptureFailure> Recorder::take_break() {
-  std::optional<CaptureFailure> taken;
+std::optional<Error> Recorder::take_break() {
+  std::optional<Error> taken;
   taken.swap(broken_);
   return taken;
 }

@@ -83,9 +83,9 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   bool relies_on_offset(size_t input) const {
     return read_offsets_.contains(graph().values[index_of(graph().inputs[input])].storage);
   }
-  std::optional<CaptureFailure> take_break();
+  std::optional<Error> take_break();
   bool has_break() const { return broken_.has_value(); }
-  [[noreturn]] void fail(CaptureFailure failure);
+  [[noreturn]] void fail(Error failure);
 
   // Ends the recording; traced tensors are useless from here on. An output that is an input's own traced tensor is
   // marked as kInput.
@@ -181,7 +181,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::vector<uint32_t> without_history_;
   std::vector<at::Tensor> contents_;                           // by value: contents that were asked for
   const ProgramModes modes_ = ProgramModes::now();  // when the recording began
-  std::optional<CaptureFailure> broken_;
+  std::optional<Error> broken_;
   ShapeCounts counts_;
   Line line_;
   int open_scopes_ = 0;
@@ -214,7 +214,7 @@ struct PlainExecution {
 void register_recorder();
 Recorder* recorder_of_thread();  // of the innermost open scope, or null
 // Stores the failure in the thread's recorder and throws.
-[[noreturn]] void note_break_on_thread(CaptureFailure failure);
+[[noreturn]] void note_break_on_thread(Error failure);
 // The symbolic number in a wrapped number tensor, set by the Python side (torch keeps it as a Python attribute).
 using WrappedSymbolFn = std::optional<SymExpr> (*)(const at::Tensor& wrapped_number);
 void set_wrapped_symbol_reader(WrappedSymbolFn reader);

@@ -14,14 +14,7 @@ namespace {
 
 bool holds(const SizeFact& fact, const std::vector<int64_t>& symbols) {
   const std::optional<int64_t> a = value_of(fact.left, symbols), b = value_of(fact.right, symbols);
-  if (!a || !b) return false;
-  switch (fact.relation) {
-    case Relation::kEq: return a == b;
-    case Relation::kNe: return a != b;
-    case Relation::kLt: return a < b;
-    case Relation::kLe: return a <= b;
-  }
-  return false;
+  return a && b && graph::holds(*a, fact.relation, *b);
 }
 
 class Replayer {

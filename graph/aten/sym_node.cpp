@@ -254,13 +254,11 @@ SymNode ExprNode::is_contiguous(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymN
 }
 
 std::string ExprNode::str() {
-  static const char* const kSigns[] = {" == ", " != ", " < ", " <= "};
   if (kind_ == Kind::kInt) return expr_.text();
   if (kind_ == Kind::kFloat) return std::to_string(number_);
   switch (truth_.kind) {
     case Truth::Kind::kConstant: return truth_.value ? "True" : "False";
-    case Truth::Kind::kRelation:
-      return truth_.left.text() + kSigns[static_cast<int>(truth_.relation)] + truth_.right.text();
+    case Truth::Kind::kRelation: return truth_.left.text() + " " + text_of(truth_.relation) + " " + truth_.right.text();
     case Truth::Kind::kNot: return "not (" + truth_.first->str() + ")";
     case Truth::Kind::kAnd: return "(" + truth_.first->str() + ") and (" + truth_.second->str() + ")";
     case Truth::Kind::kOr: return "(" + truth_.first->str() + ") or (" + truth_.second->str() + ")";

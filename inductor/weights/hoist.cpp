@@ -33,7 +33,7 @@ class Hoister {
     Hoisted made;
     graph::Rebuild r(graph_, true);
     for (ValueId v : chosen_) {
-      made.recipes.push_back(recipe_of(v));
+      made.derivations.push_back(derivation_of(v));
       graph::TensorMeta meta = graph_.meta(v);
       r.set(v, r.out().add_input(std::move(meta), r.out().new_storage(), "derived"));
     }
@@ -80,7 +80,7 @@ class Hoister {
     if (pinned_.contains(v) || graph_.maker(v)->results.size() != 1) return false;
     if (graph_.meta(v).is_packed) return true;
     int64_t bytes = 0;
-    for (ValueId source : sources_of(v)) bytes += bytes_of(graph_.meta(source));
+    for (ValueId operand : operands_of(v)) bytes += bytes_of(graph_.meta(operand));
     return bytes_of(graph_.meta(v)) <= bytes + bytes / kMuch;
   }
 
@@ -98,33 +98,33 @@ class Hoister {
     }
     return {nodes.begin(), nodes.end()};
   }
-  std::vector<ValueId> sources_of(ValueId v) const {
-    std::vector<ValueId> sources;
+  std::vector<ValueId> operands_of(ValueId v) const {
+    std::vector<ValueId> operands;
     for (size_t n : nodes_of(v))
       for_each_value(graph_.nodes[n], [&](ValueId arg) {
-        const bool is_source = arg != graph::kNoValue && graph_.maker(arg) == nullptr;
-        if (is_source && std::find(sources.begin(), sources.end(), arg) == sources.end()) sources.push_back(arg);
+        const bool is_operand = arg != graph::kNoValue && graph_.maker(arg) == nullptr;
+        if (is_operand && std::find(operands.begin(), operands.end(), arg) == operands.end()) operands.push_back(arg);
       });
-    return sources;
+    return operands;
   }
 
-  uint32_t number_of(ValueId source) const {
-    const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), source);
+  uint32_t number_of(ValueId operand) const {
+    const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), operand);
     if (input != graph_.inputs.end()) return static_cast<uint32_t>(input - graph_.inputs.begin());
-    const auto constant = std::find(graph_.constants.begin(), graph_.constants.end(), source);
+    const auto constant = std::find(graph_.constants.begin(), graph_.constants.end(), operand);
     return static_cast<uint32_t>(graph_.inputs.size()) + static_cast<uint32_t>(constant - graph_.constants.begin());
   }
 
-  // Names and lines are left out, so that equal recipes print alike.
-  Recipe recipe_of(ValueId v) const {
-    Recipe recipe;
+  // Names and lines are left out, so that equal derivations print alike.
+  Derivation derivation_of(ValueId v) const {
+    Derivation derivation;
     GraphBuilder out("derive");
     std::map<ValueId, ValueId> map{{graph::kNoValue, graph::kNoValue}};
-    for (ValueId source : sources_of(v)) {
-      recipe.sources.push_back(number_of(source));
-      graph::TensorMeta meta = graph_.meta(source);
+    for (ValueId operand : operands_of(v)) {
+      derivation.operands.push_back(number_of(operand));
+      graph::TensorMeta meta = graph_.meta(operand);
       meta.requires_grad = false;
-      map[source] = out.add_input(std::move(meta), out.new_storage(), "w" + std::to_string(map.size() - 1));
+      map[operand] = out.add_input(std::move(meta), out.new_storage(), "w" + std::to_string(map.size() - 1));
     }
     for (size_t n : nodes_of(v)) {
       Node node = graph_.nodes[n];
@@ -138,8 +138,8 @@ class Hoister {
         if (result != graph::kNoValue) result = map[result] = out.new_value(graph_.meta(result), out.new_storage());
       out.add_node(std::move(node));
     }
-    recipe.graph = out.build({map.at(v)});
-    return recipe;
+    derivation.graph = out.build({map.at(v)});
+    return derivation;
   }
 
   const Graph& graph_;

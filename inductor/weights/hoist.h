@@ -7,16 +7,16 @@
 
 namespace framejit::inductor {
 
-// How a derived value is made: a graph with one output. Sources: inputs of the original graph, and its constants,
+// How a derived value is made: a graph with one output. Operands: inputs of the original graph, and its constants,
 // numbered from the count of inputs on.
-struct Recipe {
+struct Derivation {
   graph::Graph graph;
-  std::vector<uint32_t> sources;
+  std::vector<uint32_t> operands;
 };
 
 struct Hoisted {
-  graph::Graph graph;           // its last inputs are the derived values, in the order of `recipes`
-  std::vector<Recipe> recipes;
+  graph::Graph graph;           // its last inputs are the derived values, in the order of `derivations`
+  std::vector<Derivation> derivations;
 };
 
 // A value is hoisted if it takes no more memory than its weights, or if the library packed it. Views of it stay, and so

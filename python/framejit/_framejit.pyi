@@ -54,6 +54,9 @@ def backends() -> list[str]:
 def stats() -> dict[str, Any]:
     """Totals since import or reset."""
 
+def totals() -> list[tuple[str, str]]:
+    """Name and description of each of them."""
+
 def reset() -> None:
     """Drops every compiled entry and zeroes the totals. Running calls finish with the entries that they hold."""
 

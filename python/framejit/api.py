@@ -8,6 +8,7 @@ import difflib
 import functools
 import inspect
 import os
+import textwrap
 import types
 from typing import Any, Callable, Optional, Sequence, TypeVar, overload
 
@@ -236,36 +237,12 @@ def list_mode_options(mode: Optional[str] = None, dynamic: Optional[bool] = None
 
 
 def stats() -> dict[str, Any]:
-    """Totals since import or reset.
-
-    graphs, ops, kernels     what was compiled; equal kernels of a graph are one; its cost: compile_seconds,
-                             trace_seconds, traced_instructions, inlined_calls
-    hits                     calls, or parts of calls between breaks, that found their compiled graph; the call that
-                             compiles does not count
-    backward_graphs, backward_runs             backwards that were compiled, and their runs
-    plain_hits               those that found an entry without a graph: code that does no tensor work
-    plain_hit_reasons        the same by what ends that code: the reason of a graph break, or "no_tensor_work"
-    graph_breaks, recompiles, break_reasons    when code was compiled
-    fallbacks, fallback_reasons                calls that ran in plain Python though nothing in the program asks for
-                                               it, and defects of framejit; the reasons are rows of docs/reasons.md
-    left_alone               functions, and places in them, that are no longer compiled because it does not pay; the log
-                             says so once
-    frames                   calls of compiled callables that the hook took over
-    python_shapes            shapes of results that a shape function in Python gave: one that a user's op registers, or
-                             one of torch, for an op without a rule of ours on a device other than the CPU
-    executed_shapes          runs of ops on zeros while compiling: for the shapes of results that no rule of ours covers
-    recordings, replays      graphs of the GPU's driver that were recorded, and calls that replayed them;
-                             recording_bytes: the size of their inputs and outputs that exist now
-    derived_values, derived_bytes              copies of weights, packed, folded or cast once for many calls, that exist
-                                               now, and their real size
-    derived_made, derived_again                how many were made so far, and how many of these because weights had
-                                               changed or earlier ones were dropped
-    derived_private_bytes    memory of mapped files (weights) that was copied for this process, so that writes to it are
-                             seen; it stays after reset()
-    cache_hits, cache_misses, cache_stored     kernels found in the kernel cache, not found, and added to it (zeros
-                                               without one; see cache())
-    """
     return _framejit.stats()
+
+
+stats.__doc__ = "Totals since import or reset.\n\n" + "\n".join(
+    textwrap.fill(f"{name:22} {text}", 120, initial_indent=" " * 4, subsequent_indent=" " * 27)
+    for name, text in _framejit.totals())
 
 
 def cache(folder: str | os.PathLike[str] | None, *, max_mb: int = 256) -> None:

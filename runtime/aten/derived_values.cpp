@@ -73,10 +73,10 @@ Trust trust_in(const at::Tensor& tensor, Trust trust) { return tensor.is_inferen
 }  // namespace
 
 // A weight as it was when values were derived from it. It does not keep the tensor alive.
-class KeptSource {
+class KeptOperand {
  public:
-  static Result<std::shared_ptr<const KeptSource>> keep(const at::Tensor& tensor, Trust trust) {
-    auto kept = std::shared_ptr<KeptSource>(new KeptSource(tensor));
+  static Result<std::shared_ptr<const KeptOperand>> keep(const at::Tensor& tensor, Trust trust) {
+    auto kept = std::shared_ptr<KeptOperand>(new KeptOperand(tensor));
     if (trust == Trust::kIdentityVersion || kept->bytes_ == 0) return {std::move(kept)};
     if (!tensor.device().is_cpu())
       return Error{Reason::not_derived,
@@ -122,7 +122,7 @@ class KeptSource {
   int64_t bytes() const { return bytes_; }
 
  private:
-  explicit KeptSource(const at::Tensor& tensor)
+  explicit KeptOperand(const at::Tensor& tensor)
       : weak_storage_(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage_of(tensor))),
         storage_(storage_of(tensor)),
         sizes_(tensor.sizes().vec()),
@@ -150,9 +150,9 @@ class KeptSource {
 
 class KeptValue {
  public:
-  KeptValue(at::Tensor tensor, std::vector<std::shared_ptr<const KeptSource>> sources)
+  KeptValue(at::Tensor tensor, std::vector<std::shared_ptr<const KeptOperand>> operands)
       : tensor_(std::move(tensor)),
-        sources_(std::move(sources)),
+        operands_(std::move(operands)),
         bytes_(tensor_.is_mkldnn() ? bytes_of_packed(tensor_) : bytes_of(tensor_)) {
     g_values += 1, g_made += 1;
     g_bytes += static_cast<uint64_t>(bytes_);
@@ -167,7 +167,7 @@ class KeptValue {
 
  private:
   const at::Tensor tensor_;
-  const std::vector<std::shared_ptr<const KeptSource>> sources_;
+  const std::vector<std::shared_ptr<const KeptOperand>> operands_;
   const int64_t bytes_;
 };
 
@@ -181,16 +181,16 @@ class Registry {
     return *shared;
   }
 
-  Result<std::shared_ptr<const KeptSource>> source(const at::Tensor& tensor, Trust trust) {
+  Result<std::shared_ptr<const KeptOperand>> operand(const at::Tensor& tensor, Trust trust) {
     const std::lock_guard lock(mutex_);
-    std::weak_ptr<const KeptSource>& slot = sources_[view_of(tensor, trust)];
+    std::weak_ptr<const KeptOperand>& slot = operands_[view_of(tensor, trust)];
     if (auto known = slot.lock(); known && known->is(tensor) && !known->is_written()) return known;
-    FJ_TRY(auto kept, KeptSource::keep(tensor, trust));
+    FJ_TRY(auto kept, KeptOperand::keep(tensor, trust));
     slot = kept;
     return kept;
   }
 
-  using Key = std::pair<std::string, std::vector<const KeptSource*>>;
+  using Key = std::pair<std::string, std::vector<const KeptOperand*>>;
   std::shared_ptr<const KeptValue> find(const Key& key) {
     const std::lock_guard lock(mutex_);
     const auto at = values_.find(key);
@@ -199,20 +199,20 @@ class Registry {
   void add(const Key& key, const std::shared_ptr<const KeptValue>& value) {
     const std::lock_guard lock(mutex_);
     std::erase_if(values_, [](const auto& item) { return item.second.expired(); });
-    std::erase_if(sources_, [](const auto& item) { return item.second.expired(); });
+    std::erase_if(operands_, [](const auto& item) { return item.second.expired(); });
     values_[key] = value;
   }
-  int64_t bytes_made_of(const std::set<const KeptSource*>& sources) {
+  int64_t bytes_made_of(const std::set<const KeptOperand*>& operands) {
     const std::lock_guard lock(mutex_);
     int64_t bytes = 0;
     for (const auto& [key, slot] : values_)
-      if (std::any_of(key.second.begin(), key.second.end(), [&](auto* one) { return sources.contains(one); }))
+      if (std::any_of(key.second.begin(), key.second.end(), [&](auto* one) { return operands.contains(one); }))
         if (const auto value = slot.lock()) bytes += value->bytes();
     return bytes;
   }
   void distrust(const std::set<const c10::StorageImpl*>& storages) {
     const std::lock_guard lock(mutex_);
-    for (const auto& [view, slot] : sources_)
+    for (const auto& [view, slot] : operands_)
       if (storages.contains(std::get<0>(view)))
         if (const auto kept = slot.lock()) kept->distrust();
   }
@@ -230,13 +230,13 @@ class Registry {
   }
 
   std::mutex mutex_;
-  std::map<View, std::weak_ptr<const KeptSource>> sources_;
-  std::map<Key, std::weak_ptr<const KeptValue>> values_;  // live values have live sources, so no address is used twice
+  std::map<View, std::weak_ptr<const KeptOperand>> operands_;
+  std::map<Key, std::weak_ptr<const KeptValue>> values_;  // live values have live operands, so no address is used twice
 };
 
-std::string key_of(const Executable& executable, const CallPlan& recipe) {
+std::string key_of(const Executable& executable, const CallPlan& derivation) {
   Sha256 hash;
-  hash.add_part(print(recipe));
+  hash.add_part(print(derivation));
   for (const auto& code : executable.kernels) hash.add_part(code->id.text());
   const auto digest = hash.digest();
   return {digest.begin(), digest.end()};
@@ -244,48 +244,48 @@ std::string key_of(const Executable& executable, const CallPlan& recipe) {
 
 }  // namespace
 
-DerivedRecipes::DerivedRecipes(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants)
+Derivations::Derivations(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants)
     : executable_(std::move(executable)), constants_(std::move(constants)) {
-  for (const BoundPlan& recipe : executable_->derive()) {
-    runners_.emplace_back(executable_, recipe, std::vector<at::Tensor>{});
-    keys_.push_back(key_of(executable_->executable(), *recipe.plan));
+  for (const BoundPlan& derivation : executable_->derive()) {
+    runners_.emplace_back(executable_, derivation, std::vector<at::Tensor>{});
+    keys_.push_back(key_of(executable_->executable(), *derivation.plan));
   }
 }
 
 std::string DerivedValues::refusal(const std::vector<at::Tensor>& weights, Trust trust) {
   for (const at::Tensor& weight : weights) {
     if (bytes_of(weight) <= kCompared) continue;
-    const auto kept = Registry::instance().source(weight, trust_in(weight, trust));
+    const auto kept = Registry::instance().operand(weight, trust_in(weight, trust));
     return kept.ok() ? "" : kept.error().message;  // weights of one module lie in the same kind of memory
   }
   return "";
 }
 
-Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRecipes& recipes,
+Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const Derivations& derivations,
                                                                  const at::Tensor* const* inputs, Trust trust,
                                                                  InTheWay* in_the_way) {
   *in_the_way = InTheWay::kNone;
   auto made = std::make_shared<DerivedValues>();
   made->distrusts_ = g_distrusts;
-  const Executable& executable = recipes.executable();
+  const Executable& executable = derivations.executable();
   const uint32_t input_count = executable.forward.input_count;
-  const auto tensor_of = [&](uint32_t source) {
-    return source < input_count ? inputs[source] : &recipes.constants_[source - input_count];
+  const auto tensor_of = [&](uint32_t operand) {
+    return operand < input_count ? inputs[operand] : &derivations.constants_[operand - input_count];
   };
-  std::map<uint32_t, std::shared_ptr<const KeptSource>> kept;  // watched before they are read
+  std::map<uint32_t, std::shared_ptr<const KeptOperand>> kept;  // watched before they are read
   std::vector<WriteWatch::Handle> handles;
-  std::set<const KeptSource*> sources;
-  int64_t source_bytes = 0;
+  std::set<const KeptOperand*> operands;
+  int64_t operand_bytes = 0;
   for (const runtime::DerivedValue& value : executable.derived)
-    for (uint32_t source : value.sources) {
-      if (kept.contains(source)) continue;
-      const bool is_input = source < input_count;
-      FJ_TRY(kept[source], Registry::instance().source(*tensor_of(source), is_input ? trust_in(*inputs[source], trust)
-                                                                                    : Trust::kIdentityVersion));
-      source_bytes += kept[source]->bytes();
-      sources.insert(kept[source].get());
-      if (is_input) made->kept_.push_back({source, kept[source]});
-      if (kept[source]->handle()) handles.push_back(kept[source]->handle());
+    for (uint32_t operand : value.operands) {
+      if (kept.contains(operand)) continue;
+      const bool is_input = operand < input_count;
+      const Trust own_trust = is_input ? trust_in(*inputs[operand], trust) : Trust::kIdentityVersion;
+      FJ_TRY(kept[operand], Registry::instance().operand(*tensor_of(operand), own_trust));
+      operand_bytes += kept[operand]->bytes();
+      operands.insert(kept[operand].get());
+      if (is_input) made->kept_.push_back({operand, kept[operand]});
+      if (kept[operand]->handle()) handles.push_back(kept[operand]->handle());
     }
   made->question_ = WriteWatch::Question(std::move(handles));
   made->note_briefs();
@@ -293,13 +293,13 @@ Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRe
   std::vector<Registry::Key> keys;
   int64_t new_bytes = 0;
   for (const runtime::DerivedValue& value : executable.derived) {
-    keys.push_back({recipes.keys_[value.recipe], {}});
-    for (uint32_t source : value.sources) keys.back().second.push_back(kept[source].get());
+    keys.push_back({derivations.keys_[value.derivation], {}});
+    for (uint32_t operand : value.operands) keys.back().second.push_back(kept[operand].get());
     made->values_.push_back(Registry::instance().find(keys.back()));
     if (!made->values_.back()) new_bytes += bytes_of(value.buffer);
   }
-  if (new_bytes > source_bytes) return Error{Reason::not_derived, "it would take more memory than the weights"};
-  if (new_bytes > 0 && Registry::instance().bytes_made_of(sources) + new_bytes > source_bytes) {
+  if (new_bytes > operand_bytes) return Error{Reason::not_derived, "it would take more memory than the weights"};
+  if (new_bytes > 0 && Registry::instance().bytes_made_of(operands) + new_bytes > operand_bytes) {
     *in_the_way = InTheWay::kOfTheseWeights;
     return Error{Reason::not_derived, "with the values of other graphs, it would take more memory than the weights"};
   }
@@ -316,11 +316,11 @@ Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRe
   for (size_t i = 0; i < keys.size(); ++i) {
     const runtime::DerivedValue& value = executable.derived[i];
     if (!made->values_[i]) {
-      std::vector<std::shared_ptr<const KeptSource>> made_of;
+      std::vector<std::shared_ptr<const KeptOperand>> made_of;
       std::vector<const at::Tensor*> tensors;
-      for (uint32_t source : value.sources) made_of.push_back(kept[source]), tensors.push_back(tensor_of(source));
+      for (uint32_t operand : value.operands) made_of.push_back(kept[operand]), tensors.push_back(tensor_of(operand));
       at::Tensor tensor;
-      FJ_TRY_VOID(recipes.runners_[value.recipe].run(tensors.data(), nullptr, &tensor));
+      FJ_TRY_VOID(derivations.runners_[value.derivation].run(tensors.data(), nullptr, &tensor));
       made->values_[i] = std::make_shared<const KeptValue>(std::move(tensor), std::move(made_of));
       Registry::instance().add(keys[i], made->values_[i]);
       ++made->made_now_;
@@ -343,24 +343,24 @@ std::vector<uint32_t> DerivedValues::inputs() const {
 bool DerivedValues::derives_from(const std::vector<at::Tensor>& weights) const {
   return std::any_of(weights.begin(), weights.end(), [&](const at::Tensor& weight) {
     return std::any_of(kept_.begin(), kept_.end(),
-                       [&](const Kept& kept) { return kept.source->storage() == storage_of(weight); });
+                       [&](const Kept& kept) { return kept.operand->storage() == storage_of(weight); });
   });
 }
 
 void DerivedValues::note_briefs() {
   for (const Kept& kept : kept_) {
-    const KeptSource& source = *kept.source;
+    const KeptOperand& operand = *kept.operand;
     Brief& brief = briefs_.emplace_back(
-        Brief{kept.input, source.dtype(), -1, source.storage(), source.data(), source.version(), {}});
-    const size_t ndim = source.sizes().size();
-    if (source.compares() || ndim > Brief::kMostDims) continue;
+        Brief{kept.input, operand.dtype(), -1, operand.storage(), operand.data(), operand.version(), {}});
+    const size_t ndim = operand.sizes().size();
+    if (operand.compares() || ndim > Brief::kMostDims) continue;
     brief.ndim = static_cast<int8_t>(ndim);
-    std::copy(source.sizes().begin(), source.sizes().end(), brief.shape);
-    std::copy(source.strides().begin(), source.strides().end(), brief.shape + ndim);
+    std::copy(operand.sizes().begin(), operand.sizes().end(), brief.shape);
+    std::copy(operand.strides().begin(), operand.strides().end(), brief.shape + ndim);
   }
 }
 
-// As KeptSource::is(), for one that compares no bytes and was not distrusted.
+// As KeptOperand::is(), for one that compares no bytes and was not distrusted.
 bool DerivedValues::fits(const Brief& brief, const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   const auto ndim = static_cast<size_t>(brief.ndim);
@@ -378,11 +378,11 @@ int64_t DerivedValues::changed_input(const at::Tensor* const* inputs) const {
   for (size_t k = 0; k < kept_.size(); ++k) {
     const Brief& brief = briefs_[k];
     const at::Tensor& tensor = *inputs[brief.input];
-    if (is_trusted && brief.ndim >= 0 ? !fits(brief, tensor) : !kept_[k].source->is(tensor)) return brief.input;
+    if (is_trusted && brief.ndim >= 0 ? !fits(brief, tensor) : !kept_[k].operand->is(tensor)) return brief.input;
   }
   if (!question_.written()) return -1;
   for (const Kept& kept : kept_)
-    if (kept.source->is_written()) return kept.input;
+    if (kept.operand->is_written()) return kept.input;
   return kept_.empty() ? -1 : kept_.front().input;
 }
 
@@ -391,7 +391,7 @@ DerivedTotals derived_totals() {
 }
 void count_derived_again(uint64_t values) { g_again += values; }
 void reset_derived_totals() { g_made = 0, g_again = 0; }
-void distrust_sources(const std::vector<at::Tensor>& weights) {
+void distrust(const std::vector<at::Tensor>& weights) {
   std::set<const c10::StorageImpl*> storages;
   for (const at::Tensor& weight : weights)
     if (weight.has_storage()) storages.insert(storage_of(weight));

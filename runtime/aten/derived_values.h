@@ -1,9 +1,9 @@
 // runtime/aten/derived_values.h — the derived values of an executable for the weights of one call, and whether those
 // weights are unchanged.
 //
-// A source is unchanged while it is the same view of the same memory with the same version, and nobody wrote to that
-// memory. For large sources, the system knows whether somebody wrote (runtime/write_watch.h); small ones are compared
-// with a copy. A value is identified by its recipe and its sources: executables that want the same value share it.
+// An operand is unchanged while it is the same view of the same memory with the same version, and nobody wrote to that
+// memory. For large operands, the system knows whether somebody wrote (runtime/write_watch.h); small ones are compared
+// with a copy. A value is identified by its derivation and its operands: executables that want the same value share it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,25 +18,25 @@
 namespace framejit::runtime {
 
 enum class Trust : uint8_t {
-  kWatch,            // a source is proven unchanged
+  kWatch,  // an operand is proven unchanged
   kIdentityVersion,  // the user promises that nobody writes to a weight without changing its version, if it has one
 };
 
-class KeptSource;
+class KeptOperand;
 class KeptValue;
 
 // How to make the derived values of one bound executable.
-class DerivedRecipes {
+class Derivations {
  public:
-  DerivedRecipes(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants);
+  Derivations(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants);
   const Executable& executable() const { return executable_->executable(); }
 
  private:
   friend class DerivedValues;
   std::shared_ptr<const BoundExecutable> executable_;
   std::vector<at::Tensor> constants_;
-  std::vector<PlanRunner> runners_;  // per recipe
-  std::vector<std::string> keys_;    // per recipe: the same in all executables
+  std::vector<PlanRunner> runners_;  // per derivation
+  std::vector<std::string> keys_;  // per derivation: the same in all executables
 };
 
 // Which values take the room of new ones.
@@ -48,11 +48,11 @@ enum class InTheWay : uint8_t {
 
 class DerivedValues {
  public:
-  // Why nothing can be derived from such weights, whatever the recipes; empty if no reason is known.
+  // Why nothing can be derived from such weights, whatever the derivations; empty if no reason is known.
   static std::string refusal(const std::vector<at::Tensor>& weights, Trust trust);
-  // Without the GIL. `inputs`: those of the forward; inputs that are not sources may be null. An Error says why nothing
-  // is derived, in_the_way whether it helps to drop others. Exceptions of library calls pass through.
-  static Result<std::shared_ptr<const DerivedValues>> make(const DerivedRecipes& recipes,
+  // Without the GIL. `inputs`: those of the forward; inputs that are not operands may be null. An Error says why
+  // nothing is derived, in_the_way whether it helps to drop others. Exceptions of library calls pass through.
+  static Result<std::shared_ptr<const DerivedValues>> make(const Derivations& derivations,
                                                            const at::Tensor* const* inputs, Trust trust,
                                                            InTheWay* in_the_way);
 
@@ -67,15 +67,15 @@ class DerivedValues {
  private:
   struct Kept {
     uint32_t input;
-    std::shared_ptr<const KeptSource> source;
+    std::shared_ptr<const KeptOperand> operand;
   };
-  // What is asked of a source in each call, side by side: thousands of small objects all over the memory take longer to
-  // read than to compare.
+  // What is asked of an operand in each call, side by side: thousands of small objects all over the memory take longer
+  // to read than to compare.
   struct Brief {
     static constexpr size_t kMostDims = 4;
     uint32_t input;
     c10::ScalarType dtype;
-    int8_t ndim;  // -1: the source itself must be asked
+    int8_t ndim;  // -1: the operand itself must be asked
     const c10::StorageImpl* storage;
     const void* data;
     int64_t version;  // -1: it has none
@@ -85,7 +85,7 @@ class DerivedValues {
   void note_briefs();
   std::vector<Kept> kept_;
   std::vector<Brief> briefs_;  // of kept_
-  uint64_t distrusts_ = 0;  // how often sources had been distrusted when they were kept
+  uint64_t distrusts_ = 0;  // how often operands had been distrusted when they were kept
   WriteWatch::Question question_;
   std::vector<std::shared_ptr<const KeptValue>> values_;
   std::vector<at::Tensor> tensors_;  // of the values
@@ -96,6 +96,6 @@ class DerivedValues {
 void count_derived_again(uint64_t values);
 
 // From now on, values derived from the memory of these tensors count as outdated.
-void distrust_sources(const std::vector<at::Tensor>& weights);
+void distrust(const std::vector<at::Tensor>& weights);
 
 }  // namespace framejit::runtime

@@ -62,7 +62,7 @@ struct GraphReplay::Kind {
   std::vector<std::thread::id> readied;  // threads that have run such a call step by step
   std::vector<const void*> seen;    // where the inputs of the first call lay
   std::vector<bool> is_copied;      // empty: not decided yet
-  std::vector<std::shared_ptr<RecordedGraph>> recordings;
+  std::vector<std::shared_ptr<DriverGraph>> recordings;
   bool is_refused = false;
   uint32_t failures = 0;
 };
@@ -133,9 +133,9 @@ Result<bool> GraphReplay::replay(const ReplayCall& call) {
   const Kind* const kind = find_kind(call, stream);
   if (kind == nullptr || kind->is_refused || kind->recordings.empty() || machinery_->is_capturing(stream))
     return false;
-  for (const std::shared_ptr<RecordedGraph>& recording : kind->recordings) {
+  for (const std::shared_ptr<DriverGraph>& recording : kind->recordings) {
     if (!recording->is_free() || !recording->fits(call.inputs)) continue;
-    const std::shared_ptr<RecordedGraph> held = recording;  // another thread may drop it meanwhile
+    const std::shared_ptr<DriverGraph> held = recording;  // another thread may drop it meanwhile
     FJ_TRY_VOID(held->replay(*machinery_, call));
     return true;
   }
@@ -168,7 +168,7 @@ std::shared_ptr<GraphReplay::Kind> GraphReplay::add_kind(const ReplayCall& call,
   return kind;
 }
 
-bool GraphReplay::is_same_module(const Kind& kind, const RecordedGraph& graph, const ReplayCall& call) const {
+bool GraphReplay::is_same_module(const Kind& kind, const DriverGraph& graph, const ReplayCall& call) const {
   for (uint32_t i = 0; i < kind.is_copied.size(); ++i)
     if (weights_[i] && graph.has_moved(i, *call.inputs[i])) return false;
   return true;
@@ -183,14 +183,14 @@ bool GraphReplay::may_record(Kind& kind, const ReplayCall& call, const std::vect
       kind.is_copied.push_back(!stays(i) &&
                                (!call.inputs[i]->has_storage() || call.inputs[i]->const_data_ptr() != kind.seen[i]));
   bool has_moved = false;
-  for (const std::shared_ptr<RecordedGraph>& recording : kind.recordings) {
+  for (const std::shared_ptr<DriverGraph>& recording : kind.recordings) {
     if (recording->is_busy()) return false;
     if (!is_same_module(kind, *recording, call)) continue;
     for (uint32_t i = 0; i < count; ++i)
       if (!stays(i) && recording->has_moved(i, *call.inputs[i])) kind.is_copied[i] = has_moved = true;
   }
   if (has_moved)
-    std::erase_if(kind.recordings, [&](const std::shared_ptr<RecordedGraph>& recording) {
+    std::erase_if(kind.recordings, [&](const std::shared_ptr<DriverGraph>& recording) {
       return is_same_module(kind, *recording, call) && !recording->fits(call.inputs);
     });
   return true;
@@ -217,9 +217,9 @@ Result<bool> GraphReplay::record(const ReplayCall& call, const std::vector<bool>
   if (kind->is_refused || machinery_->is_busy() || !may_record(*kind, call, marked)) return false;
   if (static_cast<int64_t>(recording_count()) >= config().replays) return refuse_more();
   Refused refused{GraphRefusal::capture_failed, ""};
-  std::shared_ptr<RecordedGraph> made;
+  std::shared_ptr<DriverGraph> made;
   try {
-    made = RecordedGraph::make(*machinery_, {plan.device, stream}, call, kind->is_copied, refused);
+    made = DriverGraph::make(*machinery_, {plan.device, stream}, call, kind->is_copied, refused);
   } catch (const std::exception& e) {
     refused.detail = torch_words(e);
   }
@@ -246,7 +246,7 @@ void log_not_replayed(const std::string& graph, const Refused& refused) {
             {{"graph", graph}, {"reason", row.name}, {"detail", what}, {"hint", row.hint}});
 }
 
-void GraphReplay::log_recording(const Kind& kind, const RecordedGraph& graph) const {
+void GraphReplay::log_recording(const Kind& kind, const DriverGraph& graph) const {
   if (!log::enabled(log::Kind::Recorded)) return;
   std::string copied;
   size_t count = 0;

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/aten/recorded_graph.h"
+#include "runtime/aten/driver_graph.h"
 
 namespace framejit::runtime {
 
@@ -46,11 +46,11 @@ class GraphReplay {
   const Plan& plan_of(const PlanRunner& runner);
   Kind* find_kind(const ReplayCall& call, void* stream) const;
   std::shared_ptr<Kind> add_kind(const ReplayCall& call, void* stream);
-  bool is_same_module(const Kind& kind, const RecordedGraph& graph, const ReplayCall& call) const;
+  bool is_same_module(const Kind& kind, const DriverGraph& graph, const ReplayCall& call) const;
   bool may_record(Kind& kind, const ReplayCall& call, const std::vector<bool>& marked);
   size_t recording_count() const;
   void log_refusal(const Refused& refused) const;
-  void log_recording(const Kind& kind, const RecordedGraph& graph) const;
+  void log_recording(const Kind& kind, const DriverGraph& graph) const;
 
   std::string name_;
   std::vector<std::string> input_names_;

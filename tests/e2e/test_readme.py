@@ -129,6 +129,15 @@ def current(name, text):
     assert PAGES[name].read_text(encoding="utf-8") == text, f"make golden-update rewrites {name}"
 
 
+def current_list(name, marker, rows):
+    items = "\n".join(f"- `{name}`: {text}." for name, text in rows)
+    text = PAGES[name].read_text(encoding="utf-8")
+    made = re.sub(rf"(<!-- {marker}: .*-->\n)(?s:.*?)(<!-- end -->)",
+                  lambda m: m[1] + pages.filled(items) + "\n" + m[2], text)
+    assert items.split("\n")[0] in made
+    current(name, made)
+
+
 # The order of docs/settings.md; a setting that is not named here comes under the last title.
 SETTINGS = {
     "What is compiled": ("FRAMEJIT", "FRAMEJIT_MIN_CALLS", "FRAMEJIT_FILTER", "FRAMEJIT_SKIP", "FRAMEJIT_ENTRIES"),
@@ -183,12 +192,15 @@ def test_the_list_of_channels():
     rows = re.findall(r'^LOG_CHANNEL\((\w+),\s*((?:"[^"]*"\s*)+)\)', table, re.M)
     done = programs.run("import framejit", env=without_settings(FRAMEJIT_LOGS="help"))
     assert [name for name, _ in rows] == re.findall(r"^  (\w+) ", done.stderr, re.M) and len(rows) > 10
-    items = "\n".join(f"- `{name}`: {ast.literal_eval(f'({doc})')}." for name, doc in rows)
-    text = PAGES["docs/logs.md"].read_text(encoding="utf-8")
-    made = re.sub(r"(<!-- channels: .*-->\n)(?s:.*?)(<!-- end -->)", lambda m: m[1] + pages.filled(items) + "\n" + m[2],
-                  text)
-    assert items.split("\n")[0] in made
-    current("docs/logs.md", made)
+    current_list("docs/logs.md", "channels", [(name, ast.literal_eval(f"({doc})")) for name, doc in rows])
+
+
+def test_the_list_of_totals():
+    from framejit import _framejit, api
+    rows = _framejit.totals()
+    assert [name for name, _ in rows] == list(api.stats()) and len(rows) > 30
+    assert all(f"    {name} " in api.stats.__doc__ for name, _ in rows)
+    current_list("docs/logs.md", "totals", rows)
 
 
 # The folders of headers that are not ours, and their owners.

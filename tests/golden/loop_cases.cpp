@@ -4,7 +4,7 @@
 // bfloat16 in float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least,
 // "last" channels_last for all convolutions; "join_columns", "patches", "short_attention" and "pad_products" do what a
 // GPU's target does; "fold", "join", "pack_linear", "pack_convolutions" and "hoist" take inputs whose names begin with
-// w for weights ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints the loop program (and
+// w for weights ("hoist" prints the derivations after the graph). Stages of loops: "lower" prints the loop program (and
 // checks its round trip and verifier); "schedule" the fused groups; "steps" their names alone, and how many kernels
 // there are; "kernels" the kernel IR of every group; "plan" also what the CPU's code does, for registers of 512 and of
 // 256 bits; "refused" the pairs that stayed apart; "hip" every kernel as HIP source. A case with one of these is
@@ -125,11 +125,11 @@ Result<std::string> hoisted_text(const graph::Graph& graph) {
   FJ_TRY(const Hoisted hoisted, hoist_weights(graph, weights_of(graph)));
   FJ_TRY_VOID(graph::verify(hoisted.graph));
   std::string text = graph::print(hoisted.graph);
-  for (const Recipe& recipe : hoisted.recipes) {
-    FJ_TRY_VOID(graph::verify(recipe.graph));
+  for (const Derivation& derivation : hoisted.derivations) {
+    FJ_TRY_VOID(graph::verify(derivation.graph));
     text += "from";
-    for (uint32_t source : recipe.sources) text += " " + std::to_string(source);
-    text += "\n" + graph::print(recipe.graph);
+    for (uint32_t operand : derivation.operands) text += " " + std::to_string(operand);
+    text += "\n" + graph::print(derivation.graph);
   }
   return text;
 }

@@ -27,7 +27,6 @@ LIMITS += [
     ("NestState", "inductor/cpu/nest_state.h", 12, 13),
     ("Recorder", "graph/aten/recorder.h", 94, None),
     ("ExprNode", "graph/aten/sym_node.cpp", 83, None),  # an operator of SymInt each
-    ("Assembler", "inductor/assemble.cpp", 78, None),
     ("TorchRecording", "frame_hook/aten/recording.h", 69, None),
     ("Products", "inductor/gpu/hip_products.cpp", 66, None),
     ("Rows", "inductor/gpu/hip_rows.cpp", 65, None),

@@ -27,6 +27,7 @@ TERMS = [
          r"|with_output_properties|properties_of"),
     Term("trait", "trait traits", ("inductor/",)),
     Term("verify", "verify verifies verified verifier", ("graph/", "inductor/", "runtime/"), "not_verified"),
+    Term("recipe", "recipe recipes", ("frame_hook/resume/",)),
     Term("home", "home homes", ()),
     Term("finish", "finish finishes finished", (), "finished"),  # a generator, in CPython's words
     Term("told", "told untold", ()),

@@ -6,6 +6,7 @@
 #include "frame_hook/trace/machine/graph_break.h"
 #include "frame_hook/trace/machine/symbolic_frame.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
+#include "frame_hook/trace/values/float_tensors.h"
 #include "frame_hook/trace/values/side_tables.h"
 #include "guards/guard.h"
 
@@ -50,6 +51,7 @@ struct FrameTrace {
   std::vector<Value*> effects;  // values whose `object` must be brought to the state of the shadow, in order of first
                                 // write
   std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
+  std::vector<guards::SourceId> input_owners;  // the modules whose weights they are; kNoSource: none
   std::vector<guards::SourceId> bound_sources;  // these exist; their objects do not matter
   Value* returned = nullptr;              // set when the frame returned
   bool leaves_handler = false;  // the frame returned after the end of a handler that it had entered before the trace:
@@ -65,12 +67,7 @@ struct FrameTrace {
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;
   std::unordered_map<Value*, FloatFormula> float_formulas;
-  struct FloatArgument {
-    Value* number;
-    guards::SourceId source;
-  };
-  std::unordered_map<PyObject*, FloatArgument> float_arguments;  // open floats that ops were given as numbers, by the
-                                                                 // traced tensor that holds each
+  FloatTensors floats;
   SideTables side_tables;
 };
 

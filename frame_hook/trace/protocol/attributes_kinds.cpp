@@ -143,7 +143,7 @@ Value* tensor_getter(TracedTensors& tensors, TensorValue* v, PyObject* name) {
   }
   PyObject* result = heap.recording().get_attribute(traced, name);
   if (!result) {
-    if (auto stop = heap.recording().take_break()) graph_break(stop->reason, stop->detail);
+    if (auto stop = heap.recording().take_break()) graph_break(stop->reason, stop->message);
     shadows.errors.raise_pending();
   }
   return heap.wrap_result(result);

@@ -152,7 +152,7 @@ class WithGradient {
     graph_break(Reason::custom_dispatch, words() + ", " + why + ",");
   }
   [[noreturn]] void refuse_by_recording() {
-    if (const auto why = t_.recording().take_break()) graph_break(why->reason, why->detail);
+    if (const auto why = t_.recording().take_break()) graph_break(why->reason, why->message);
     refuse("which torch refuses");
   }
 
@@ -200,12 +200,12 @@ class WithGradient {
       std::vector<Value*> passed = a_.inputs;
       for (const auto& [name, v] : a_.context->attrs)
         if (v) passed.push_back(v);
-      OutsideState outside(t_.heap, std::move(passed), t_.tensors.float_tensors);
+      OutsideState outside(t_.heap, std::move(passed), t_.tensors.floats());
       const Effects before = Effects::so_far(t_.shadows.tables());
       gradients = run_backward(function, given);
       if (Effects::so_far(t_.shadows.tables()) != before || outside.is_written())
         refuse("whose backward() writes to objects or to its context");
-      if (const std::string read = outside.what_is_read(t_.tensors.float_tensor_of); !read.empty())
+      if (const std::string read = outside.what_is_read(); !read.empty())
         refuse("whose backward() reads " + read + ": keep the value on ctx in forward()");
     }
     if (!t_.recording().end_function(gradients)) refuse_by_recording();

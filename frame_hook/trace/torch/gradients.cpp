@@ -104,7 +104,7 @@ class EngineCall {
   std::vector<TracedGradient> run() {
     std::vector<TracedGradient> found;
     if (t_.recording().gradients(call_, found)) return found;
-    if (const auto why = t_.recording().take_break()) graph_break(why->reason, why->detail);
+    if (const auto why = t_.recording().take_break()) graph_break(why->reason, why->message);
     refuse_gradients("a call of torch.autograd");
   }
 

@@ -4,6 +4,7 @@
 // back at the end. A guard that exists is not added twice.
 #include "frame_hook/trace/torch/outside_state.h"
 
+#include <span>
 #include <utility>
 
 #include "frame_hook/trace/values/object_kinds.h"
@@ -13,8 +14,8 @@ namespace framejit::frame_hook {
 using guards::SourceId;
 using guards::SourceKind;
 
-OutsideState::OutsideState(Heap& heap, std::vector<Value*> passed, FloatTensors& tensors)
-    : heap_(heap), passed_(std::move(passed)), tensors_(tensors), tensors_before_(std::exchange(tensors, {})) {
+OutsideState::OutsideState(Heap& heap, std::vector<Value*> passed, const FloatTensors& floats)
+    : heap_(heap), passed_(std::move(passed)), floats_(floats), uses_before_(floats.uses().size()) {
   for (Value* v : heap_.all()) {
     before_.push_back({v->value_guarded, v->identity_guarded, v->mutated});
     if (v->source != guards::kNoSource) v->value_guarded = v->identity_guarded = false;
@@ -23,7 +24,6 @@ OutsideState::OutsideState(Heap& heap, std::vector<Value*> passed, FloatTensors&
 }
 
 OutsideState::~OutsideState() {
-  tensors_.merge(tensors_before_);
   for (size_t i = 0; i < before_.size(); ++i) {
     Value* const v = heap_.all()[i];
     v->value_guarded = v->value_guarded || before_[i].value;
@@ -52,18 +52,16 @@ OutsideState::Known OutsideState::known() const {
   return found;
 }
 
-std::string OutsideState::what_is_read(const std::unordered_map<SourceId, Value*>& sources) const {
+std::string OutsideState::what_is_read() const {
   const Known held = known();
   for (const Value* v : heap_.all())
     if (!held.contains(v) && is_state(v, held) && !is_library(v->source)) return text_of(v->source);
   std::unordered_set<SourceId> passed;
   std::vector<SourceId> others;
-  for (const auto& [number, tensor] : tensors_)
-    for (const auto& [source, of] : sources) {
-      if (of != tensor) continue;
-      if (!held.contains(number)) others.push_back(source);
-      else add_operands(source, passed);
-    }
+  for (const auto& [number, source] : std::span(floats_.uses()).subspan(uses_before_)) {
+    if (!held.contains(number)) others.push_back(source);
+    else add_operands(source, passed);
+  }
   for (SourceId source : others) {
     std::unordered_set<SourceId> operands;
     add_operands(source, operands);

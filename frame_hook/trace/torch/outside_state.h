@@ -5,25 +5,23 @@
 #pragma once
 
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "frame_hook/trace/values/float_tensors.h"
 #include "frame_hook/trace/values/heap.h"
 
 namespace framejit::frame_hook {
 
 class OutsideState {
  public:
-  using FloatTensors = std::unordered_map<Value*, Value*>;
-  // passed: values that the code holds already, with what their tuples hold. tensors: as in TracedTensors.
-  OutsideState(Heap& heap, std::vector<Value*> passed, FloatTensors& tensors);
+  // passed: values that the code holds already, with what their tuples hold.
+  OutsideState(Heap& heap, std::vector<Value*> passed, const FloatTensors& floats);
   ~OutsideState();
   OutsideState(const OutsideState&) = delete;
 
   bool is_written() const;          // something that existed before
-  // The path of a number, text or flag; "": none. sources: what the tensors of open floats hold.
-  std::string what_is_read(const std::unordered_map<guards::SourceId, Value*>& sources) const;
+  std::string what_is_read() const;  // the path of a number, text or flag; "": none
 
  private:
   struct Flags {
@@ -38,8 +36,8 @@ class OutsideState {
 
   Heap& heap_;
   std::vector<Value*> passed_;
-  FloatTensors& tensors_;
-  FloatTensors tensors_before_;
+  const FloatTensors& floats_;
+  const size_t uses_before_;
   std::vector<Flags> before_;  // per value
 };
 

@@ -57,26 +57,28 @@ struct WeightOwners {
   std::unique_ptr<DueDerivation> due;  // set by CompiledCall::run
 };
 
-// A compiled recording: Python tensors in, Python tensors out.
+// What one run of a compiled call came to. Unless it is done, a Python error is set.
+enum class CallStatus : uint8_t {
+  done,
+  failed,  // nothing was written, and plain Python must run in its place
+  wrong,   // like failed, and it must never run again: a fact that it was compiled with has turned out to be wrong
+  raised,  // the error is the user's, whose code ran: plain Python must not run in its place
+};
+struct CallResult {
+  CallStatus status = CallStatus::done;
+  Reason stopped_by = Reason::run_failed;  // if failed or wrong: the row that it counts for
+};
+
+// A compiled recording: Python tensors in, Python tensors out. Threads share it.
 class CompiledCall {
  public:
   virtual ~CompiledCall() = default;
   // inputs: borrowed, one per recording input, a float if add_float made it; symbols: as the guards bound them.
-  // outputs: new references.
-  // False with a Python error set: nothing was written and the segment must run plainly (but see `raises`). Input
-  // writes happen last.
-  virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) = 0;
-  bool raises = false;  // run() is the user's code: the error is the user's, and plain Python does not run in its place
-  bool is_wrong = false;  // a fact that it was compiled with has turned out to be wrong: it never runs again
-  Reason stopped_by = Reason::run_failed;  // why the last run() returned false
+  // outputs: new references. Input writes happen last.
+  virtual CallResult run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) = 0;
   size_t output_count = 0;
   size_t op_count = 0;      // ATen ops of the functional graph
   size_t kernel_count = 0;  // distinct compiled kernels
-};
-
-struct CaptureBreak {  // why a recorded call cannot be in a graph
-  Reason reason;
-  std::string detail;
 };
 
 // A call of the traced program for which torch's engine runs. The tensors are traced, and borrowed.
@@ -103,9 +105,14 @@ struct TracedFunction {
   std::vector<PyRef> gradients;  // one stand-in per output; null: backward() gets None
 };
 
-// What has been learned of a number that float_number was given: itself, or only whether it equals another one.
+// What stands for an open float where torch takes a number, not a tensor.
+struct FloatNumber {
+  PyRef object;  // null: a Python error is set
+  uint32_t id = 0;
+};
+// What has been learned of a FloatNumber: the float itself, or only whether it equals another one.
 struct NumberRead {
-  PyObject* tensor;  // that holds it; borrowed
+  uint32_t id;
   std::optional<double> other;
   bool is_equal;
 };
@@ -129,7 +136,7 @@ class Recording {
   // null with a Python error set, or null without one if take_break() has the reason. Ops of a failed call are dropped.
   virtual PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) = 0;
   virtual PyObject* get_attribute(PyObject* traced, PyObject* name) = 0;  // C getters and methods of torch.Tensor
-  virtual std::optional<CaptureBreak> take_break() = 0;
+  virtual std::optional<Error> take_break() = 0;  // why a recorded call cannot be in a graph
   virtual void set_line(const graph::Line& line) = 0;
 
   // The contents of a traced tensor that depends only on constants: a new real tensor. Null without an error: not
@@ -143,12 +150,11 @@ class Recording {
   virtual PyObject* wrap_size(const graph::SymExpr& size) = 0;
   virtual std::optional<graph::SymExpr> unwrap_size(PyObject* object) = 0;
   // A float that must stay open: a 0-dim traced tensor, an input whose object in a call is the float itself. New
-  // reference, or null with an error set. One input per source.
+  // reference, or null with an error set.
   virtual PyObject* add_float(double hint, const std::string& source_text) = 0;
   virtual FloatBeside float_beside(PyObject* beside) = 0;
-  // What stands for the float of such a 0-dim traced tensor where torch takes a number, not a tensor. New reference;
-  // null: an error is set.
-  virtual PyObject* float_number(PyObject* traced, double now) = 0;
+  // Of the float in such a 0-dim traced tensor, or in one that is computed from them. `now` is its value in this trace.
+  virtual FloatNumber float_number(PyObject* traced, double now) = 0;
   // How the number in a traced 0-dim tensor is computed (empty: not known), and the number in an input of this call.
   virtual graph::NumberSteps number_of(PyObject*) { return {}; }
   virtual double number_in_input(size_t) { return 0; }

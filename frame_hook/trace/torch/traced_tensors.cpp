@@ -6,6 +6,7 @@
 
 #include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/size_marks.h"
+#include "frame_hook/trace/values/weight_sources.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -14,8 +15,6 @@ using guards::GuardKind;
 using guards::kNoSource;
 
 void TracedTensors::reset() {
-  float_tensors.clear();
-  float_tensor_of.clear();
   read_numbers_.clear();
   last_line_ = {nullptr, 0};
 }
@@ -67,7 +66,7 @@ PyObject* TracedTensors::traced(TensorValue* v) {
   std::string reason;
   if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain) break_at_unsupported(v, std::move(reason));
   if (v->source == kNoSource) graph_break(Reason::unsupported_tensor, "a tensor that is a constant of the program");
-  const graph::DynamicExtents extents = dynamic_.extents(v->source, v->object.get());
+  const graph::DynamicExtents extents = dynamic_.extents(v->source, v->object.get(), is_parameter(heap(), v->source));
   PyObject* traced = recording().add_input(v->object.get(), dynamic_.text(v->source), extents);
   if (!traced) break_of_recording("an input tensor");
   v->traced = PyRef::steal(traced);
@@ -75,6 +74,7 @@ PyObject* TracedTensors::traced(TensorValue* v) {
   v->type_guarded = v->value_guarded = true;
   heap().adopt(v);
   trace_.input_sources.push_back(v->source);
+  trace_.input_owners.push_back(owner_of(heap(), v->source));
   facts().add_guard(tensor_guard(v, recording().facts_of_input(v->input)));
   if (!extents.empty()) decide_marked_ranges(recording(), v->object.get(), traced);
   return traced;
@@ -107,7 +107,7 @@ Value* TracedTensors::lifted(PyObject* real) {
 void TracedTensors::break_of_recording(const std::string& what) {
   if (auto b = recording().take_break()) {
     drop_error();
-    graph_break(b->reason, b->detail.empty() ? what : b->detail);
+    graph_break(b->reason, b->message.empty() ? what : b->message);
   }
   if (!PyErr_Occurred()) graph_break(Reason::recording_failed, what);
   numbers.shadows.errors.raise_pending();
@@ -115,21 +115,21 @@ void TracedTensors::break_of_recording(const std::string& what) {
 
 // ---- open floats as tensors
 
-Value* TracedTensors::of_float(Value* number) {
-  if (const auto at = float_tensors.find(number); at != float_tensors.end()) return at->second;
+Value* TracedTensors::of_float(Value* number) { return held(number).tensor; }
+
+FloatTensor& TracedTensors::held(Value* number) {
   const guards::SourceId source = numbers.source_of(number);
-  const auto alike = float_tensor_of.find(source);
-  if (alike != float_tensor_of.end()) return float_tensors[number] = alike->second;
+  if (FloatTensor* known = floats().find(number, source)) return *known;
   Value* tensor = nullptr;
   if (number->source != kNoSource) {
-    const size_t inputs = recording().input_count();
     std::string text = dynamic_.text(source);
-    const bool is_taken = std::any_of(float_tensor_of.begin(), float_tensor_of.end(),
-                                      [&](const auto& known) { return dynamic_.text(known.first) == text; });
+    const bool is_taken =
+        std::ranges::any_of(floats().all(), [&](const auto& known) { return dynamic_.text(known.first) == text; });
     if (is_taken) text += " #" + std::to_string(source);  // keys of dicts that are tensors look alike
     PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()), text));
     if (!traced) break_of_recording("a float input");
-    if (recording().input_count() > inputs) trace_.input_sources.push_back(number->source);
+    trace_.input_sources.push_back(number->source);
+    trace_.input_owners.push_back(kNoSource);
     facts().type_of(number);
     tensor = heap().wrap_result(traced.release());
   } else {
@@ -144,31 +144,31 @@ Value* TracedTensors::of_float(Value* number) {
     tensor = call(operator_function(formula.function), args, 2, nullptr);
     if (!tensor) break_of_recording(PyErr_Occurred() ? "" : std::string("_operator.") + formula.function);
   }
-  float_tensor_of[source] = tensor;
-  return float_tensors[number] = tensor;
+  return *floats().add(number, source, tensor);
 }
 
 Value* TracedTensors::float_number(Value* number) {
   if (!numbers.is_open_float(number)) return nullptr;
-  PyObject* const held = traced(as<TensorValue>(of_float(number)));
-  trace_.float_arguments.try_emplace(held, number, numbers.source_of(number));
-  PyRef made = PyRef::steal(recording().float_number(held, PyFloat_AS_DOUBLE(number->object.get())));
-  if (!made) break_of_recording("a float");
-  return heap().object_value(made.get(), kNoSource);
+  FloatTensor& of = held(number);
+  const FloatNumber made =
+      recording().float_number(traced(as<TensorValue>(of.tensor)), PyFloat_AS_DOUBLE(number->object.get()));
+  if (!made.object) break_of_recording("a float");
+  if (!of.number) of.number = number, of.id = made.id;
+  return heap().object_value(made.object.get(), kNoSource);
 }
 
 void guard_number_reads(FrameTrace& trace, Facts& facts) {
-  for (const auto& [tensor, other, is_equal] : trace.recording->take_number_reads()) {
-    const FrameTrace::FloatArgument& argument = trace.float_arguments.at(tensor);
+  for (const auto& [id, other, is_equal] : trace.recording->take_number_reads()) {
+    const FloatTensor& read = trace.floats.with_id(id);
     if (!other) {
-      facts.guard_value(argument.number);
+      facts.guard_value(read.number);
       continue;
     }
     guards::SourceTable& sources = facts.sources();
     const PyRef object = PyRef::steal(PyFloat_FromDouble(*other));
     const guards::SourceId constant = sources.add(guards::SourceKind::constant, kNoSource, 0, object.get());
-    const guards::SourceId answer = sources.add(guards::SourceKind::computed, argument.source,
-                                                static_cast<int32_t>(constant), operator_function("eq"));
+    const guards::SourceId answer =
+        sources.add(guards::SourceKind::computed, read.source, static_cast<int32_t>(constant), operator_function("eq"));
     facts.add_guard(GuardKind::equals, answer, is_equal ? Py_True : Py_False);
   }
 }

@@ -23,13 +23,11 @@ class TracedTensors {
   [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute returned nothing
 
   // ---- numbers
+  FloatTensors& floats() { return trace_.floats; }
   Value* of_float(Value* number);                          // an open float as a 0-dim tensor
   Value* float_number(Value* number);  // an open float for an argument that must be a number; null: it is a constant
   // The number in a 0-dim tensor whose arithmetic is known, as a float; null: only the graph computes it.
   Value* number_in(Value* v);
-
-  std::unordered_map<Value*, Value*> float_tensors;        // open floats -> the 0-dim tensors that hold them
-  std::unordered_map<guards::SourceId, Value*> float_tensor_of;  // the same, by what computes them in the guards
 
  private:
   struct NumberInTensor {                                  // an open float that is read from a 0-dim tensor
@@ -45,6 +43,7 @@ class TracedTensors {
 
   Recording& recording() { return *trace_.recording; }
   Heap& heap() { return numbers.shadows.heap; }
+  FloatTensor& held(Value* number);
   Facts& facts() { return numbers.shadows.facts; }
   void set_user_line();
   [[noreturn]] void break_at_unsupported(TensorValue* v, std::string reason);

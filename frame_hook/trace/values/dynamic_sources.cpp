@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "frame_hook/trace/values/size_marks.h"
-#include "frame_hook/trace/values/weight_sources.h"
 
 namespace framejit::frame_hook {
 
@@ -65,13 +64,13 @@ bool DynamicSources::is_dynamic(SourceId source) const {
 }
 
 // The frontend keeps sizes and strides of 0 and 1 constant.
-graph::DynamicExtents DynamicSources::extents(SourceId source, PyObject* tensor) const {
+graph::DynamicExtents DynamicSources::extents(SourceId source, PyObject* tensor, bool is_parameter) const {
   graph::DynamicExtents found;
   std::vector<bool>& dims = found.sizes;
   if (hints_.dynamic_never) return found;
   if (hints_.dynamic_all && is_dynamic(source)) dims.assign(64, true);
   // Parameters of another size mean another module: with symbols, nothing could be derived from them.
-  const bool varies = !hints_.dynamic_sources.empty() && !is_parameter(sources_, source);
+  const bool varies = !hints_.dynamic_sources.empty() && !is_parameter;
   const std::string text = varies ? this->text(source) : "";
   for (const std::string& dynamic : hints_.dynamic_sources) {
     if (!varies || !dynamic.starts_with(text)) continue;

@@ -18,7 +18,7 @@ class DynamicSources {
   bool becomes_symbol(PyObject* integer, guards::SourceId source) const;  // when it is read
   bool holds_symbol(PyObject* object, guards::SourceId source) const;     // the same for an int, or for an int in a
                                                                           // tuple
-  graph::DynamicExtents extents(guards::SourceId source, PyObject* tensor) const;
+  graph::DynamicExtents extents(guards::SourceId source, PyObject* tensor, bool is_parameter) const;
 
  private:
   const TraceHints& hints_;

@@ -1,6 +1,8 @@
 // frame_hook/trace/values/weight_sources.cpp — module.__dict__['_parameters' or '_buffers'][name].
 #include "frame_hook/trace/values/weight_sources.h"
 
+#include "frame_hook/trace/values/object_kinds.h"
+
 namespace framejit::frame_hook {
 namespace {
 
@@ -26,16 +28,19 @@ bool is_named(const SourceTable& sources, SourceId holder, const char* name) {
 
 }  // namespace
 
-SourceId owner_of(const SourceTable& sources, SourceId input) {
+SourceId owner_of(const Heap& heap, SourceId input) {
+  const SourceTable& sources = heap.facts.sources();
   const SourceId holder = holder_of(sources, input);
   if (holder == kNoSource || !(is_named(sources, holder, "_parameters") || is_named(sources, holder, "_buffers")))
     return kNoSource;
-  return base_of(sources, sources[holder].base, SourceKind::instance_dict);
+  const SourceId owner = base_of(sources, sources[holder].base, SourceKind::instance_dict);
+  const Value* const module = owner == kNoSource ? nullptr : heap.find(owner);
+  return module && module->object && is_torch_module(module->object.get()) ? owner : kNoSource;
 }
 
-bool is_parameter(const SourceTable& sources, SourceId input) {
-  const SourceId holder = holder_of(sources, input);
-  return holder != kNoSource && is_named(sources, holder, "_parameters") && owner_of(sources, input) != kNoSource;
+bool is_parameter(const Heap& heap, SourceId input) {
+  return owner_of(heap, input) != kNoSource &&
+         is_named(heap.facts.sources(), holder_of(heap.facts.sources(), input), "_parameters");
 }
 
 }  // namespace framejit::frame_hook

@@ -2,13 +2,13 @@
 // from.
 #pragma once
 
-#include "guards/source.h"
+#include "frame_hook/trace/values/heap.h"
 
 namespace framejit::frame_hook {
 
-// The module that holds an input as a parameter or buffer; programs seldom write to those, but read them in each call.
-// kNoSource: none.
-guards::SourceId owner_of(const guards::SourceTable& sources, guards::SourceId input);
-bool is_parameter(const guards::SourceTable& sources, guards::SourceId input);
+// The nn.Module that holds an input as a parameter or buffer; programs seldom write to those, but read them in each
+// call. kNoSource: none.
+guards::SourceId owner_of(const Heap& heap, guards::SourceId input);
+bool is_parameter(const Heap& heap, guards::SourceId input);
 
 }  // namespace framejit::frame_hook

@@ -387,6 +387,20 @@ def test_leaves_with_hooks(hook, later):
     check_inner(make, breaks=None, captured=False)
 
 
+@pytest.mark.fallbacks(run_failed=1)
+def test_a_hook_that_comes_after_a_users_backend_has_compiled():
+    """Errors of the user's code are the program's. This one is ours, so the call runs plainly too."""
+    def f(x):
+        return torch.autograd.grad((x * x).sum(), x)[0]
+    compiled, seen = framejit.compile(f, backend=lambda graph, examples: lambda *inputs: graph(*inputs)), []
+    for hooked in (False, True):
+        x = leaf(4, 3)
+        if hooked:
+            x.register_hook(seen.append)
+        assert torch.equal(compiled(x), f(x))
+    assert len(seen) == 2 and framejit.stats()["graphs"] == 1
+
+
 def test_leaves_that_become_one():
     def make():
         x, w = leaf(4, 3), leaf(4, 3)

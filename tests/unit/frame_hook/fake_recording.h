@@ -53,7 +53,7 @@ class FakeRecording : public Recording {
     return result;
   }
   PyObject* get_attribute(PyObject* traced, PyObject* name) override { return PyObject_GetAttr(traced, name); }
-  std::optional<CaptureBreak> take_break() override { return std::exchange(state().reason, std::nullopt); }
+  std::optional<Error> take_break() override { return std::exchange(state().reason, std::nullopt); }
   void set_line(const graph::Line& line) override { line_ = line; }
   PyObject* wrap_size(const graph::SymExpr& size) override { return size_object(size); }
   std::optional<graph::SymExpr> unwrap_size(PyObject* o) override {
@@ -62,7 +62,7 @@ class FakeRecording : public Recording {
   }
   PyObject* add_float(double, const std::string&) override { return nullptr; }
   FloatBeside float_beside(PyObject*) override { return FloatBeside::kConstant; }
-  PyObject* float_number(PyObject*, double) override { return nullptr; }
+  FloatNumber float_number(PyObject*, double) override { return {}; }
   std::string text() const override { return ""; }
   size_t op_count() const override { return ops.size(); }
   Result<graph::CapturedGraph> build(const std::vector<PyObject*>&) override {

@@ -19,7 +19,7 @@ namespace framejit::frame_hook::fake {
 
 struct State {
   std::vector<std::string>* ops = nullptr;   // of the active recording
-  std::optional<CaptureBreak> reason;
+  std::optional<Error> reason;
   bool grad = true;                          // the one mode
 };
 inline State& state() {
@@ -147,7 +147,7 @@ inline PyObject* function_fail(PyObject*, PyObject* x) {  // an op that raises
 }
 inline PyObject* function_size_of_data(PyObject*, PyObject* x) {  // an op that cannot be captured
   if (!state().ops) return run("nonzero", {x});
-  state().reason = CaptureBreak{Reason::data_dependent_size, "nonzero"};
+  state().reason = Error{Reason::data_dependent_size, "nonzero"};
   return nullptr;
 }
 

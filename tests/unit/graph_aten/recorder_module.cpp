@@ -29,10 +29,10 @@ struct RecorderForTests {
     const bool broke = recorder->has_break();
     if (result == nullptr || broke) scope.drop();
     if (broke) {
-      const CaptureFailure failure = *recorder->take_break();
+      const Error failure = *recorder->take_break();
       Py_XDECREF(result);
       PyErr_Clear();
-      throw std::runtime_error(std::string("break ") + name_of(failure.reason) + ": " + failure.detail);
+      throw std::runtime_error(std::string("break ") + name_of(failure.reason) + ": " + failure.message);
     }
     if (result == nullptr) throw py::error_already_set();
     return py::reinterpret_steal<py::object>(result);
@@ -59,7 +59,7 @@ struct RecorderForTests {
       if (!right.ok()) throw std::runtime_error(right.error().message);
     } catch (const std::exception&) {
       if (const auto failure = recorder->take_break())
-        throw std::runtime_error("break " + std::string(name_of(failure->reason)) + ": " + failure->detail);
+        throw std::runtime_error("break " + std::string(name_of(failure->reason)) + ": " + failure->message);
       throw;
     }
     std::vector<int64_t> gradient_output(done.layout.forward_inputs, -1);

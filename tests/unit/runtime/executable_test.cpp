@@ -124,9 +124,9 @@ TEST(Executable, HasAHashOfItsContents) {
   const std::pair<const char*, void (*)(Executable&)> changes[] = {
       {"its name", [](Executable& e) { e.name = "g"; }},
       {"a kernel", [](Executable& e) { e.kernels[0] = kernels()[2]; }},
-      {"a source", [](Executable& e) { e.derived[0].sources[0] = 0; }},
+      {"an operand", [](Executable& e) { e.derived[0].operands[0] = 0; }},
       {"a saved value", [](Executable& e) { e.saved[0].device.index = 1; }},
-      {"a recipe", [](Executable& e) { e.derive[0].steps.pop_back(); }},
+      {"a derivation", [](Executable& e) { e.derive[0].steps.pop_back(); }},
       {"a step", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).grain = 3; }},
       {"a backward", [](Executable& e) { e.backward.clear(); }},
   };
@@ -176,9 +176,9 @@ TEST(Executable, SeveralPlansAndDevices) {
   EXPECT_EQ(loader.loaded, "triple on cpu, sum on 1:0") << "each kernel once for each device";
   using Values = std::vector<std::vector<float>>;
   Values weights = {{1, 2, 3, 4}}, none;
-  const BoundPlan& recipe = bound.value()->derive().at(0);
-  Host derive(*recipe.plan, weights, none);
-  ASSERT_TRUE(run_steps(recipe, nullptr, derive).ok());
+  const BoundPlan& derivation = bound.value()->derive().at(0);
+  Host derive(*derivation.plan, weights, none);
+  ASSERT_TRUE(run_steps(derivation, nullptr, derive).ok());
   Values derived = {derive.tensors[1]}, inputs = {{1, 1, 1, 1}, weights[0]};
   Host forward(*bound.value()->forward().plan, inputs, derived);
   ASSERT_TRUE(run_steps(bound.value()->forward(), nullptr, forward).ok());
@@ -252,13 +252,15 @@ TEST(Executable, RulesAreChecked) {
       {"plan forward @f: an update of input 2", [](Executable& e) { e.forward.updates = {{2, 0}}; }},
       {"plan forward @f: output of input 2", [](Executable& e) { e.forward.outputs = {{Output::kInput, 2}}; }},
       {"plan forward @f saves 0 values of 1", [](Executable& e) { e.forward.saves.clear(); }},
-      {"plan derive @f: no recipe for one value of constant size", [](Executable& e) { e.derive[0].outputs.clear(); }},
-      {"plan derive @f: no recipe for one value of constant size", [](Executable& e) { e.derive[0].symbol_count = 1; }},
-      {"plan derive @f: no recipe for one value of constant size",
+      {"plan derive @f: no derivation for one value of constant size",
+       [](Executable& e) { e.derive[0].outputs.clear(); }},
+      {"plan derive @f: no derivation for one value of constant size",
+       [](Executable& e) { e.derive[0].symbol_count = 1; }},
+      {"plan derive @f: no derivation for one value of constant size",
        [](Executable& e) { e.derive[0].updates = {{0, 0}}; }},
-      {"@f has a derived value that no recipe makes", [](Executable& e) { e.derived[0].recipe = 1; }},
-      {"@f has a derived value that no recipe makes", [](Executable& e) { e.derived[0].sources = {0, 1}; }},
-      {"@f has a derived value that no recipe makes", [](Executable& e) { e.derive.clear(); }},
+      {"@f has a derived value that no derivation makes", [](Executable& e) { e.derived[0].derivation = 1; }},
+      {"@f has a derived value that no derivation makes", [](Executable& e) { e.derived[0].operands = {0, 1}; }},
+      {"@f has a derived value that no derivation makes", [](Executable& e) { e.derive.clear(); }},
       {"plan backward @f: buffer b6", [](Executable& e) { e.backward[0].outputs[0].index = 6; }},
   };
   for (const auto& [message, change] : broken) {
@@ -288,7 +290,7 @@ class RandomExecutable {
     }
     for (size_t i = 0, n = below(3); i < n; ++i) {
       e.derived.push_back({buffer(), static_cast<uint32_t>(below(9)), {}});
-      for (size_t k = below(3); k > 0; --k) e.derived.back().sources.push_back(static_cast<uint32_t>(below(9)));
+      for (size_t k = below(3); k > 0; --k) e.derived.back().operands.push_back(static_cast<uint32_t>(below(9)));
     }
     for (size_t i = 0, n = below(3); i < n; ++i) e.saved.push_back(buffer());
     for (size_t i = 0, n = below(3); i < n; ++i) e.derive.push_back(plan());

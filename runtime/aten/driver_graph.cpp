@@ -1,4 +1,4 @@
-#include "runtime/aten/recorded_graph.h"
+#include "runtime/aten/driver_graph.h"
 
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
@@ -95,18 +95,18 @@ void reset_replay_totals() {
   replay_totals().replays = 0;
 }
 
-struct RecordedGraph::Memory {
+struct DriverGraph::Memory {
   c10::Storage captured;  // keeps it from being used for anything else
   std::atomic<int> handed_out{0};
 };
 
-std::shared_ptr<RecordedGraph> RecordedGraph::make(GraphMachinery& machinery, Place place, const ReplayCall& call,
-                                                   const std::vector<bool>& is_copied, Refused& refused) {
+std::shared_ptr<DriverGraph> DriverGraph::make(GraphMachinery& machinery, Place place, const ReplayCall& call,
+                                               const std::vector<bool>& is_copied, Refused& refused) {
   const CallPlan& plan = call.runner.plan();
   for (uint32_t i = 0; i < plan.input_count; ++i)
     if (!call.inputs[i]->has_storage() || call.inputs[i]->layout() != c10::kStrided)
       return refused = {GraphRefusal::odd_input, std::to_string(i)}, nullptr;
-  std::shared_ptr<RecordedGraph> made(new RecordedGraph(place, machinery.shares_memory(place.device, place.stream)));
+  std::shared_ptr<DriverGraph> made(new DriverGraph(place, machinery.shares_memory(place.device, place.stream)));
   made->values_ = call.values;
   const auto given = std::make_shared<std::vector<at::Tensor>>(made->place_inputs(call, is_copied));
   const auto symbols = std::make_shared<std::vector<int64_t>>(call.symbols, call.symbols + plan.symbol_count);
@@ -127,11 +127,11 @@ std::shared_ptr<RecordedGraph> RecordedGraph::make(GraphMachinery& machinery, Pl
   return made;
 }
 
-RecordedGraph::~RecordedGraph() {
+DriverGraph::~DriverGraph() {
   if (graph_) replay_totals().bytes -= bytes_;
 }
 
-std::vector<at::Tensor> RecordedGraph::place_inputs(const ReplayCall& call, const std::vector<bool>& is_copied) {
+std::vector<at::Tensor> DriverGraph::place_inputs(const ReplayCall& call, const std::vector<bool>& is_copied) {
   const CallPlan& plan = call.runner.plan();
   const std::vector<bool> needed = needed_inputs(plan);
   std::vector<bool> is_written(plan.input_count, false);
@@ -154,8 +154,8 @@ std::vector<at::Tensor> RecordedGraph::place_inputs(const ReplayCall& call, cons
   return given;
 }
 
-bool RecordedGraph::note_outputs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& given,
-                                 Refused& refused) {
+bool DriverGraph::note_outputs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& given,
+                               Refused& refused) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const at::Tensor& tensor = outputs[i];
     Output& output = outputs_.emplace_back();
@@ -186,19 +186,19 @@ bool RecordedGraph::note_outputs(const std::vector<at::Tensor>& outputs, const s
   return true;
 }
 
-bool RecordedGraph::has_moved(uint32_t input, const at::Tensor& tensor) const {
+bool DriverGraph::has_moved(uint32_t input, const at::Tensor& tensor) const {
   for (const Fixed& fixed : fixed_)
     if (fixed.input == input) return address_of(tensor, fixed.is_written) != fixed.data;
   return false;
 }
 
-bool RecordedGraph::fits(const at::Tensor* const* inputs) const {
+bool DriverGraph::fits(const at::Tensor* const* inputs) const {
   for (const Fixed& fixed : fixed_)
     if (address_of(*inputs[fixed.input], fixed.is_written) != fixed.data) return false;
   return true;
 }
 
-bool RecordedGraph::is_free() const {
+bool DriverGraph::is_free() const {
   if (is_busy_) return false;
   if (copies_out_) return true;
   for (const std::shared_ptr<Memory>& memory : memory_)
@@ -206,14 +206,14 @@ bool RecordedGraph::is_free() const {
   return true;
 }
 
-void RecordedGraph::give_back(void* lease) {
+void DriverGraph::give_back(void* lease) {
   auto* held = static_cast<std::shared_ptr<Memory>*>(lease);
   (*held)->handed_out.fetch_sub(1, std::memory_order_release);
   delete held;
 }
 
 // Holds the graph's memory as long as a tensor shows it. A tensor that is resized gets other memory and releases this.
-c10::Storage RecordedGraph::lease(const std::shared_ptr<Memory>& memory) const {
+c10::Storage DriverGraph::lease(const std::shared_ptr<Memory>& memory) const {
   memory->handed_out.fetch_add(1, std::memory_order_relaxed);
   c10::DataPtr data(memory->captured.mutable_data(), new std::shared_ptr<Memory>(memory), &give_back,
                     memory->captured.device());
@@ -221,14 +221,14 @@ c10::Storage RecordedGraph::lease(const std::shared_ptr<Memory>& memory) const {
           c10::GetAllocator(memory->captured.device_type()), /*resizable=*/true};
 }
 
-c10::Storage RecordedGraph::fresh(const Memory& memory) const {
+c10::Storage DriverGraph::fresh(const Memory& memory) const {
   c10::Allocator* const allocator = c10::GetAllocator(memory.captured.device_type());
   const c10::DeviceGuard guard(place_.device);
   return {c10::Storage::use_byte_size_t(), memory.captured.nbytes(), allocator->allocate(memory.captured.nbytes()),
           allocator, /*resizable=*/true};
 }
 
-Result<void> RecordedGraph::copy_in(GraphMachinery& machinery, const at::Tensor* const* inputs) const {
+Result<void> DriverGraph::copy_in(GraphMachinery& machinery, const at::Tensor* const* inputs) const {
   for (const Slot& slot : slots_) {
     const at::Tensor& input = *inputs[slot.input];
     const int64_t extent = extent_of(input);
@@ -244,7 +244,7 @@ Result<void> RecordedGraph::copy_in(GraphMachinery& machinery, const at::Tensor*
   return {};
 }
 
-void RecordedGraph::commit_writes(const ReplayCall& call) const {
+void DriverGraph::commit_writes(const ReplayCall& call) const {
   if (writes_.empty()) return;
   const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset);
   for (const auto& [input, slot] : writes_) {
@@ -254,7 +254,7 @@ void RecordedGraph::commit_writes(const ReplayCall& call) const {
   }
 }
 
-Result<void> RecordedGraph::replay(GraphMachinery& machinery, const ReplayCall& call) {
+Result<void> DriverGraph::replay(GraphMachinery& machinery, const ReplayCall& call) {
   struct Busy {
     explicit Busy(bool& flag) : flag_(flag) { flag_ = true; }
     ~Busy() { flag_ = false; }

@@ -1,4 +1,4 @@
-// runtime/aten/recorded_graph.h — one graph of a GPU's driver that stands for the steps of a plan.
+// runtime/aten/driver_graph.h — one graph of a GPU's driver that stands for the steps of a plan.
 //
 // A graph reads and writes fixed addresses. An input is read in place (then its address is checked in each call), or
 // copied into a slot of the graph. An output is the graph's own memory, handed out as a new tensor: the next replay
@@ -49,17 +49,17 @@ struct ReplayCall {
   at::Tensor* outputs;
 };
 
-class RecordedGraph {
+class DriverGraph {
  public:
   struct Place {
     c10::Device device;
     void* stream;
   };
   // Null: `refused` says why. is_copied: per input.
-  static std::shared_ptr<RecordedGraph> make(GraphMachinery& machinery, Place place, const ReplayCall& call,
-                                             const std::vector<bool>& is_copied, Refused& refused);
-  ~RecordedGraph();
-  RecordedGraph(const RecordedGraph&) = delete;
+  static std::shared_ptr<DriverGraph> make(GraphMachinery& machinery, Place place, const ReplayCall& call,
+                                           const std::vector<bool>& is_copied, Refused& refused);
+  ~DriverGraph();
+  DriverGraph(const DriverGraph&) = delete;
 
   bool fits(const at::Tensor* const* inputs) const;           // those that are read where they are lie there
   bool has_moved(uint32_t input, const at::Tensor& tensor) const;
@@ -92,7 +92,7 @@ class RecordedGraph {
     int64_t offset = 0;     // of_input: from where the input begins
   };
 
-  RecordedGraph(Place place, bool copies_out) : place_(place), copies_out_(copies_out) {}
+  DriverGraph(Place place, bool copies_out) : place_(place), copies_out_(copies_out) {}
   std::vector<at::Tensor> place_inputs(const ReplayCall& call, const std::vector<bool>& is_copied);
   bool note_outputs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& given, Refused& refused);
   Result<void> copy_in(GraphMachinery& machinery, const at::Tensor* const* inputs) const;
