@@ -14,9 +14,11 @@ namespace framejit::runtime {
 namespace {
 
 constexpr int64_t kAlignment = 64, kPage = 4096;
+constexpr int64_t kMostBytes = int64_t{1} << 60;  // more than any machine has; can still be rounded up
 
 // Sizes are rounded up by at most a quarter, so that a slightly larger batch finds the block of the last one.
 int64_t rounded(int64_t bytes) {
+  if (bytes > kMostBytes) throw std::bad_alloc();
   int64_t step = kPage;
   while (step * 8 < bytes) step *= 2;
   return (bytes + step - 1) / step * step;

@@ -136,9 +136,7 @@ Result<graph::CompiledGraph> ask_compiler(Recording& recording, graph::CapturedG
       return graph::compiler().compile(std::move(captured), options.backend, recording.make_timer());
     const Unlocked others_run;
     return graph::compiler().compile(std::move(captured), options.backend);
-  } catch (const graph::NoInt64& e) {
-    return Error{Reason::recording_failed, e.what()};
-  }
+  } catch (const graph::NoInt64& e) { return Error{Reason::size_out_of_range, e.what()}; }
 }
 
 std::vector<bool> weights_of(const FrameTrace& trace) {

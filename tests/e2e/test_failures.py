@@ -270,3 +270,20 @@ def test_a_function_of_torch_that_asks_for_sizes_as_numbers():
         same(compiled(x), f(x))
     stats = framejit.stats()
     assert stats["graphs"] == 2 and stats["hits"] == 1 and not stats["graph_breaks"] and not stats["fallbacks"], stats
+
+
+@pytest.mark.parametrize("n", [2**62 + 2**60, 2**60 + 1, 2**63 - 1])
+def test_results_larger_than_any_memory(n):
+    def f(x, n):
+        return x.expand(n) + 1
+
+    compiled, x = framejit.compile(f), torch.ones(1, dtype=torch.uint8)
+    for small in (3, 4):
+        same(compiled(x, small), f(x, small))
+    with pytest.raises(RuntimeError) as want:
+        f(x, n)
+    with pytest.raises(RuntimeError) as got:
+        compiled(x, n)
+    assert str(got.value).splitlines()[0] == str(want.value).splitlines()[0]
+    stats = framejit.stats()
+    assert stats["graphs"] == 2 and stats["fallback_reasons"] == {"run_failed": 1} and not stats["graph_breaks"], stats

@@ -125,3 +125,17 @@ def test_views_of_the_trace_know_that_they_are_views():
         y = x.clone()
         return y + 1, y._is_view(), x[0]._is_view(), y[0].detach()._is_view()
     check(f, torch.ones(2, 3), breaks=0)
+
+
+def test_a_size_that_varies_and_one_that_does_not():
+    """Small ints are one object, whichever of them is a symbol."""
+    def f(x, number):
+        n, m = x.shape
+        return x + 1, n is m, n is 300 - 297, number is n, n is None  # noqa: F632
+
+    compiled = framejit.compile(f)
+    for shape, number in (((2, 3), 5), ((3, 3), 3), ((4, 5), 4), ((300, 300), 300), ((7, 7), 8), ((6, 5), 5)):
+        x = torch.ones(shape)
+        same(compiled(x, number), f(x, number))
+    stats = framejit.stats()
+    assert not stats["fallbacks"] and stats["graphs"] and set(stats["break_reasons"]) <= {"memory_address"}, stats

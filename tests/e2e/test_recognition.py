@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import framejit
-from check import check, fresh  # noqa: F401
+from check import check, fresh, same  # noqa: F401
 
 
 def made(name, *bases, **members):
@@ -319,3 +319,50 @@ def test_tensors_are_swapped():
     with torch.no_grad():
         want, got = f(torch.ones(2), torch.zeros(3)), framejit.compile(f)(torch.ones(2), torch.zeros(3))
     assert all(map(torch.equal, want, got))
+
+
+OPERATORS = {
+    **{name: eval(f"lambda x, y: x {sign} y") for name, sign in {
+        "__add__": "+", "__sub__": "-", "__mul__": "*", "__truediv__": "/", "__floordiv__": "//", "__mod__": "%",
+        "__pow__": "**", "__matmul__": "@", "__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=",
+        "__gt__": ">", "__ge__": ">="}.items()},
+    **{name: eval(f"lambda x, y: 2.5 {sign} x") for name, sign in {
+        "__radd__": "+", "__rsub__": "-", "__rmul__": "*", "__rtruediv__": "/", "__rfloordiv__": "//", "__rmod__": "%",
+        "__rpow__": "**"}.items()},
+    "__neg__": lambda x, y: -x, "__pos__": lambda x, y: (+x).cos(), "__invert__": lambda x, y: ~(x > y),
+    "__and__": lambda x, y: (x > 0) & (y > 0), "__or__": lambda x, y: (x > 0) | (y > 0),
+    "__xor__": lambda x, y: (x > 0) ^ (y > 0), "__abs__": lambda x, y: abs(x), "__getitem__": lambda x, y: x[1:],
+    "__len__": lambda x, y: x + len(y), "__iter__": lambda x, y: sum(x), "__contains__": lambda x, y: (2.0 in x, y * 2),
+}
+
+
+def in_place(x, y):
+    x = x * 1
+    x += y
+    return x * 2
+
+
+def stored(x, y):
+    x = x * 1
+    x[0] = y[1]
+    return x * 2
+
+
+@pytest.mark.parametrize("name", [*OPERATORS, "__iadd__", "__setitem__"])
+def test_a_special_method_of_tensors_that_the_program_replaces(name, monkeypatch):
+    """Between calls, and before the first."""
+    program = {"__iadd__": in_place, "__setitem__": stored}.get(name) or OPERATORS[name]
+    x, y = torch.rand(3, 3) + 1, torch.rand(3, 3) + 1
+    compiled = framejit.compile(program)
+    same(compiled(x, y), program(x, y))
+    mine = {"__len__": lambda self: 8, "__iter__": lambda self: iter([1.0, 2.0]), "__contains__": lambda *_: 7}.get(
+        name, lambda self, *others: torch.mul(torch.sin(self), 5))
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.Tensor, name, mine, raising=False)
+        for call in (compiled, framejit.compile(program, dynamic=True)):
+            for _ in range(2):
+                same(call(x, y), program(x, y))
+    same(compiled(x, y), program(x, y))
+    stats = framejit.stats()
+    assert not stats["fallbacks"] and stats["graphs"] and set(stats["break_reasons"]) <= {
+        "unknown_callable", "data_dependent_value"}, stats

@@ -396,7 +396,9 @@ Value* tensor_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   const bool promotes_alike =
       op == kAdd || op == kSubtract || op == kMultiply || ((op == kTrueDivide || op == kFloorDivide) && other == b);
   if (Value* input = promotes_alike ? float_input(t, other, other == b ? a : b) : nullptr) {
-    if (other == a) return t.call_recorded(operator_function(row.function), Arguments{{input, b}, {}});
+    if (other == a)
+      return t.call_recorded(operator_function(row.function),
+                             operands(t.facts, {row.special, row.reflected}, {input, b}));
     b = input;
   }
   const bool by_value = op == kPower || op == kRemainder;
@@ -405,9 +407,13 @@ Value* tensor_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
     return t.call(t.get_attribute(b, interned(row.reflected)), {a});
   // As Tensor.__rtruediv__ does it.
   if (Value* input = op == kTrueDivide && other == a ? float_input(t, a, b) : nullptr)
-    return t.call_recorded(operator_function("mul"),
-                           Arguments{{t.call(t.get_attribute(b, interned("reciprocal")), {}), input}, {}});
-  return t.call_recorded(operator_function(in_place ? row.in_place_function : row.function), Arguments{{a, b}, {}});
+    return t.call_recorded(
+        operator_function("mul"),
+        operands(t.facts, {"__mul__", row.reflected}, {t.call(t.get_attribute(b, interned("reciprocal")), {}), input}));
+  if (in_place)
+    return t.call_recorded(operator_function(row.in_place_function),
+                           operands(t.facts, {row.in_place, row.special, row.reflected}, {a, b}));
+  return t.call_recorded(operator_function(row.function), operands(t.facts, {row.special, row.reflected}, {a, b}));
 }
 
 }  // namespace
@@ -496,7 +502,8 @@ Value* Tracer::unary_operator(const char* special, Value* v) {
 Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
   const std::string_view name = special;
   const char* function_name = function_of(special);
-  if (v->kind == ValueKind::tensor) return call_recorded(operator_function(function_name), Arguments{{v}, {}});
+  if (v->kind == ValueKind::tensor)
+    return call_recorded(operator_function(function_name), operands(facts, {special}, {v}));
   if (v->kind == ValueKind::array) return call_numpy(*this, operator_function(function_name), Arguments{{v}, {}});
   if (Value* method = python_special(*this, v, special)) return call(method, {});
   refuse_unknown_arithmetic(v, special);

@@ -157,6 +157,9 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
 
 // ---- the implementations of builtin containers
 Value* raw_get_item(Tracer& t, Value* v, Value* key);
+// Operands of a function of module operator, which asks the classes of tensors for special methods: they are guarded,
+// and methods that the program put there break.
+Arguments operands(Facts& facts, std::initializer_list<const char*> specials, std::vector<Value*> of);
 bool type_compares_in_c(PyObject* type);                         // a union asks which of its types are equal
 Value* type_subscript(Tracer& t, Value* v,
                       Value* key);  // of a type or a form of module typing, by types; null: something else

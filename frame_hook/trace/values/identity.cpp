@@ -10,6 +10,14 @@ using guards::GuardKind;
 using guards::kNoSource;
 using guards::SourceKind;
 
+namespace {
+
+bool is_exact_int(Value* v) {
+  return v->kind == ValueKind::sym_int || (v->object && PyLong_CheckExact(v->object.get()));
+}
+
+}  // namespace
+
 bool same_object(Shadows& shadows, Value* a, Value* b) {
   if (a == b) return true;
   Facts& facts = shadows.facts;
@@ -27,7 +35,8 @@ bool same_object(Shadows& shadows, Value* a, Value* b) {
     return true;
   }
   if (!a->object || !b->object) {  // one was made in the trace, or is an int of a symbol
-    if (a->kind == ValueKind::sym_int && b->kind == ValueKind::sym_int)
+    const bool has_symbol = a->kind == ValueKind::sym_int || b->kind == ValueKind::sym_int;
+    if (has_symbol && is_exact_int(a) && is_exact_int(b))  // small ints are one object
       graph_break(Reason::memory_address, "the identity of a symbolic size");
     if (b->kind == ValueKind::object && is_singleton(b->object.get())) facts.guard_identity(b);
     if (a->kind == ValueKind::object && is_singleton(a->object.get())) facts.guard_identity(a);
