@@ -24,15 +24,49 @@ Error refused(const char* what, int code) {
   return {Reason::launch_failed, std::string("the driver refused to ") + what + ": error " + std::to_string(code)};
 }
 
+py::module_ torch_cuda() { return py::module_::import("torch.cuda"); }
+
+py::object current_stream(c10::Device device) { return torch_cuda().attr("current_stream")(device.index()); }
+
+// Torch's graphs read the seed and the offset of a generator from memory of the GPU, one place for all graphs. Each
+// replay by torch writes it on its stream, and so does the begin of each capture, for graphs that draw nothing too. So
+// who writes waits for the graph that reads.
+class Draws {
+ public:
+  void before_replay(const py::object& stream, void* handle) const {
+    if (handle != last_handle_ && !last_.is_none()) stream.attr("wait_event")(last_);
+  }
+  void after_replay(const py::object& stream, void* handle) {
+    if (last_.is_none()) last_ = torch_cuda().attr("Event")();
+    last_.attr("record")(stream);
+    last_handle_ = handle;
+  }
+  void before_capture(const py::object& own, const py::object& current) const {
+    own.attr("wait_stream")(current);  // where the program may have replayed a graph of its own
+    before_replay(own, nullptr);
+  }
+  void after_capture(const py::object& own, const py::object& current) {
+    after_replay(own, nullptr);
+    current.attr("wait_event")(last_);
+  }
+
+ private:
+  py::object last_ = py::none();
+  void* last_handle_ = nullptr;
+};
+
 class TorchGraph final : public GraphMachinery::Graph {
  public:
   // `launched`: what the driver may launch; null: torch's replay must run, because it sets the states of generators.
-  TorchGraph(std::shared_ptr<void> pool_use, py::object graph, void* launched, const GpuDriver& driver)
+  TorchGraph(std::shared_ptr<void> pool_use, py::object graph, void* launched, const GpuDriver& driver,
+             c10::Device device, Draws& draws)
       : pool_use_(std::move(pool_use)),
         graph_(std::move(graph)),
         replay_(graph_.attr("replay")),
         launched_(launched),
-        driver_(driver) {}
+        driver_(driver),
+        device_(device),
+        draws_(draws) {}
   ~TorchGraph() override {
     if (!Py_IsInitialized()) {
       replay_.release();
@@ -49,7 +83,10 @@ class TorchGraph final : public GraphMachinery::Graph {
       if (const int code = driver_.launch_graph(launched_, stream); code != 0) return refused("launch a graph", code);
       return {};
     }
+    const py::object current = current_stream(device_);
+    draws_.before_replay(current, stream);
     replay_();
+    draws_.after_replay(current, stream);
     return {};
   }
 
@@ -58,6 +95,8 @@ class TorchGraph final : public GraphMachinery::Graph {
   py::object graph_, replay_;
   void* const launched_;
   const GpuDriver& driver_;
+  const c10::Device device_;
+  Draws& draws_;
 };
 
 // Switches the stream of this thread for a while.
@@ -113,15 +152,17 @@ class TorchGraphs final : public GraphMachinery {
       FJ_TRY(Lane* lane, lane_of(device, stream));
       const Flagged capturing(is_capturing_);
       const std::shared_ptr<void> pool_use = use_pool(*lane);
-      py::object graph = torch_().attr("CUDAGraph")();
-      bool draws = false;
+      py::object graph = torch_cuda().attr("CUDAGraph")();
+      bool has_draws = false;
       for (const at::Generator& generator : generators) {
         if (generator.device() != device) continue;
-        draws = true;
+        has_draws = true;
         graph.attr("register_generator_state")(py::cast(generator));
       }
-      FJ_TRY(std::vector<at::Tensor> outputs, captured(device, *lane, graph, work));
-      return Captured{std::make_shared<TorchGraph>(pool_use, graph, draws ? nullptr : launched(graph), *driver()),
+      Draws& draws = draws_[device.index()];
+      FJ_TRY(std::vector<at::Tensor> outputs, captured(device, *lane, draws, graph, work));
+      return Captured{std::make_shared<TorchGraph>(pool_use, graph, has_draws ? nullptr : launched(graph), *driver(),
+                                                   device, draws),
                       std::move(outputs)};
     } catch (py::error_already_set& e) {
       return Error{Reason::gpu, e.what()};
@@ -140,13 +181,12 @@ class TorchGraphs final : public GraphMachinery {
     static const Result<const GpuDriver*> found = GpuDriver::find();
     return found.ok() ? found.value() : nullptr;
   }
-  static py::module_ torch_() { return py::module_::import("torch.cuda"); }
 
   Result<Lane*> lane_of(c10::Device device, void* stream) {
     std::optional<Lane>& lane = lanes_[{device.index(), stream}];
     if (!lane) {
       FJ_TRY(void* own, driver()->make_stream(device.index()));
-      py::object made = torch_().attr("ExternalStream")(reinterpret_cast<uintptr_t>(own), device.index());
+      py::object made = torch_cuda().attr("ExternalStream")(reinterpret_cast<uintptr_t>(own), device.index());
       const auto id = made.attr("stream_id").cast<int64_t>();
       lane.emplace(Lane{std::move(made), id, py::none()});
     }
@@ -157,23 +197,27 @@ class TorchGraphs final : public GraphMachinery {
   static std::shared_ptr<void> use_pool(Lane& lane) {
     std::shared_ptr<void> use = lane.pool_use.lock();
     if (use) return use;
-    lane.pool = torch_().attr("graph_pool_handle")();
+    lane.pool = torch_cuda().attr("graph_pool_handle")();
     lane.pool_use = use = std::make_shared<char>();
     return use;
   }
 
   // A capture that failed must still be ended; what torch says then is about the failure that is already known.
-  static Result<std::vector<at::Tensor>> captured(c10::Device device, const Lane& lane, const py::object& graph,
-                                                  const Work& work) {
+  static Result<std::vector<at::Tensor>> captured(c10::Device device, const Lane& lane, Draws& draws,
+                                                  const py::object& graph, const Work& work) {
+    const py::object current = current_stream(device);
+    draws.before_capture(lane.stream, current);
     const OnStream on_stream(device, lane.stream_id);
     try {
       begin(graph, lane.pool);
       auto outputs = work();  // nothing waits for the GPU: other threads get the GIL soon enough
       graph.attr("capture_end")();
+      draws.after_capture(lane.stream, current);
       return outputs;
     } catch (...) {
       const std::exception_ptr failure = std::current_exception();
       end_failed(device, lane, graph);
+      draws.after_capture(lane.stream, current);
       std::rethrow_exception(failure);
     }
   }
@@ -201,8 +245,8 @@ class TorchGraphs final : public GraphMachinery {
   // more. The end of the next capture frees it.
   static void free_generator(c10::Device device) {
     try {
-      const py::object graph = torch_().attr("CUDAGraph")();
-      begin(graph, torch_().attr("graph_pool_handle")());
+      const py::object graph = torch_cuda().attr("CUDAGraph")();
+      begin(graph, torch_cuda().attr("graph_pool_handle")());
       py::module_::import("torch").attr("zeros")(1, py::arg("device") = py::cast(device));
       graph.attr("capture_end")();
     } catch (py::error_already_set&) {
@@ -220,6 +264,7 @@ class TorchGraphs final : public GraphMachinery {
   }
 
   std::map<std::pair<int, void*>, std::optional<Lane>> lanes_;
+  std::map<int, Draws> draws_;  // by device
   bool is_capturing_ = false;
 };
 

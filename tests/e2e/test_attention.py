@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import framejit
 from check import check, exactly_as, fresh, same, same_as, threads  # noqa: F401
+from devices import DEVICE
 
 BATCH, HEADS, SIZE, LENGTH = 2, 4, 16, 640  # enough scores to pay
 LOW = torch.finfo(torch.float32).min
@@ -307,7 +308,8 @@ def test_a_mask_that_excludes_nothing(name, length):
         return F.scaled_dot_product_attention(q, q, q, attn_mask=make(q.shape[2], q.device)) * 2
 
     q = torch.randn(2, 3, length, 8)
-    check(masked, q, breaks=0)
+    # On a GPU, torch has no fast kernel for this mask, and the one without a mask has other strides (docs/gpu.md).
+    check(masked, q, breaks=0, strides=False if (name, DEVICE) == ("positions", "cuda") else "all")
     plain_bits = F.scaled_dot_product_attention(q, q, q) * 2
     with torch.no_grad():
         got = framejit.compile(masked)(q)

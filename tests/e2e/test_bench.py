@@ -2,6 +2,7 @@
 they do not give."""
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
+import gpu  # noqa: E402
 import rows  # noqa: E402
 import run  # noqa: E402
 import tables  # noqa: E402
@@ -174,3 +176,45 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     assert ran("made_up", "--no-again", commit="c2") == ([], [])
     row = json.loads((tmp_path / "kept/avx2/made_up/a.json").read_text())
     assert row["lines"] == ["a  over eager 2"] and row["commit"] == "c2" and row["rows"] == ["a", "b"]
+
+
+IN_TURN = """
+import json, sys
+row, compiler, log, ready = sys.argv[1:5]
+if compiler == "eager":
+    sys.exit("it has no start")
+print(ready, flush=True)
+for turn, line in enumerate(sys.stdin):
+    if (row, compiler, turn) == ("a batch 1", "torch.compile", 1):
+        sys.exit("it has no second turn")
+    for what in "begins", "ends":
+        open(log, "a").write(f"{row[0]} {compiler} {what}\\n")
+    print("a line of a library\\n" + ready, flush=True)
+print(json.dumps({"row": row, "compiler": compiler, "turns": turn + 1}))
+"""
+
+
+def test_processes_measure_in_turn(tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    monkeypatch.setattr(gpu, "start", lambda row, compiler, cache, *flags, **settings: subprocess.Popen(
+        [sys.executable, "-c", IN_TURN, row, compiler, log, gpu.READY], text=True, stdout=subprocess.PIPE, **settings))
+    pairs = [(f"{row} batch 1", compiler) for row in "abc" for compiler in ("eager", "framejit", "torch.compile")]
+    got = {(r["row"][0], r["compiler"]): r.get("turns", r.get("failed")) for r in gpu.measured(pairs, 2, 60)}
+    wanted = {pair: "it has no start" if pair[1] == "eager" else gpu.TURNS for pair in got}
+    assert got == wanted | {("a", "torch.compile"): "it has no second turn"} and len(got) == len(pairs)
+    words = log.read_text().split("\n")[:-1]
+    assert all(begin[:-len("begins")] == end[:-len("ends")] for begin, end in zip(words[::2], words[1::2]))
+    whole = ["a framejit", "a torch.compile", "b framejit", "b torch.compile"]
+    rest = [whole[0], *whole[2:]]
+    turns = [word.removesuffix(" begins") for word in words[::2]]
+    assert turns == whole + rest * (gpu.TURNS - 1) + ["c framejit", "c torch.compile"] * gpu.TURNS
+
+
+def test_the_table_of_a_gpu():
+    eager = {"row": "BERT-base batch 1", "compiler": "eager", "ms": 3.0, "error_of_eagers": 1.0, "peak_mb": 5}
+    ours = {**eager, "compiler": "framejit", "ms": 2.0, "in_a_row_ms": 1.5}
+    lost = {**eager, "compiler": "torch.compile", "failed": "a\nb"}
+    lines = [re.sub(r"  +", "  ", line) for line in gpu.table([eager, ours, lost]).splitlines()]
+    assert lines == ["BERT-base batch 1  eager  ms 3.000  error over eager's 1.00  peak MB 5",
+                     "BERT-base batch 1  framejit  ms 2.000  in a row 1.500  over eager 1.50  error over eager's 1.00  "
+                     "peak MB 5", "BERT-base batch 1  torch.compile  failed: b"]

@@ -313,6 +313,7 @@ class TestCheck:
             with pytest.raises(AssertionError):
                 check(fn, *args, compiles=0)
 
+    @pytest.mark.cpu_only("NumPy has no arrays there")
     @pytest.mark.parametrize("place", ["argument", "made in the program"])
     def test_writes_that_the_reference_does_not_see(self, place, monkeypatch):
         """Those of NumPy. Eager is the reference then."""

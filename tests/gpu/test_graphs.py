@@ -203,6 +203,65 @@ def test_random_numbers_are_eagers():
     assert seen.count("replays") >= 12
 
 
+def test_random_numbers_while_the_gpu_is_busy():
+    """A recording is made while the replay before it has not drawn yet."""
+    weight = randn(2048, 2048) * 0.01
+
+    def late(x):
+        y = x
+        for _ in range(40):
+            y = y @ weight
+        return F.dropout(x + y * 0, 0.5, True)
+
+    def quiet(x):
+        return x * 2 + 1
+    compiled, other = compiled_of(late), compiled_of(quiet)
+    x = randn(2048, 2048)
+    with torch.no_grad(), Counted() as seen:
+        torch.manual_seed(3)
+        expected = [late(x) for _ in range(8)]
+        torch.cuda.synchronize()
+        torch.manual_seed(3)
+        got = []
+        for _ in range(8):
+            got.append(compiled(x))  # kept: another recording
+            other(x)  # draws nothing
+    assert seen.count("recordings") >= 3
+    for k, (a, b) in enumerate(zip(expected, got)):
+        assert torch.equal(a == 0, b == 0), k
+
+
+def test_random_numbers_on_two_streams():
+    """Each replay writes the generator's offset where those of other streams read it."""
+    weight, streams = randn(2048, 2048) * 0.01, [torch.cuda.Stream(), torch.cuda.Stream()]
+
+    def late(x):
+        y = x
+        for _ in range(40):
+            y = y @ weight
+        return F.dropout(x + y * 0, 0.5, True)
+
+    def early(x):
+        return F.dropout(x, 0.5, True)
+    functions, x = (late, early), randn(2048, 2048)
+
+    def run(functions):
+        results = []
+        for k in range(12):
+            with torch.cuda.stream(streams[k % 2]):
+                results.append((functions[k % 2](x) == 0).clone())
+        torch.cuda.synchronize()
+        return results
+    compiled = [compiled_of(f) for f in functions]
+    with torch.no_grad():
+        torch.manual_seed(3)
+        expected = run(functions)
+        for _ in range(2):  # the second time all calls are replays
+            torch.manual_seed(3)
+            for k, (a, b) in enumerate(zip(expected, run(compiled))):
+                assert torch.equal(a, b), k
+
+
 def test_written_inputs():
     def step(cache, x, at):
         cache.index_copy_(0, at, x)
