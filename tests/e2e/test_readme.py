@@ -130,13 +130,18 @@ def current(name, text):
     assert PAGES[name].read_text(encoding="utf-8") == text, f"make golden-update rewrites {name}"
 
 
-def current_list(name, marker, rows):
-    items = "\n".join(f"- `{name}`: {text}." for name, text in rows)
+def current_part(name, marker, items):
+    """The part of a page below the comment <!-- marker: ... -->."""
+    items = pages.filled("\n".join(items))
     text = PAGES[name].read_text(encoding="utf-8")
-    made = re.sub(rf"(<!-- {marker}: .*-->\n)(?s:.*?)(<!-- end -->)",
-                  lambda m: m[1] + pages.filled(items) + "\n" + m[2], text)
-    assert items.split("\n")[0] in made
+    made, count = re.subn(rf"(<!-- {marker}: .*-->\n)(?s:.*?)(<!-- end -->)",
+                          lambda m: m[1] + items + "\n" + m[2], text)
+    assert count == 1
     current(name, made)
+
+
+def current_list(name, marker, rows):
+    current_part(name, marker, [f"- `{row}`: {text}." for row, text in rows])
 
 
 # The order of docs/settings.md; a setting that is not named here comes under the last title.
@@ -202,6 +207,18 @@ def test_the_list_of_totals():
     assert [name for name, _ in rows] == list(api.stats()) and len(rows) > 30
     assert all(f"    {name} " in api.stats.__doc__ for name, _ in rows)
     current_list("docs/logs.md", "totals", rows)
+
+
+def test_the_list_of_graph_refusals():
+    table = (ROOT / "runtime/aten/graph_refusals.def").read_text()
+    text = r'((?:"(?:[^"\\]|\\.)*"\s*)+)'
+    rows = re.findall(rf"^GRAPH_REFUSAL\((\w+),\s*{text},\s*{text}\)", table, re.M)
+    assert len(rows) == len(re.findall(r"^GRAPH_REFUSAL\(\w+,", table, re.M)) > 5
+    items = []
+    for name, *texts in rows:
+        what, hint = (ast.literal_eval(f"({literal})").replace("{0}", "...") for literal in texts)
+        items += [f"- `{name}`: {what}", f"  *{hint}*"]
+    current_part("docs/gpu.md", "refusals", items)
 
 
 # The folders of headers that are not ours, and their owners.
