@@ -215,7 +215,7 @@ format: $(STAMP)  ## clang-format over the C++ lines that differ from the last c
 
 golden-update: build-tests  ## rewrite the expected parts of the golden tests
 	@UPDATE_GOLDEN=1 $(BUILD)/tests/golden_test --gtest_brief=1
-	@UPDATE_GOLDEN=1 $(RUN) -m pytest -q tests/e2e/test_op_table.py tests/e2e/test_reasons.py::test_the_page_of_reasons tests/e2e/test_readme.py::test_the_page_of_settings tests/e2e/test_readme.py::test_the_list_of_channels tests/e2e/test_readme.py::test_the_list_of_totals tests/e2e/test_readme.py::test_one_program tests/e2e/test_op_sweep.py::test_no_op_falls_back_a_class tests/e2e/recorder/test_shape_rules.py tests/e2e/recorder/test_shape_rows.py tests/e2e/recorder/test_library_shapes.py tests/e2e/recorder/test_python_shapes.py::test_what_is_not_recorded
+	@UPDATE_GOLDEN=1 $(RUN) -m pytest -q tests/e2e/test_op_table.py tests/e2e/test_reasons.py::test_the_page_of_reasons tests/e2e/test_readme.py::test_the_page_of_settings tests/e2e/test_readme.py::test_the_list_of_channels tests/e2e/test_readme.py::test_the_list_of_totals tests/e2e/test_readme.py::test_the_list_of_graph_refusals tests/e2e/test_readme.py::test_one_program tests/e2e/test_op_sweep.py::test_no_op_falls_back_a_class tests/e2e/recorder/test_shape_rules.py tests/e2e/recorder/test_shape_rows.py tests/e2e/recorder/test_library_shapes.py tests/e2e/recorder/test_python_shapes.py::test_what_is_not_recorded
 
 wheel: $(STAMP)  ## a wheel in dist/, tried in a new virtual environment
 	@$(TOOLS)/quietly "wheel" env CXX="$${CXX:-c++}" $(RUN) -m pip wheel --no-deps --no-build-isolation -w dist .

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging import licenses  # pytest needs packaging
 
 import pages
 import programs
@@ -129,13 +130,18 @@ def current(name, text):
     assert PAGES[name].read_text(encoding="utf-8") == text, f"make golden-update rewrites {name}"
 
 
-def current_list(name, marker, rows):
-    items = "\n".join(f"- `{name}`: {text}." for name, text in rows)
+def current_part(name, marker, items):
+    """The part of a page below the comment <!-- marker: ... -->."""
+    items = pages.filled("\n".join(items))
     text = PAGES[name].read_text(encoding="utf-8")
-    made = re.sub(rf"(<!-- {marker}: .*-->\n)(?s:.*?)(<!-- end -->)",
-                  lambda m: m[1] + pages.filled(items) + "\n" + m[2], text)
-    assert items.split("\n")[0] in made
+    made, count = re.subn(rf"(<!-- {marker}: .*-->\n)(?s:.*?)(<!-- end -->)",
+                          lambda m: m[1] + items + "\n" + m[2], text)
+    assert count == 1
     current(name, made)
+
+
+def current_list(name, marker, rows):
+    current_part(name, marker, [f"- `{row}`: {text}." for row, text in rows])
 
 
 # The order of docs/settings.md; a setting that is not named here comes under the last title.
@@ -203,27 +209,71 @@ def test_the_list_of_totals():
     current_list("docs/logs.md", "totals", rows)
 
 
+def test_the_list_of_graph_refusals():
+    table = (ROOT / "runtime/aten/graph_refusals.def").read_text()
+    text = r'((?:"(?:[^"\\]|\\.)*"\s*)+)'
+    rows = re.findall(rf"^GRAPH_REFUSAL\((\w+),\s*{text},\s*{text}\)", table, re.M)
+    assert len(rows) == len(re.findall(r"^GRAPH_REFUSAL\(\w+,", table, re.M)) > 5
+    items = []
+    for name, *texts in rows:
+        what, hint = (ast.literal_eval(f"({literal})").replace("{0}", "...") for literal in texts)
+        items += [f"- `{name}`: {what}", f"  *{hint}*"]
+    current_part("docs/gpu.md", "refusals", items)
+
+
 # The folders of headers that are not ours, and their owners.
 HEADERS = {"ATen": "PyTorch", "c10": "PyTorch", "torch": "PyTorch", "llvm": "LLVM", "linux": "Linux",
            "sys": "the C library"}
 
 
+# Text after the table of linked parts names files of LLVM with licences of their own.
+OWN_LICENCES = ("Henry Spencer", "BLAKE3", "xxHash", "SipHash", "conversion of Unicode", "MD5")
+
+
+def is_spdx(expression):
+    """Whether it has only known identifiers, as SPDX spells them."""
+    try:
+        return licenses.canonicalize_license_expression(expression) == expression
+    except licenses.InvalidLicenseExpression:
+        return False
+
+
+def test_spdx_names():
+    assert is_spdx("MIT OR CC0-1.0 OR Apache-2.0 WITH LLVM-exception") and is_spdx("LicenseRef-public-domain")
+    wrong = ("", "BSD", "apache-2.0", "Apache-2.0 WITH LLVM", "GPLv2", "MIT OR", "see its page")
+    assert not [name for name in wrong if is_spdx(name)]
+
+
+def licences(section):
+    """part -> licence, of a table."""
+    lines = [line.strip("|") for line in section.split("\n") if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.split("|")] for line in lines]
+    assert rows[0][-1] == "licence" and all(len(row) == len(rows[0]) for row in rows)
+    return {row[0]: row[-1] for row in rows[2:]}
+
+
 def test_the_table_of_third_parties():
     text = PAGES["docs/third_party.md"].read_text(encoding="utf-8")
-    linked = text.split("## Linked")[1].split("## Compiled")[0]
-    compiled = text.split("## Compiled")[1].split("##")[0]
+    section = text.split("## Linked")[1].split("##")[0]
+    linked, compiled = licences(section), licences(text.split("## Compiled")[1].split("##")[0])
     rules = (ROOT / "cmake/llvm_target.cmake").read_text()
     archives = re.findall(r"^find_library\(\w+ (\w+\.a) REQUIRED\)", rules, re.M)
-    assert len(archives) == 2 and all(f"`{archive}`" in linked for archive in archives)
     version = re.search(r"llvm-config-(\d+)", rules)[1]
-    assert f"| LLVM {version} |" in linked
+    parts = [f"LLVM {version}", *(f"`{archive}`" for archive in archives)]
+    assert len(archives) == 2 and len(linked) == len(parts)
+    assert all(any(part in row for row in linked) for part in parts)
     used = set()
     for folder in ("runtime", "graph", "guards", "frame_hook", "inductor", "python"):
         for path in (*(ROOT / folder).rglob("*.h"), *(ROOT / folder).rglob("*.cpp")):
             used |= set(re.findall(r"^#include <(\w+)/", path.read_text(), re.M))
     assert used == set(HEADERS), "a project's headers are new, or gone"
-    for project in {*HEADERS.values(), "CPython", "pybind11"} - {"LLVM", "the C library"}:
-        assert re.search(rf"^\| {project}\b", compiled, re.M), project
+    projects = {*HEADERS.values(), "CPython", "pybind11", "libstdc++"} - {"LLVM", "the C library"}
+    assert {re.match(r"[\w+]+", row)[0] for row in compiled} == projects
+    prose = " ".join(section.split("\n\n")[-2].split())
+    own = re.findall(r"([\w ]+) \(([^):]+)(?::[^)]*)?\)", prose)
+    assert [[name for name in OWN_LICENCES if name in part] for part, _ in own] == [[name] for name in OWN_LICENCES]
+    named = [*linked.items(), *compiled.items(), *own]
+    assert not [(part, licence) for part, licence in named if not is_spdx(licence)]
 
 
 def stage_text(block, events):
