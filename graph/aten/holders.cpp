@@ -128,6 +128,7 @@ void HolderNotes::find_leaves(const std::vector<at::Tensor>& leaves) {
   std::vector<const Node*> from_leaves(all.begin(), all.end());
   std::stable_sort(from_leaves.begin(), from_leaves.end(),
                    [](const Node* a, const Node* b) { return a->topological_nr() < b->topological_nr(); });
+  for (const Node* node : all) held_.push_back(const_cast<Node*>(node)->getptr());
   std::map<const Node*, size_t> index;
   for (size_t i = 0; i < leaves.size(); ++i) index[torch::autograd::impl::grad_accumulator(leaves[i]).get()] = i;
   for (const Node* node : from_leaves) {

@@ -57,6 +57,7 @@ class HolderNotes {
   const Recorder& recorder_;
   const HistoryReached& reached_;
   std::map<const Node*, std::vector<bool>> leaves_reached_;
+  std::vector<Formulas::Node> held_;  // the node of a write frees the one that it runs, and what only that one leads to
   std::vector<Run> runs_;
   std::map<const Node*, std::vector<std::pair<Saved, std::string>>> write_errors_;
   std::map<const Node*, std::vector<Saved>> versions_;  // by nodes at the ends
