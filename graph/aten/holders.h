@@ -48,7 +48,7 @@ class HolderNotes {
     size_t first_op;
   };
   void find_leaves(const std::vector<at::Tensor>& leaves);
-  std::vector<Formulas::Node> with_ends() const;
+  std::vector<Node*> with_ends() const;
   static std::vector<Saved> versions_of(Node& node, const std::vector<at::Tensor>& inputs,
                                         const std::vector<at::Tensor>& outputs);
   void add_end(Node& node);
