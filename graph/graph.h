@@ -100,8 +100,6 @@ struct Graph {
 };
 
 std::string print(const Graph& graph);                  // graph/graph_text.cpp
-Result<Graph> parse_graph(std::string_view text);
 Result<void> verify(const Graph& graph);  // graph/graph_verify.cpp: defined before use, arity, metas complete
-uint64_t structural_hash(const Graph& graph);           // names and lines left out
 
 }  // namespace framejit::graph

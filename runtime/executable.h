@@ -47,8 +47,6 @@ CallPlan moved_plan(Executable from, Executable& to);
 std::string print(const Executable& executable);
 // 32 hexadecimal digits of the text, and so of the contents: equal executables have the same in every process and run.
 std::string content_hash(const Executable& executable);
-// Kernels of a parsed executable have an id, a target and a name, but no code.
-Result<Executable> parse_executable(std::string_view printed);
 
 // An executable in this process: every kernel is loaded for the devices on which it runs.
 class BoundExecutable {

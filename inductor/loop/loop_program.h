@@ -145,7 +145,6 @@ void collect_uses(const LoopInst& inst, const NestSymbols& symbols, std::vector<
 std::string print(const LoopProgram& program);
 std::string print(const LoopProgram& program, const Nest& nest);
 std::string print(const LoopProgram& program, const Nest& nest, InstId inst);
-Result<LoopProgram> parse_loops(std::string_view text);
 // `hints`: the values of the program's symbols, for which indices must lie inside of buffers (bounds_verify.h). Without
 // them, only the indices of programs without symbols are looked at.
 Result<void> verify(const LoopProgram& program, std::span<const int64_t> hints);

@@ -13,6 +13,7 @@
 #include "graph/passes/pipeline.h"
 #include "graph/shape_rule.h"
 #include "tests/golden/golden.h"
+#include "tests/parsers/graph_parser.h"
 
 namespace framejit::graph {
 namespace {
@@ -94,7 +95,6 @@ Result<std::string> run(const golden::Case& c) {
   const std::string text = print(graph);
   FJ_TRY(const Graph again, parse_graph(text));
   EXPECT_EQ(print(again), text) << "printing and parsing differ";
-  EXPECT_EQ(structural_hash(again), structural_hash(graph));
   FJ_TRY_VOID(verify(graph));
   for (const std::string& stage : c.stages) {
     FJ_TRY(graph, run_stage(stage, graph));

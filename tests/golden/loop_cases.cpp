@@ -39,6 +39,8 @@
 #include "inductor/weights/pack_products.h"
 #include "inductor/weights/padded_products.h"
 #include "tests/golden/golden.h"
+#include "tests/parsers/graph_parser.h"
+#include "tests/parsers/loop_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor {

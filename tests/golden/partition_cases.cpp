@@ -11,6 +11,7 @@
 #include "graph/node_values.h"
 #include "graph/passes/partition.h"
 #include "tests/golden/golden.h"
+#include "tests/parsers/graph_parser.h"
 
 namespace framejit::graph {
 namespace {

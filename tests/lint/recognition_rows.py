@@ -37,7 +37,6 @@ ERRORS = [
     ("runtime/aten/extern_call.cpp", '.find("::")', "a name of an operator, not a message"),
     ("runtime/aten/shape_functions.cpp", '.find("::")', "a name of an operator, not a message"),
     ("inductor/autotune.cpp", '.find("::")', "a name of an operator, not a message"),
-    ("inductor/loop/loop_text.cpp", '" : "', "our own text of loops"),
     ("runtime/base/text.cpp", '"::"', "our own text of graphs"),
     ("frame_hook/trace/values/object_kinds.cpp", '"<frozen "', "the file of a module that CPython froze"),
     ("frame_hook/trace/protocol/stand_ins.cpp", '"framejit.Unread"', "the name of a class that we made"),
@@ -45,10 +44,6 @@ ERRORS = [
 
 # Words that graph/, inductor/ and runtime/ compare. Ops are rows of graph/known_ops.def and other tables.
 WORDS_OF_FILES = {
-    "graph/graph_text.cpp": "reads our own text of graphs",
-    "graph/sym_text.cpp": "reads our own text of sizes",
-    "inductor/loop/loop_text.cpp": "reads our own text of loops",
-    "runtime/executable_parser.cpp": "reads our own text of executables",
     "runtime/base/config.cpp": "reads the settings",
     "runtime/base/log.cpp": "reads the settings of the log",
     "inductor/lowering/formula.cpp": "reads our own formulas",

@@ -53,7 +53,7 @@ HELD = "bool f(PyTypeObject* type) {\n  const std::string_view text = type->tp_n
     ("runtime/plan_runner.cpp", 'if (step.op == std::string_view("mm")) x();\n', [1]),
     (RULE, "if (node.op->is(KnownOp::bmm)) x();\n", []),
     (RULE, 'text += " == " + name;\n', []),
-    ("graph/sym_text.cpp", 'if (word == "min") x();\n', []),
+    ("runtime/base/config.cpp", 'if (word == "min") x();\n', []),
 ])
 def test_what_is_found(path, text, lines):
     assert sorted(int(finding.split(":")[1]) for finding in recognition.check(path, text)) == lines

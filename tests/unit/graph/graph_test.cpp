@@ -7,6 +7,7 @@
 #include "graph/backend.h"
 #include "graph/graph_builder.h"
 #include "graph/shape_rule.h"
+#include "tests/parsers/graph_parser.h"
 
 namespace framejit::graph {
 namespace {
@@ -57,17 +58,13 @@ TEST_F(GraphText, CanonicalTextPrintsAsItself) {
   EXPECT_EQ(g.shapes.symbol(1).low, 0);
 }
 
-TEST_F(GraphText, HashLeavesOutNamesAndLines) {
-  Graph a = parse_graph(kCanonical).take(), b = a;
-  b.name = "g";
-  b.input_names[0] = "L['self'].weight";
-  b.lines.push_back({"model.py", 12, "f"});
-  b.nodes[0].line = 1;
-  EXPECT_EQ(structural_hash(a), structural_hash(b));
-  EXPECT_NE(print(b).find("%L_self_weight"), std::string::npos);
-  EXPECT_NE(print(b).find("# model.py:12"), std::string::npos);
-  b.nodes[1].args[1] = 2.5;
-  EXPECT_NE(structural_hash(a), structural_hash(b));
+TEST_F(GraphText, NamesAndLinesOfTheProgram) {
+  Graph graph = parse_graph(kCanonical).take();
+  graph.input_names[0] = "L['self'].weight";
+  graph.lines.push_back({"model.py", 12, "f"});
+  graph.nodes[0].line = 1;
+  EXPECT_NE(print(graph).find("%L_self_weight"), std::string::npos);
+  EXPECT_NE(print(graph).find("# model.py:12"), std::string::npos);
 }
 
 TEST_F(GraphText, ErrorsNameLineAndColumn) {
@@ -135,7 +132,6 @@ TEST_F(GraphText, FuzzedGraphsRoundTrip) {
     const Result<Graph> again = parse_graph(text);
     ASSERT_TRUE(again.ok()) << again.error().message << "\n" << text;
     ASSERT_EQ(print(again.value()), text);
-    ASSERT_EQ(structural_hash(again.value()), structural_hash(g));
     ASSERT_TRUE(verify(again.value()).ok());
     for (size_t i = 0; i < g.nodes.size(); ++i) ASSERT_EQ(again.value().nodes[i].args.size(), g.nodes[i].args.size());
   }

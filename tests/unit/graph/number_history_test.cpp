@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "graph/graph_builder.h"
+#include "tests/parsers/graph_parser.h"
 
 namespace framejit::graph {
 namespace {

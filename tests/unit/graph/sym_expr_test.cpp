@@ -4,7 +4,7 @@
 #include <random>
 
 #include "graph/int64_range.h"
-#include "graph/sym_text.h"
+#include "tests/parsers/sym_parser.h"
 
 namespace framejit::graph {
 namespace {

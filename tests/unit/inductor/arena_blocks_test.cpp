@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/parsers/graph_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor::testing {

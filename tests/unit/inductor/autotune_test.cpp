@@ -12,6 +12,7 @@
 #include "inductor/compile.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
+#include "tests/parsers/graph_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor {

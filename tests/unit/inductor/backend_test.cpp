@@ -1,6 +1,7 @@
 // Graphs through the whole inductor, for every vector level, compared with the interpreter.
 #include <gtest/gtest.h>
 
+#include "tests/parsers/graph_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor::testing {

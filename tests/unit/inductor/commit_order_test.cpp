@@ -7,6 +7,7 @@
 
 #include "graph/graph.h"
 #include "inductor/compile.h"
+#include "tests/parsers/graph_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor::testing {

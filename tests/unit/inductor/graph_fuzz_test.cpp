@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "graph/passes/pipeline.h"
+#include "tests/parsers/graph_parser.h"
 #include "tests/unit/inductor/fuzz_rounds.h"
 #include "tests/unit/inductor/plan_runner.h"
 #include "tests/unit/inductor/planted.h"

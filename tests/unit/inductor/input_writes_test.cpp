@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/parsers/graph_parser.h"
+#include "tests/parsers/loop_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor::testing {

@@ -9,6 +9,7 @@
 #include "inductor/assemble.h"
 #include "inductor/cpu/jit.h"
 #include "inductor/interp/interpreter.h"
+#include "tests/parsers/loop_parser.h"
 #include "tests/unit/inductor/fuzz_rounds.h"
 #include "tests/unit/inductor/plan_runner.h"
 #include "tests/unit/inductor/planted.h"

@@ -1,5 +1,6 @@
 // What the verifier of loop programs finds, and where the parser of their text stops.
 #include "inductor/loop/loop_program.h"
+#include "tests/parsers/loop_parser.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "tests/parsers/graph_parser.h"
 #include "tests/unit/inductor/accesses.h"
 #include "tests/unit/inductor/plan_runner.h"
 

@@ -1,6 +1,7 @@
 // Every lowering family over dtypes, sizes (0, 1, odd) and layouts: compiled code compared with the interpreter.
 #include <gtest/gtest.h>
 
+#include "tests/parsers/graph_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor::testing {

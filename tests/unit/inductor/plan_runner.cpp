@@ -1,4 +1,6 @@
 // tests/unit/inductor/plan_runner.cpp — memory, views and extern ops for tests.
+#include "tests/parsers/graph_parser.h"
+#include "tests/parsers/executable_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "inductor/schedule/products.h"
+#include "tests/parsers/graph_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor::testing {

@@ -6,6 +6,7 @@
 
 #include "inductor/lowering/lower.h"
 #include "inductor/schedule/schedule.h"
+#include "tests/parsers/graph_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor::testing {

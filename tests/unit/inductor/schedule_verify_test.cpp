@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "inductor/schedule/schedule.h"
+#include "tests/parsers/loop_parser.h"
 
 namespace framejit::inductor {
 namespace {

@@ -5,6 +5,7 @@
 #include "inductor/assemble.h"
 #include "inductor/interp/interp_target.h"
 #include "inductor/schedule/schedule.h"
+#include "tests/parsers/graph_parser.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor {

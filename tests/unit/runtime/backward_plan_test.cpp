@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/backward_plan.h"
+#include "tests/parsers/executable_parser.h"
 
 namespace framejit::runtime {
 namespace {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "runtime/base/sha256.h"
+#include "tests/parsers/executable_parser.h"
 #include "tests/unit/hand_kernels.h"
 
 namespace framejit::runtime {

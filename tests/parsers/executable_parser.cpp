@@ -1,10 +1,8 @@
-// runtime/executable_parser.cpp — reads what executable_text.cpp prints.
-//
-// A test language: errors name line and column. Whoever binds the result verifies it.
+#include "tests/parsers/executable_parser.h"
+
 #include <limits>
 
 #include "runtime/base/text.h"
-#include "runtime/executable.h"
 
 namespace framejit::runtime {
 namespace {

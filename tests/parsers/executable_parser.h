@@ -1,0 +1,13 @@
+// tests/parsers/executable_parser.h — reads what runtime/executable_text.cpp prints. Errors name line and column.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/executable.h"
+
+namespace framejit::runtime {
+
+// Kernels have an id, a target and a name, but no code. Whoever binds the result verifies it.
+Result<Executable> parse_executable(std::string_view printed);
+
+}  // namespace framejit::runtime
