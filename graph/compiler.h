@@ -61,7 +61,7 @@ class Compiler {
                                                                            const std::string& backend,
                                                                            const std::vector<bool>& given,
                                                                            const std::vector<bool>& wanted);
-  // Op by op: a forward that autograd records (graph/forward_replay.h).
+  // Op by op: a forward that autograd records (graph/forward_again.h).
   Result<std::shared_ptr<const runtime::BoundExecutable>> compile_by_ops(const Graph& functional);
 
  private:

@@ -12,7 +12,7 @@
 namespace framejit::graph {
 
 struct WhatIsLeft {
-  std::vector<bool> missing;  // per input of the forward: the replay reads it, and it is not there; empty: none is
+  std::vector<bool> missing;  // per input of the forward: the second run reads it, and it is not there; empty: none is
   std::vector<bool> inputs, outputs;  // per input and output of the forward: it is there, as the forward saw it
   std::vector<bool> given;  // per root: whether its gradient is given. Formulas of the others do not count
 };

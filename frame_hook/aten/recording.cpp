@@ -355,7 +355,7 @@ Result<graph::CapturedGraph> TorchRecording::build(const std::vector<PyObject*>&
     if (const graph::Graph& g = recorder_->graph(); graph::shows_element_twice(g.meta(g.inputs[w]), shapes()))
       return Error{Reason::no_functional_form, "an input that shows an element twice is written"};
   {
-    const graph::RecordScope scope(*recorder_);  // to ask a view for its history may replay what made it
+    const graph::RecordScope scope(*recorder_);  // to ask a view for its history may run again what made it
     const graph::ForwardScope views_by_op;
     outputs_ = outputs_of(tensors, traced_inputs_, written);
   }

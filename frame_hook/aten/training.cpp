@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "graph/forward_replay.h"
+#include "graph/forward_again.h"
 #include "graph/joint.h"
 #include "runtime/aten/totals.h"
 #include "runtime/base/config.h"
@@ -131,14 +131,14 @@ class LazyBackward final : public runtime::BackwardPlans {
   Result<runtime::ForwardAgain> forward_again(const graph::WhatIsLeft& left) {
     runtime::ForwardAgain& again = again_[{left.missing, left.inputs, left.given}];
     if (again.roots) return again;
-    FJ_TRY(const graph::ForwardReplay replay, graph::forward_replay(*graphs_, left));
-    if (replay.constants) { FJ_TRY(again.constants, by_ops(*replay.constants)); }
-    if (replay.lost) {
-      FJ_TRY(again.lost, by_ops(replay.lost->graph));
-      for (const graph::Saved& held : replay.lost->held) again.held.push_back(saved_value(held));
+    FJ_TRY(const graph::ForwardAgainGraphs graphs, graph::forward_again(*graphs_, left));
+    if (graphs.constants) { FJ_TRY(again.constants, by_ops(*graphs.constants)); }
+    if (graphs.lost) {
+      FJ_TRY(again.lost, by_ops(graphs.lost->graph));
+      for (const graph::Saved& held : graphs.lost->held) again.held.push_back(saved_value(held));
     }
-    again.reads = replay.reads;
-    FJ_TRY(again.roots, by_ops(replay.roots));
+    again.reads = graphs.reads;
+    FJ_TRY(again.roots, by_ops(graphs.roots));
     return again;
   }
   Result<std::shared_ptr<const runtime::PlanRunner>> by_ops(const graph::Graph& graph) const {

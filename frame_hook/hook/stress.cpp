@@ -51,7 +51,6 @@ bool start_stress(uint64_t seed, int longest) {
   return install_standing_hook(handler());
 }
 
-void stop_stress() { remove_standing_hook(); }
 
 bool start_stress_from_environment() {
   return config().stress >= 0 && initialise_hook().ok() && start_stress(static_cast<uint64_t>(config().stress));

@@ -10,7 +10,6 @@ namespace framejit::frame_hook {
 // Installs the standing hook with the stress handler; false when the hook is not usable. `longest` bounds the number of
 // instructions; one frame in eight has no bound.
 bool start_stress(uint64_t seed, int longest = 40);
-void stop_stress();
 // Reads FRAMEJIT_STRESS; false if it is unset or the hook is not usable.
 bool start_stress_from_environment();
 

@@ -86,7 +86,7 @@ class Words {
 };
 
 // The graph has run and effects may have been applied: plain Python would repeat them.
-RunStatus replay_failed() {
+RunStatus recipe_failed() {
   if (PyErr_ExceptionMatches(PyExc_MemoryError) || error_is_interrupt()) return RunStatus::raised;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -146,7 +146,7 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
     }
     out.due = std::move(owners.due);
   }
-  if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return replay_failed();
+  if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return recipe_failed();
   return RunStatus::done;
 }
 

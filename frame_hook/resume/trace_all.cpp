@@ -33,7 +33,6 @@ bool start_trace_all() {
   return install_standing_hook(*handler);
 }
 
-void stop_trace_all() { remove_standing_hook(); }
 
 bool start_trace_all_from_environment() { return config().trace_all && initialise_hook().ok() && start_trace_all(); }
 

@@ -39,7 +39,7 @@ const at::Tensor* Recorder::find_contents(ValueId value, size_t before, Question
   const auto numel = info.meta.numel().as_constant();
   if (!numel || *numel > kMostElements || !torch_device_of(info.meta.device).is_cpu()) return nullptr;
   if (contents_.size() < g.values.size()) contents_.resize(g.values.size());
-  if (written_storages_.contains(info.storage)) return replay_writes(value, before, question);
+  if (written_storages_.contains(info.storage)) return redo_writes(value, before, question);
   at::Tensor& known = contents_[index_of(value)];
   if (!known.defined() && info.node < 0) {
     const auto at = std::find(g.constants.begin(), g.constants.end(), value);
@@ -51,8 +51,8 @@ const at::Tensor* Recorder::find_contents(ValueId value, size_t before, Question
   return known.defined() ? &known : nullptr;
 }
 
-// The entries of contents_ for this storage are those of the moment that the replay has reached.
-const at::Tensor* Recorder::replay_writes(ValueId value, size_t before, Question& question) {
+// The entries of contents_ for this storage are those of the moment that has been reached.
+const at::Tensor* Recorder::redo_writes(ValueId value, size_t before, Question& question) {
   const Graph& g = graph();
   const uint32_t storage = g.values[index_of(value)].storage;
   if (std::ranges::find(question.storages, storage) != question.storages.end()) return nullptr;
@@ -92,15 +92,15 @@ const at::Tensor* Recorder::replay_writes(ValueId value, size_t before, Question
   return &contents_[index_of(value)];
 }
 
-// Fills contents_ for the results of a node. Its arguments in the storage `replayed` are in contents_.
-bool Recorder::run_for_real(size_t at, std::optional<uint32_t> replayed, Question& question) {
+// Fills contents_ for the results of a node. Its arguments in the storage `redone` are in contents_.
+bool Recorder::run_for_real(size_t at, std::optional<uint32_t> redone, Question& question) {
   const Node& node = graph().nodes[at];
   const OpInfo* info = find_op_info(node.op->name);
   if (info == nullptr || node.op->has(kRandom) || node.op->has(kDataDependent) || question.budget-- <= 0) return false;
-  const auto is_replayed = [&](ValueId v) { return graph().values[index_of(v)].storage == replayed; };
+  const auto is_redone = [&](ValueId v) { return graph().values[index_of(v)].storage == redone; };
   const auto learn = [&](ValueId v) {
     if (v == kNoValue) return true;
-    return is_replayed(v) ? contents_[index_of(v)].defined() : find_contents(v, at, question) != nullptr;
+    return is_redone(v) ? contents_[index_of(v)].defined() : find_contents(v, at, question) != nullptr;
   };
   bool constant_sizes = true;
   const SizeValue size_of = [&](const SymExpr& e) {
@@ -111,7 +111,7 @@ bool Recorder::run_for_real(size_t at, std::optional<uint32_t> replayed, Questio
   for (size_t i = 0; i < node.args.size(); ++i) {
     if (const auto* v = node.args[i].get<ValueId>(); v != nullptr && !learn(*v)) return false;
     if (const auto* list = node.args[i].get<std::vector<ValueId>>(); list != nullptr) {
-      std::vector<at::Tensor> found;  // a replay for one forgets those of the same storage
+      std::vector<at::Tensor> found;  // redoing one forgets those of the same storage
       for (ValueId v : *list) {
         if (!learn(v)) return false;
         found.push_back(v == kNoValue ? at::Tensor() : contents_[index_of(v)]);

@@ -58,7 +58,7 @@ struct OpCall {
 // State of one question about the contents of a tensor.
 struct Question {
   int budget;  // nodes that may still run
-  std::vector<uint32_t> storages;  // whose writes are being replayed
+  std::vector<uint32_t> storages;  // whose writes are being redone
 };
 
 class Recorder final : public SymOwner, public std::enable_shared_from_this<Recorder> {
@@ -162,8 +162,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   uint32_t storage_number(const c10::Storage& traced);
   ValueId add_constant(const at::Tensor& real, bool fresh);
   const at::Tensor* find_contents(ValueId value, size_t before, Question& question);
-  const at::Tensor* replay_writes(ValueId value, size_t before, Question& question);
-  bool run_for_real(size_t node, std::optional<uint32_t> replayed, Question& question);
+  const at::Tensor* redo_writes(ValueId value, size_t before, Question& question);
+  bool run_for_real(size_t node, std::optional<uint32_t> redone, Question& question);
 
   GraphBuilder builder_;
   std::optional<Graph> built_;

@@ -11,7 +11,7 @@
 namespace framejit::graph {
 
 const std::vector<Stage<Graph>>& passes();
-Result<Graph> run_pipeline(Graph recorded, bool decompose);  // decompose=false: for op-by-op replay
+Result<Graph> run_pipeline(Graph recorded, bool decompose);  // decompose=false: to run op by op
 
 // Logs the result of `stage` on the channel `aten_graph`.
 void log_graph(const Graph& graph, const std::string& where, const char* stage);

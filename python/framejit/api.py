@@ -53,7 +53,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
 
     fullgraph  a graph break is an error that says where, why and what to do.
     dynamic    None: a size that changed becomes a symbol; True: every size at once; False: never.
-    backend    "framejit", "eager" (the graph replayed op by op), another name of list_backends(), or a callable that is
+    backend    "framejit", "eager" (the graph, op by op), another name of list_backends(), or a callable that is
                given the graph and example inputs and returns a callable. In place of "inductor" and "cudagraphs",
                "framejit" is used; in place of "aot_eager", "eager".
     mode       one of torch's modes. "reduce-overhead" records what runs on a GPU once and replays it as a graph of the

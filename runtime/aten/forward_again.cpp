@@ -32,9 +32,9 @@ class Gate final : public torch::autograd::FunctionPreHook {
   std::shared_ptr<const bool> is_open_;
 };
 
-class Replay {
+class Rerun {
  public:
-  Replay(const ForwardAgain& forward, const BackwardLayout& layout, const int64_t* symbols)
+  Rerun(const ForwardAgain& forward, const BackwardLayout& layout, const int64_t* symbols)
       : forward_(forward), layout_(layout), symbols_(symbols) {}
 
   // Runs the forward again. It gives each root, then the aliases that later ops read of roots with their own gradient.
@@ -50,7 +50,7 @@ class Replay {
       for (at::Tensor& constant : constants) inputs_.push_back(constant.detach());
     }
     const c10::AutoGradMode with_history(true);
-    // Aliases: no input's history leads to another input of the replay.
+    // Aliases: no input's history leads to another input of the rerun.
     for (const BackwardLayout::Gradient& gradient : layout_.gradients)
       if (at::Tensor* input = gradient.is_of_root ? nullptr : &inputs_[gradient.index]; input && input->defined())
         *input = at::_ops::alias::call(*input);
@@ -111,7 +111,7 @@ class Replay {
   }
 
  private:
-  // Which output of the replay is read in place of a root.
+  // Which output of the rerun is read in place of a root.
   size_t alias_of(uint32_t root) const {
     size_t at = layout_.roots.size();
     for (uint32_t r = 0; r < root; ++r)
@@ -146,11 +146,11 @@ std::vector<at::Tensor> backward_of_forward_again(
     const ForwardAgain& forward, const BackwardLayout& layout, std::vector<at::Tensor> inputs, const int64_t* symbols,
     const std::vector<at::Tensor>& tangents, const std::vector<bool>& wanted, const std::vector<GeneratorState>& drawn,
     const std::vector<at::Tensor>& lost, const std::vector<at::Tensor>& others, bool creates_graph, bool is_last) {
-  Replay replay(forward, layout, symbols);
-  replay.run(std::move(inputs), drawn);
-  replay.fill_in(lost);
-  replay.give_other_data(others);
-  return replay.gradients(tangents, wanted, creates_graph, is_last);
+  Rerun rerun(forward, layout, symbols);
+  rerun.run(std::move(inputs), drawn);
+  rerun.fill_in(lost);
+  rerun.give_other_data(others);
+  return rerun.gradients(tangents, wanted, creates_graph, is_last);
 }
 
 }  // namespace framejit::runtime

@@ -25,7 +25,7 @@ struct SavedValue {
   uint32_t index = 0;  // of the forward's input or output, or among the values that it saves
 };
 
-// The forward as plans of operators: graph/forward_replay.h. The first two take the forward's inputs.
+// The forward as plans of operators: graph/forward_again.h. The first two take the forward's inputs.
 struct ForwardAgain {
   std::shared_ptr<const PlanRunner> constants, roots;  // no constants: null
   // With missing inputs: what is lost by that, computed from what is held. The last outputs of `roots` are its memory.

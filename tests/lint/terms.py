@@ -28,6 +28,9 @@ TERMS = [
     Term("trait", "trait traits", ("inductor/",)),
     Term("verify", "verify verifies verified verifier", ("graph/", "inductor/", "runtime/"), "not_verified"),
     Term("recipe", "recipe recipes", ("frame_hook/resume/",)),
+    Term("replay", "replay replays replayed replaying",
+         ("runtime/aten/", "runtime/base/log_", "frame_hook/aten/", "python/", "graph/passes/functionalize.cpp"),
+         r"\w+_view_replay_enabled|view_replay|replays"),
     Term("home", "home homes", ()),
     Term("finish", "finish finishes finished", (), "finished"),  # a generator, in CPython's words
     Term("told", "told untold", ()),

@@ -1,5 +1,5 @@
 // frame_hook/trace/protocol/attributes_write.cpp — attribute writes and deletes: __setattr__ overrides, data
-// descriptors, instance dicts. Real objects stay untouched: writes go to the value's shadow and are replayed at the
+// descriptors, instance dicts. Real objects stay untouched: writes go to the value's shadow and are applied at the
 // exit.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
@@ -251,7 +251,7 @@ void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* n
                 std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
   if (!to && !own_attribute(drops.shadows.heap, v, name)) raise_unwritable(numbers, v, name, to, false);
   if (const Found d = look_up(drops.shadows, v, name);
-      d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
+      d.object && Py_TYPE(d.object)->tp_descr_set)  // the exit's write would go to it
     graph_break(Reason::unsupported_write,
                 std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." +
                     text_of(name));

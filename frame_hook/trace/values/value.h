@@ -46,7 +46,7 @@ struct Value {
   bool type_is_fixed = false;
   bool value_guarded = false;    // its equals / is guard exists, or none is needed because the value is known
   bool identity_guarded = false; // its is guard exists, or none is needed because the object is known
-  bool mutated = false;          // differs from `object` now, or was written: replayed at the commit point
+  bool mutated = false;          // differs from `object` now, or was written: applied at the commit point
   PyTypeObject* type = nullptr;  // exact type; read it through Facts::type_of
   PyRef object;                  // the real object; null for values made in the trace
   guards::SourceId source = guards::kNoSource;
@@ -105,7 +105,7 @@ struct DictValue : Value {
   std::vector<DictEntry> entries;            // when loaded; deleted entries are erased
   bool loaded = false;                       // all keys known (keys guarded for a real dict)
   DictReads read;                            // items read one by one before loading
-  bool is_globals = false;  // never loaded for a write: entries are only the written keys, replayed key by key
+  bool is_globals = false;  // never loaded for a write: entries are only the written keys, applied key by key
   uint32_t removals = 0;                     // how often something was removed
   guards::LineId keys_line = guards::kNoLine;  // the user's line that caused the loading
   std::vector<DictValue*> order_from;  // real dicts whose order `entries` follow, and whose order is not guarded yet

@@ -204,14 +204,14 @@ PyObject* py_stress(PyObject*, PyObject* arguments) {
   unsigned long long seed;
   int longest = 40;
   if (!PyArg_ParseTuple(arguments, "K|i", &seed, &longest)) return nullptr;
-  if (seed == 0) stop_stress();
+  if (seed == 0) remove_standing_hook();
   return PyBool_FromLong(seed != 0 && start_stress(seed, longest));
 }
 
 // trace_all(on): every frame is traced, with a torch that nothing imports.
 PyObject* py_trace_all(PyObject*, PyObject* on) {
   if (!PyObject_IsTrue(on)) {
-    stop_trace_all();
+    remove_standing_hook();
     Py_RETURN_FALSE;
   }
   static fake::FakeFrontend frontend;

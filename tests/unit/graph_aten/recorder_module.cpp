@@ -4,7 +4,7 @@
 
 #include "graph/aten/joint.h"
 #include "graph/aten/recorder.h"
-#include "graph/aten/replay.h"
+#include "graph/aten/op_by_op.h"
 #include "graph/passes/pipeline.h"
 
 namespace py = pybind11;
@@ -87,11 +87,11 @@ struct RecorderForTests {
 
   py::tuple run(const std::vector<at::Tensor>& inputs, bool use_functional) {
     const Graph& graph = use_functional ? functional : recorder->graph();
-    ReplayResult result;
+    OpByOpResult result;
     {
       py::gil_scoped_release released;
-      result = replay(graph, {inputs, recorder->constants(), recorder->opaques()},
-                      bind_symbols(recorder->graph(), inputs), true);
+      result = run_op_by_op(graph, {inputs, recorder->constants(), recorder->opaques()},
+                            bind_symbols(recorder->graph(), inputs), true);
     }
     return py::make_tuple(result.outputs, result.wrong_shapes, result.broken_facts);
   }

@@ -1,4 +1,4 @@
-#include "graph/forward_replay.h"
+#include "graph/forward_again.h"
 
 #include <algorithm>
 #include <map>
@@ -316,8 +316,8 @@ bool needs_old_value(const Graph& graph, uint32_t input, const std::set<ValueId>
   return needed.contains(graph.inputs[input]);
 }
 
-// The replay runs after the forward, so an input that the forward writes holds its new value. If that value is a
-// constant to every derivative, the replay reads it from the input.
+// It runs after the forward, so an input that the forward writes holds its new value. If that value is a
+// constant to every derivative, it is read from the input.
 Result<Graph> with_written_inputs(const Graph& from, const std::vector<std::pair<uint32_t, ValueId>>& updates,
                                   bool has_histories) {
   std::vector<bool> has_history(from.values.size());
@@ -357,7 +357,7 @@ Result<Graph> without_writes(Graph forward, bool of_roots) {
   for (ValueId& output : made.outputs) {
     if (!of_roots) continue;
     const Node& clone = made.nodes[static_cast<size_t>(made.values[index_of(output)].node)];
-    FJ_ASSERT(clone.op->is(KnownOp::clone), "the outputs of a replay are clones of the roots");
+    FJ_ASSERT(clone.op->is(KnownOp::clone), "the outputs of the second run are clones of the roots");
     output = *clone.args[0].get<ValueId>();
   }
   for (size_t i = 0; i < made.outputs.size(); ++i)
@@ -450,7 +450,7 @@ void mark_reads(const Graph& graph, std::vector<bool>& reads) {
 
 }  // namespace
 
-Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs, const WhatIsLeft& left) {
+Result<ForwardAgainGraphs> forward_again(const TrainingGraphs& graphs, const WhatIsLeft& left) {
   if (graphs.has_functions)
     return Error{Reason::no_backward, "the backward of a torch.autograd.Function is traced without its own derivative"};
   FJ_TRY(const std::vector<ValueId> lost, lost_values(graphs, left));
@@ -459,7 +459,7 @@ Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs, const WhatIsL
     return Error{Reason::no_backward, "the forward draws from a torch.Generator, whose state is not kept"};
   Cutter cutter(forward, graphs.without_history);
   FJ_TRY_VOID(cutter.run());
-  ForwardReplay made;
+  ForwardAgainGraphs made;
   made.reads.resize(forward.inputs.size());
   FJ_TRY(made.roots, without_writes(Overwriting(cutter.has_cut() ? cutter.rest() : forward).run(), true));
   if (has_shared_root(made.roots, graphs)) return Error{Reason::no_backward, "an output is a copy of another value"};

@@ -1,5 +1,5 @@
-// graph/aten/replay.cpp — op-by-op execution of graphs.
-#include "graph/aten/replay.h"
+// graph/aten/op_by_op.cpp — op-by-op execution of graphs.
+#include "graph/aten/op_by_op.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/stack.h>
@@ -17,12 +17,12 @@ bool holds(const SizeFact& fact, const std::vector<int64_t>& symbols) {
   return a && b && graph::holds(*a, fact.relation, *b);
 }
 
-class Replayer {
+class OpByOpRun {
  public:
-  Replayer(const Graph& graph, const ReplayInputs& in, const std::vector<int64_t>& symbols, bool compare)
+  OpByOpRun(const Graph& graph, const OpByOpInputs& in, const std::vector<int64_t>& symbols, bool compare)
       : graph_(graph), in_(in), values_(graph.values.size()), symbols_(symbols), compare_(compare) {}
 
-  ReplayResult run() {
+  OpByOpResult run() {
     for (const SizeFact& fact : graph_.shapes.facts())
       if (!holds(fact, symbols_))
         result_.broken_facts.push_back(fact.left.text() + " against " + fact.right.text() + " (" + fact.why + ")");
@@ -86,11 +86,11 @@ class Replayer {
   }
 
   const Graph& graph_;
-  const ReplayInputs& in_;
+  const OpByOpInputs& in_;
   std::vector<at::Tensor> values_;
   const std::vector<int64_t>& symbols_;
   bool compare_;
-  ReplayResult result_;
+  OpByOpResult result_;
 };
 
 }  // namespace
@@ -107,9 +107,10 @@ std::vector<int64_t> bind_symbols(const Graph& graph, const std::vector<at::Tens
   return symbols;
 }
 
-ReplayResult replay(const Graph& graph, const ReplayInputs& in, const std::vector<int64_t>& symbols, bool compare) {
+OpByOpResult run_op_by_op(const Graph& graph, const OpByOpInputs& in, const std::vector<int64_t>& symbols,
+                          bool compare) {
   at::AutoDispatchBelowADInplaceOrView below;
-  return Replayer(graph, in, symbols, compare).run();
+  return OpByOpRun(graph, in, symbols, compare).run();
 }
 
 }  // namespace framejit::graph

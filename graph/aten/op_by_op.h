@@ -1,4 +1,4 @@
-// graph/aten/replay.h — runs a graph op by op through the dispatcher, and compares every result with its recorded
+// graph/aten/op_by_op.h — runs a graph op by op through the dispatcher, and compares every result with its recorded
 // shape.
 //
 // It defines what a recording means: tests run it and compare with eager. Works on both dialects.
@@ -13,13 +13,13 @@
 
 namespace framejit::graph {
 
-struct ReplayInputs {
+struct OpByOpInputs {
   const std::vector<at::Tensor>& inputs;
   const std::vector<at::Tensor>& constants;
   const std::vector<c10::IValue>& opaques;
 };
 
-struct ReplayResult {
+struct OpByOpResult {
   std::vector<at::Tensor> outputs;
   std::vector<std::string> wrong_shapes;   // "%4 = mm: sizes [2, 3] real [3, 2]"
   std::vector<std::string> broken_facts;   // size facts that do not hold for these inputs: the recording is for others
@@ -29,6 +29,7 @@ struct ReplayResult {
 // hint.
 std::vector<int64_t> bind_symbols(const Graph& graph, const std::vector<at::Tensor>& inputs);
 // symbols: one value each. Shapes are compared on request; if facts are broken, nothing runs.
-ReplayResult replay(const Graph& graph, const ReplayInputs& in, const std::vector<int64_t>& symbols, bool compare);
+OpByOpResult run_op_by_op(const Graph& graph, const OpByOpInputs& in, const std::vector<int64_t>& symbols,
+                          bool compare);
 
 }  // namespace framejit::graph

@@ -1,8 +1,8 @@
-// graph/forward_replay.h — the forward of a joint graph, to be run again op by op under autograd.
+// graph/forward_again.h — the forward of a joint graph, to be run again op by op under autograd.
 //
 // A backward that is differentiated itself needs formulas that can be differentiated. PyTorch uses some of them only if
 // its engine runs in grad mode. The joint graph was recorded without it and lacks them.
-// What a program detaches, or computes without grad mode, is a constant to every derivative. A replay would
+// What a program detaches, or computes without grad mode, is a constant to every derivative. A second run would
 // differentiate it, so it runs in two parts: one makes these values, the other takes them.
 #pragma once
 
@@ -14,23 +14,23 @@
 
 namespace framejit::graph {
 
-struct ForwardReplay {
+struct ForwardAgainGraphs {
   std::optional<Graph> constants;  // from the forward's inputs; nothing: all values have the history of their ops
   // Takes the forward's inputs, then the constants. Gives each root, then, for each root with a gradient of its own
   // (in order), the alias of it that the ops after it read, then the memory of each lost value. Where WhatIsLeft says
   // which gradients are given, a root that these do not reach is a zero without a history.
   Graph roots;
   std::vector<bool> reads;  // per input of the forward: whether one of the two needs it
-  // What the lost values hold, where inputs are missing: the replay runs over anything in place of these inputs, and
+  // What the lost values hold, where inputs are missing: it runs over anything in place of these inputs, and
   // then its lost values get their contents.
   std::optional<LostContents> lost;
 };
 
-// The graphs of the replay are functional and write nothing but fresh memory. It is an error if
+// The graphs are functional and write nothing but fresh memory. It is an error if
 //   - the memory of a value without a history is written;
 //   - the forward writes an input whose old value is needed;
 //   - a root is the same value as another;
 //   - what formulas read is lost.
-Result<ForwardReplay> forward_replay(const TrainingGraphs& graphs, const WhatIsLeft& left);
+Result<ForwardAgainGraphs> forward_again(const TrainingGraphs& graphs, const WhatIsLeft& left);
 
 }  // namespace framejit::graph
