@@ -14,7 +14,7 @@
 namespace framejit::frame_hook {
 namespace {
 
-constexpr uint32_t kMostDoublings = 10;  // of the calls to wait for, one each time that weights have changed
+constexpr uint32_t kMostDoublings = 10;  // of the number of calls to wait for: one each time that weights change
 constexpr size_t kManyInstances = 1024;  // from here on, those not used for long are forgotten
 constexpr size_t kMostNames = 8;         // of sources in a line of the log
 
@@ -242,7 +242,7 @@ void DerivedWeights::keep(const Due& due, std::shared_ptr<const runtime::Derived
     references.push_back(PyRef::steal(callback ? PyWeakref_NewRef(owner.get(), callback.get()) : nullptr));
     if (references.back()) continue;
     drop_error();
-    return stop("the object that holds a weight takes no weak references, so nobody says when it is gone");
+    return stop("the object that holds a weight takes no weak references, so its end would go unnoticed");
   }
   const log::Fields fields = {{"graph", name_},
                               {"values", std::to_string(values->tensors().size())},

@@ -1,6 +1,6 @@
 // frame_hook/aten/output_properties.h — properties of outputs that a plan does not keep, because a plan computes only
-// values: which outputs are the same object, what each is a view of, whose version counter it shares and how far that
-// is, and under which modes (grad, inference) it was made.
+// values: which outputs are the same object, what each is a view of, whose version counter it shares, the value of that
+// counter, and the modes (grad, inference) under which the output was made.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -63,7 +63,7 @@ struct OutputSet {
   size_t symbol_count = 0;
   // Per tensor: whether it receives a gradient. That of a view goes to its base, unless the view has own_history.
   std::vector<bool> roots() const;
-  std::vector<bool> views() const;  // per tensor: whether it may be such a view
+  std::vector<bool> views() const;  // per tensor: whether its gradient may go to a base
   // A traced input, whose history becomes that of what was written.
   void add_written(const at::Tensor& input);
 };
