@@ -133,7 +133,7 @@ PyRef StandIns::named(PyTypeObject* type) {
   return like ? call_tp_new(&PyBaseObject_Type, like.get(), nothing.get()) : PyRef();
 }
 
-// Its class has every special method.
+// An object whose class has every special method.
 PyRef StandIns::unread() {
   if (!unread_class_) {
     PyRef members = PyRef::steal(PyDict_New());
@@ -385,7 +385,7 @@ CBoundary::~CBoundary() {
 
 namespace {
 
-// Errors of items and attributes have their whole text where they are raised, whatever the object holds.
+// Whether the error already has its whole text, as errors of items and attributes do, whatever the object holds.
 bool has_final_text(InstanceValue* exception) {
   const auto* type = exception->type;
   bool has_name = false;
