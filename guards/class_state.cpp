@@ -1,7 +1,7 @@
 // guards/class_state.cpp — a record for each class, compared with the class again when its version tag changes.
 //
-// Two values count as the same if they have one address and the first one cannot have died since: a weak reference to
-// it is alive, or the record keeps it alive, if that cannot keep the class alive in turn.
+// Two values count as the same if they have the same address and the first one cannot have died since: a weak reference
+// to it is alive, or the record keeps it alive, if that cannot keep the class alive in turn.
 #include "guards/class_state.h"
 
 #include <array>
@@ -234,7 +234,7 @@ bool is_class_data(PyObject* name, PyObject* value) {
 }
 
 uint64_t class_state(PyTypeObject* type) {
-  static auto* records = new Records;  // never freed: Python may be gone earlier
+  static auto* records = new Records;  // never freed: Python may end earlier
   return records->number(type);
 }
 

@@ -163,7 +163,7 @@ void DerivedWeights::derive(const Due& due) {
 
 // Runs inside a compile, so only once at a time. Other threads may ask for the values meanwhile.
 void DerivedWeights::derive_now(const Due& due) {
-  if (weights_.empty()) return;  // another call has found that nothing can be
+  if (weights_.empty()) return;  // another call has found that nothing can be derived
   if (const std::string why = runtime::DerivedValues::refusal(due.weights, trust_); !why.empty()) {
     warn_not_watched(why);
     return refuse(due, why);

@@ -42,7 +42,7 @@ struct OutputProperties {
   int64_t version = -1;          // of its own counter; -1 if it has none
   uint32_t writes_since = 0;     // of a view: writes to the memory since it was made
   torch::autograd::CreationMeta creation = torch::autograd::CreationMeta::DEFAULT;  // of a view
-  bool by_strides = false;  // of a view whose memory was written since: eager makes it anew
+  bool by_strides = false;  // of a view whose memory was written since: eager makes it again
   bool has_other_sign = false;  // shows negated numbers of memory that others see: kernels make a copy of it
   std::shared_ptr<const ViewOp> op;  // of a view that has a history or the other sign; null: it is made by strides
   std::string freed;  // the name of its history, if a backward of the program has freed that

@@ -2,10 +2,10 @@
 //
 // An account belongs to one instruction and one set of options. The first compiles are free, up to the limit of
 // entries. At the limit, or when many entries in a row died before they had been used much, hits must pay for a
-// compile. So a working set that outgrew the limit is replaced slowly, and a program that makes its objects anew in
-// each call is left alone. A number that becomes a symbol also pays for a compile: older entries that have it as a
-// constant are hardly used any more. Counts decide, never the clock, so equal programs get equal decisions. The GIL
-// guards everything here.
+// compile. So a working set that outgrew the limit is replaced slowly, and a program that makes new objects in each
+// call is left alone. A number that becomes a symbol also pays for a compile: older entries that have it as a constant
+// are hardly used any more. Counts decide, never the clock, so equal programs get equal decisions. The GIL guards
+// everything here.
 //
 // Every live nn.Module has a limit of its own for its methods, because layers that differ in a number are separate
 // programs. But any module can use the entries of another. All modules together have kMostLimits times as many. Entries
@@ -48,15 +48,15 @@ struct CodeNote final : EntryBase {
   bool functions_left_alone = false;
 };
 
-constexpr uint64_t kHitsThatPay = 8;      // of an entry with tensor work, to count as no loss
+constexpr uint64_t kHitsThatPay = 8;  // an entry with tensor work and this many hits is no loss
 constexpr uint64_t kHitsToEarn = 16;      // at one instruction, since the last compile that had to be earned
-constexpr int kMostLosses = 32;           // in a row; an entry without tensor work loses more
+constexpr int kMostLosses = 32;  // in a row; an entry without tensor work counts as kPlainLoss
 constexpr int kPlainLoss = 4;
 constexpr size_t kMostLimits = 16;  // at one instruction, for all modules together: every call looks at all entries
 
 enum class Refusal : uint8_t {
   none,
-  entry_limit,  // all entries exist, and there are too few hits for one of them to go
+  entry_limit,  // the limit is reached, and there are too few hits to evict an entry
   limit_of_modules,  // the same for all modules together: kMostLimits * FRAMEJIT_ENTRIES
   does_not_pay,
 };

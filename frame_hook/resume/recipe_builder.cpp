@@ -121,7 +121,7 @@ SlotId RecipeBuilder::build(Value* value) {
       const SlotId dict = slot(view->dict);
       const Value* held = view->dict->object ? view->dict : holder_of(view->dict);
       const bool is_linked = PyType_IsSubtype(held->object ? Py_TYPE(held->object.get()) : held->type,
-                                              &PyODict_Type);  // its views use the order of its own
+                                              &PyODict_Type);  // its views follow an order of its own
       PyRef method = PyRef::steal(PyObject_GetAttrString(
           reinterpret_cast<PyObject*>(is_linked ? &PyODict_Type : &PyDict_Type), names[static_cast<int>(view->what)]));
       return step(RecipeOp::call, {dict}, 0, method.get());

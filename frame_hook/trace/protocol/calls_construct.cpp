@@ -94,8 +94,7 @@ void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
     graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
 }
 
-// The check of object.__new__(), and whether the initialiser of a C class takes the arguments that the constructor
-// leaves.
+// Checks the arguments as object.__new__() does. Breaks if the constructor of an immutable C class would refuse them.
 void require_arguments(Errors& errors, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
   const bool any = !args.positional.empty() || !args.keywords.empty();
   if (base == &PyBaseObject_Type && any) {

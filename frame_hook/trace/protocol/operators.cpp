@@ -278,7 +278,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     format = t.heap.string(text.c_str());
   }
   size_t next = 0;
-  bool holds_reprs = false;  // the text is made here, and only %s remains
+  bool holds_reprs = false;  // their texts are made here: %r becomes %s
   for (size_t i = 0; i + 1 < text.size() && next < parts.size(); ++i) {
     if (text[i] != '%') continue;
     size_t k = i + 1;

@@ -160,7 +160,7 @@ Value* raw_get_item(Tracer& t, Value* v, Value* key);
 // The operands of a function of module operator. That function looks for special methods in the classes of tensors. So
 // the classes are guarded, and a method that the program put there breaks.
 Arguments operands(Facts& facts, std::initializer_list<const char*> specials, std::vector<Value*> of);
-bool type_compares_in_c(PyObject* type);                         // a union asks which of its types are equal
+bool type_compares_in_c(PyObject* type);  // for a union, which compares its types
 Value* type_subscript(Tracer& t, Value* v,
                       Value* key);  // of a type or a form of module typing, by types; null: something else
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);

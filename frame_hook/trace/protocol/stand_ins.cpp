@@ -36,7 +36,7 @@ PyObject* method_of(PyCFunctionWithKeywords function) {
   return function == say_called ? calls : refuses;
 }
 
-// Methods that make a class, its instances and their end, and names that the class statement writes.
+// Methods that make a class or its instances or end them, and names that a class statement writes.
 bool belongs_to_the_class(std::string_view name) {
   static constexpr std::string_view kNames[] = {"__new__",
                                                 "__init__",
