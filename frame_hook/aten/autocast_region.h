@@ -1,8 +1,8 @@
 // frame_hook/aten/autocast_region.h — weights that are written inside an autocast region.
 //
 // Eager casts a weight that needs a gradient once per region, and keeps using that cast, whatever is written to the
-// weight. Compiled code casts it in each call. So a program that trains inside one region gets other values than in
-// eager, and a warning says so.
+// weight. Compiled code casts it in each call. So in a program that trains inside one region, results differ from
+// eager's, and a warning says so.
 #pragma once
 
 #include <ATen/core/Tensor.h>
