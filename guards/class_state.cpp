@@ -1,7 +1,7 @@
 // guards/class_state.cpp — a record for each class, compared with the class again when its version tag changes.
 //
-// Two values count as the same if they have one address and the first one cannot have died since: a weak reference to
-// it is alive, or the record keeps it alive, if that cannot keep the class alive in turn.
+// Two values count as the same if they have the same address and the first one cannot have died since: a weak reference
+// to it is alive, or the record keeps it alive, if that cannot keep the class alive in turn.
 #include "guards/class_state.h"
 
 #include <array>
@@ -36,7 +36,7 @@ bool refers_to_nothing_made_by_users(PyObject* object) {
   return !traverse || traverse(object, visit, object) == 0;
 }
 
-// One object that an item of a class is, or consists of.
+// One object of a class: an item of its dict, or a part of an item (parts_of).
 class Part {
  public:
   void take(PyObject* object, PyTypeObject* owner) {
@@ -48,7 +48,7 @@ class Part {
       dict_version_ = dict_version(object);
       known_ = dict_version_ != 0;
     } else if (is_own_descriptor(object, owner)) {
-      return;  // those of a class are made with it and for it
+      return;  // made with the class, for it alone
     } else if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) {
       keeps_ = PyRef::steal(PyWeakref_NewRef(object, nullptr));
       if (!keeps_) drop_error();
@@ -171,7 +171,7 @@ class Records {
       const Record& record = *at->second;
       if (record.number != 0 && version != 0 && record.version == version && is_alive(record)) return record.number;
     }
-    // Weak references are made below: no finaliser may change a dict during the walk.
+    // Making the weak references below may start a collection, and a finaliser must not change a dict during the walk.
     const int collects = PyGC_Disable();
     std::vector<std::pair<PyTypeObject*, uint64_t>> mro;
     for (Py_ssize_t i = 0; type->tp_mro && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
@@ -234,7 +234,7 @@ bool is_class_data(PyObject* name, PyObject* value) {
 }
 
 uint64_t class_state(PyTypeObject* type) {
-  static auto* records = new Records;  // never freed: Python may be gone earlier
+  static auto* records = new Records;  // never freed: Python may end earlier
   return records->number(type);
 }
 

@@ -24,7 +24,7 @@ bool is_literal(PyTypeObject* t) {
          t == &PyComplex_Type || t == Py_TYPE(Py_None) || t == Py_TYPE(Py_Ellipsis);
 }
 
-// repr refuses an int of thousands of digits (its limit raises), or takes long.
+// repr() of an int of thousands of digits raises (CPython has a limit), or takes long.
 std::string literal(PyObject* object) {
   if (PyLong_CheckExact(object)) {
     int overflow = 0;

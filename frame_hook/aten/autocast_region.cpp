@@ -16,7 +16,8 @@ bool is_kept(const at::Tensor& tensor) {
          !tensor.is_view() && at::autocast::is_autocast_enabled(tensor.device().type());
 }
 
-// PyTorch drops its copies when the outermost region ends, and tells nobody. A weight of ours gets a new copy then.
+// PyTorch drops its casts when the outermost region ends, and notifies nobody. So a weight of ours is cast here: a new
+// cast means a new region.
 at::Tensor current_region() {
   static const auto* const probe = new at::Tensor(at::zeros({1}).set_requires_grad(true));
   return at::autocast::cached_cast(at::autocast::get_autocast_dtype(at::kCPU), *probe, at::kCPU);
@@ -42,9 +43,9 @@ void WeightsInRegion::look(const at::Tensor* const* inputs) {
   const auto [known, is_new] = writes_.try_emplace(inputs[weights_[0]]->unsafeGetTensorImpl(), writes);
   if (std::exchange(known->second, writes) == writes || !log::is_first_time("written in an autocast region")) return;
   log::emit(log::Kind::Unheeded, "",
-            {{"asked", "weights are written inside of the autocast region in which they were used"},
+            {{"asked", "weights are written inside the autocast region in which they were used"},
              {"instead",
-              "PyTorch goes on with the copies that it has cast there before, compiled code casts the new values; end "
+              "PyTorch keeps using the casts that it made there; compiled code casts the new values. End "
               "the region before the optimizer's step"}});
 }
 

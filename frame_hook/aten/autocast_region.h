@@ -1,8 +1,8 @@
-// frame_hook/aten/autocast_region.h — weights that are written inside of an autocast region.
+// frame_hook/aten/autocast_region.h — weights that are written inside an autocast region.
 //
-// Eager casts a weight that needs a gradient once in a region, and goes on with that copy whatever is written to the
-// weight. Compiled code casts it in each call. A program that trains inside of one region gets other values from it,
-// and is told so.
+// Eager casts a weight that needs a gradient once per region, and keeps using that cast, whatever is written to the
+// weight. Compiled code casts it in each call. So in a program that trains inside one region, results differ from
+// eager's, and a warning says so.
 #pragma once
 
 #include <ATen/core/Tensor.h>

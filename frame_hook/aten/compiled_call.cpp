@@ -96,12 +96,12 @@ class PlannedCall final : public CompiledCall {
         runtime::record_backward(backward_, tensors.data(), symbols, results.data(), std::move(between.saved),
                                  std::move(drawn));
       } catch (...) {
-        if_thrown = {CallStatus::raised};  // a hook of the program on what is saved, and the graph has run
+        if_thrown = {CallStatus::raised};  // a saved-tensor hook of the program raised, after the graph ran
         throw;
       }
     for (size_t i = 0; i < output_count; ++i) {
       const runtime::Output& output = plan.outputs[i];
-      // If outputs have a history, a view of a whole input may be another tensor than the input, with its own history.
+      // If outputs have a history, a view of a whole input may be a different tensor, with its own history.
       const bool is_input =
           output.kind == runtime::Output::kInput && (!backward_ || results[i].is_same(*tensors[output.index]));
       outputs[i] = is_input ? Py_NewRef(inputs[output.index]) : THPVariable_Wrap(results[i]);
@@ -170,7 +170,7 @@ class PlannedCall final : public CompiledCall {
       const std::string op = std::string("an op whose shape function has to be corrected (") + e.what() + ")";
       return failed({Reason::unsupported_op, op}, CallStatus::wrong);
     } catch (const std::exception& e) {
-      if (is_out_of_memory(e)) {  // plain Python needs some now
+      if (is_out_of_memory(e)) {  // plain Python needs memory now
         runtime::ArenaPool::cpu().trim();
         DerivedWeights::drop_all();
       }
@@ -184,7 +184,7 @@ class PlannedCall final : public CompiledCall {
   const std::shared_ptr<runtime::BackwardPlans> backward_;  // null: no output gets a history
   const std::vector<WrittenInput> written_;                 // with a backward
   std::optional<WeightsInRegion> weights_in_region_;
-  const std::shared_ptr<DerivedWeights> derived_;  // null: none can be
+  const std::shared_ptr<DerivedWeights> derived_;  // null: nothing can be derived
   std::optional<runtime::GraphReplay> replays_;  // none: not asked for
   std::vector<uint32_t> held_inputs_;  // held by a second handle while the plan runs without the GIL
 };

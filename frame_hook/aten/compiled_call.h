@@ -15,7 +15,7 @@ namespace framejit::frame_hook {
 // What a call hands over as an input: a tensor, or the float that Recording::add_float stands for.
 at::Tensor input_tensor(PyObject* input);
 
-// The values of a recording whose numbers are in its graph.
+// Values of a recording that its graph refers to by number.
 struct RecordedValues {
   const std::vector<at::Tensor>& constants;
   const std::vector<c10::IValue>& opaques;
@@ -26,7 +26,7 @@ struct RecordedValues {
 // one. If the interpreter ends at that moment, the process would abort.
 std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan);
 
-// What an allocator throws, the system's or torch's.
+// Whether an allocator threw this, the system's or torch's.
 bool is_out_of_memory(const std::exception& e);
 
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,

@@ -14,7 +14,7 @@
 namespace framejit::frame_hook {
 namespace {
 
-constexpr uint32_t kMostDoublings = 10;  // of the calls to wait for, one each time that weights have changed
+constexpr uint32_t kMostDoublings = 10;  // of the number of calls to wait for: one each time that weights change
 constexpr size_t kManyInstances = 1024;  // from here on, those not used for long are forgotten
 constexpr size_t kMostNames = 8;         // of sources in a line of the log
 
@@ -163,7 +163,7 @@ void DerivedWeights::derive(const Due& due) {
 
 // Runs inside a compile, so only once at a time. Other threads may ask for the values meanwhile.
 void DerivedWeights::derive_now(const Due& due) {
-  if (weights_.empty()) return;  // another call has found that nothing can be
+  if (weights_.empty()) return;  // another call has found that nothing can be derived
   if (const std::string why = runtime::DerivedValues::refusal(due.weights, trust_); !why.empty()) {
     warn_not_watched(why);
     return refuse(due, why);
@@ -242,7 +242,7 @@ void DerivedWeights::keep(const Due& due, std::shared_ptr<const runtime::Derived
     references.push_back(PyRef::steal(callback ? PyWeakref_NewRef(owner.get(), callback.get()) : nullptr));
     if (references.back()) continue;
     drop_error();
-    return stop("the object that holds a weight takes no weak references, so nobody says when it is gone");
+    return stop("the object that holds a weight takes no weak references, so its end would go unnoticed");
   }
   const log::Fields fields = {{"graph", name_},
                               {"values", std::to_string(values->tensors().size())},

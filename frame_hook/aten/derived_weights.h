@@ -52,7 +52,7 @@ class DerivedWeights {
     int64_t calls = 0;              // since its weights changed
     uint32_t losses = 0;            // how often they have changed
     bool had_values = false;        // that were dropped since
-    uint64_t last_use = 0, since = 0;  // by the count of all questions: the last one, and the first of `calls`
+    uint64_t last_use = 0, since = 0;  // in calls of ask(), all counted: the last, and the first in `calls`
     std::shared_ptr<const runtime::DerivedValues> values;
     std::vector<PyRef> references;  // weak, to the owners, as long as there are values
   };

@@ -1,4 +1,4 @@
-// frame_hook/aten/input_versions.h — version counters of inputs that the program writes. A plan writes each once, where
+// frame_hook/aten/input_versions.h — version counters of inputs that the program writes. A plan writes each input once;
 // the program may have written it several times.
 #pragma once
 

@@ -58,7 +58,8 @@ bool same_storage(const at::Tensor& a, const at::Tensor& b) {
          a.unsafeGetTensorImpl()->unsafe_storage().is_alias_of(b.unsafeGetTensorImpl()->unsafe_storage());
 }
 
-// Whether strides alone do not say what a view shows.
+// Whether the view shows its memory as another kind of number than its base does (complex, conjugated, negated).
+// Strides alone cannot make such a view.
 bool changes_kind(const at::Tensor& view, const at::Tensor& base) {
   return base.is_complex() != view.is_complex() || base.is_conj() != view.is_conj() || base.is_neg() != view.is_neg();
 }
@@ -104,7 +105,7 @@ std::shared_ptr<const ViewOp> op_of_view(const at::Tensor& tensor, const Differe
     varies = varies || !op->numbers.back().is_constant();
     now.emplace_back(traced->recorder().shapes().hint(op->numbers.back()));
   }
-  op->function = of_base.view_fn().clone_and_set(std::move(now));  // which does not keep the recorder
+  op->function = of_base.view_fn().clone_and_set(std::move(now));  // the copy does not keep the recorder alive
   if (!varies) op->numbers.clear();
   return op;
 }
@@ -203,7 +204,7 @@ at::Tensor strided(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRe
   return at::_ops::as_strided::call(base, c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), offset);
 }
 
-// If autograd could not regenerate the view from strides alone, it is made by ops that autograd knows.
+// Makes the view with ops that autograd knows, for views that it could not regenerate from strides alone.
 at::Tensor view_by_ops(const at::Tensor& base, const at::Tensor& tensor) {
   at::Tensor view = base;
   if (base.is_complex() && !tensor.is_complex())
@@ -226,7 +227,7 @@ bool are_alike(const at::Tensor& a, const at::Tensor& b) {
          a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
-// Under autograd.
+// Makes the view under autograd, which records its history.
 at::Tensor view_with_history(const OutputProperties& properties, const at::Tensor& of, const at::Tensor& tensor,
                              std::span<const int64_t> symbols) {
   const c10::AutoGradMode with_gradient(true);
@@ -351,7 +352,7 @@ class MarkedCall final : public CompiledCall {
       return;
     }
     DifferentiableViewMeta* meta = taken ? nullptr : view_meta(tensor);
-    if (properties.history) {  // its gradient is the base's
+    if (properties.history) {  // its gradient goes to the base
       tensor = view_with_history(properties, of, tensor, symbols);
       view_meta(tensor)->set_creation_meta(creation);
       return;

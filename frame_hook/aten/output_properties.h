@@ -1,6 +1,6 @@
 // frame_hook/aten/output_properties.h — properties of outputs that a plan does not keep, because a plan computes only
-// values: which outputs are the same object, what each is a view of, whose version counter it shares and how far that
-// is, and under which modes (grad, inference) it was made.
+// values: which outputs are the same object, what each is a view of, whose version counter it shares, the value of that
+// counter, and the modes (grad, inference) under which the output was made.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,7 +42,7 @@ struct OutputProperties {
   int64_t version = -1;          // of its own counter; -1 if it has none
   uint32_t writes_since = 0;     // of a view: writes to the memory since it was made
   torch::autograd::CreationMeta creation = torch::autograd::CreationMeta::DEFAULT;  // of a view
-  bool by_strides = false;  // of a view whose memory was written since: eager makes it anew
+  bool by_strides = false;  // of a view whose memory was written since: eager makes it again
   bool has_other_sign = false;  // shows negated numbers of memory that others see: kernels make a copy of it
   std::shared_ptr<const ViewOp> op;  // of a view that has a history or the other sign; null: it is made by strides
   std::string freed;  // the name of its history, if a backward of the program has freed that
@@ -63,7 +63,7 @@ struct OutputSet {
   size_t symbol_count = 0;
   // Per tensor: whether it receives a gradient. That of a view goes to its base, unless the view has own_history.
   std::vector<bool> roots() const;
-  std::vector<bool> views() const;  // per tensor: whether it may be such a view
+  std::vector<bool> views() const;  // per tensor: whether its gradient may go to a base
   // A traced input, whose history becomes that of what was written.
   void add_written(const at::Tensor& input);
 };

@@ -11,7 +11,7 @@
 namespace framejit::frame_hook {
 namespace {
 
-// Warnings that torch gives only once stay unused.
+// A timed run must not use up the warnings that torch gives only once.
 class Unwarned {
  public:
   Unwarned() : always_(true), guard_(&handler_) {}

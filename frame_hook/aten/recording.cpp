@@ -49,7 +49,7 @@ std::string class_of_error(PyObject* type, const std::string& words) {
   return result.substr(0, 200);
 }
 
-// A size that is a symbol stands in the text of an error under its name, "s0"; eager prints the number.
+// The text of an error shows a symbolic size by its name, "s0". Eager prints the number.
 bool names_symbol(const std::string& text, size_t symbol_count) {
   bool in_word = false;
   for (const char* at = text.c_str(); *at != '\0'; ++at) {
@@ -94,8 +94,9 @@ PyObject* TorchRecording::add_float(double hint, const std::string& source_text)
   END_HANDLE_TH_ERRORS
 }
 
-// A 0-dim double promotes like a Python float beside a floating tensor that has dimensions. Beside integers a Python
-// float promotes to the default dtype; a kernel of float32 reads it rounded to that, kernels of halves do not.
+// Beside a floating tensor that has dimensions, a 0-dim double promotes like a Python float. Beside integers, a Python
+// float promotes to the default dtype. A float32 kernel reads it rounded to float32; a kernel of halves does not round
+// it.
 FloatBeside TorchRecording::float_beside(PyObject* beside) {
   const at::Tensor& tensor = THPVariable_Unpack(beside);
   if (at::isFloatingType(tensor.scalar_type()) && tensor.dim() > 0) return FloatBeside::kDouble;
@@ -186,7 +187,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
   PyRef result;
   try {
     result = PyRef::steal(run());
-  } catch (const c10::Error& e) {  // some functions of torch let it pass, without an error of Python
+  } catch (const c10::Error& e) {  // some torch functions let it through without a Python error
     drop_error();
     scope.drop();
     return refuse_limit(called, e.what_without_backtrace());
@@ -355,12 +356,12 @@ Result<graph::CapturedGraph> TorchRecording::build(const std::vector<PyObject*>&
     if (const graph::Graph& g = recorder_->graph(); graph::shows_element_twice(g.meta(g.inputs[w]), shapes()))
       return Error{Reason::no_functional_form, "an input that shows an element twice is written"};
   {
-    const graph::RecordScope scope(*recorder_);  // to ask a view for its history may run again what made it
+    const graph::RecordScope scope(*recorder_);  // asking a view for its history may run the op that made it again
     const graph::ForwardScope views_by_op;
     outputs_ = outputs_of(tensors, traced_inputs_, written);
   }
   if (std::ranges::any_of(outputs_.properties, [](const auto& p) { return p.has_other_sign && !p.op; }))
-    return Error{Reason::unsupported_tensor, "a returned tensor that shares memory with numbers of the other sign"};
+    return Error{Reason::unsupported_tensor, "a returned tensor that is a negated view of shared memory"};
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (joint_.has_new_history(i)) outputs_.add_written(traced_inputs_[i]);
   FJ_TRY_VOID(refuse_leaf_views());

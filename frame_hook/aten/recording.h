@@ -80,7 +80,7 @@ class TorchRecording final : public Recording {
   graph::JointRecording joint_;
   std::vector<at::Tensor> inputs_;         // the real ones
   std::vector<at::Tensor> traced_inputs_;  // same order
-  std::vector<std::pair<size_t, std::shared_ptr<guards::TensorFacts>>> facts_;  // of which input
+  std::vector<std::pair<size_t, std::shared_ptr<guards::TensorFacts>>> facts_;  // with the index of the input
   std::vector<size_t> floats_;             // inputs that add_float made
   std::optional<Error> break_;
   CapturedCalls calls_;
@@ -96,7 +96,7 @@ class TorchRecording final : public Recording {
   std::vector<OpenFunction> open_functions_;  // whose backward is being traced
   graph::Line line_;
   uint32_t checkpoints_ = 0;  // so far
-  std::vector<std::pair<size_t, size_t>> open_checkpoints_;  // how many nodes and values there were
+  std::vector<std::pair<size_t, size_t>> open_checkpoints_;  // numbers of nodes and values when each began
 };
 
 }  // namespace framejit::frame_hook

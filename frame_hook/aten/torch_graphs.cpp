@@ -28,9 +28,9 @@ py::module_ torch_cuda() { return py::module_::import("torch.cuda"); }
 
 py::object current_stream(c10::Device device) { return torch_cuda().attr("current_stream")(device.index()); }
 
-// Torch's graphs read the seed and the offset of a generator from memory of the GPU, one place for all graphs. Each
-// replay by torch writes it on its stream, and so does the begin of each capture, for graphs that draw nothing too. So
-// who writes waits for the graph that reads.
+// Torch's graphs read the seed and the offset of a generator from GPU memory, from one place for all graphs. Each
+// replay by torch writes that place on its stream. So does the start of each capture, even for a graph that draws
+// nothing. So every writer waits for the last graph that reads.
 class Draws {
  public:
   void before_replay(const py::object& stream, void* handle) const {

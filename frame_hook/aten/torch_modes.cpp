@@ -84,7 +84,7 @@ bool checkpointing() {
   const auto& stack = at::SavedTensorDefaultHooks::get_tls_state().stack;
   if (stack.empty() || !c10::GradMode::is_enabled()) return false;
   PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch.utils.checkpoint");
-  PyObject* unpack = stack.top().second.ptr(getPyInterpreter());  // the other one may be wrapped
+  PyObject* unpack = stack.top().second.ptr(getPyInterpreter());  // the pack hook may be wrapped
   if (module == nullptr || unpack == nullptr || !PyFunction_Check(unpack)) return false;
   PyObject* code = PyFunction_GET_CODE(unpack);
   return is_made_by(module, "_checkpoint_hook", code) || is_made_by(module, "_recomputation_hook", code);

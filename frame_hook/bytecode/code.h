@@ -2,11 +2,11 @@
 //
 // In: a PyCodeObject of CPython 3.11 to 3.13. Out: Code: instructions with resolved operands, jumps and lines, the
 // exception table, liveness.
-// Positions are indices into Code::instructions; indices ("code units") are CPython's, f_lasti / 2, what a frame is
-// resumed at.
+// A position is an index into Code::instructions. An index is a code unit of CPython (f_lasti / 2), at which a frame
+// can be resumed.
 // Where raw and neutral instructions differ in number:
-//   EXTENDED_ARG        belongs to the instruction after it: `index` is its first unit, `opcode_index` the opcode's own
-//                       (f_lasti)
+//   EXTENDED_ARG        belongs to the instruction after it: `index` is the first EXTENDED_ARG, `opcode_index` is the
+//                       opcode (f_lasti)
 //   KW_NAMES PRECALL CALL   are one `call`: `index` is the first unit of the three, `opcode_index` that of CALL
 //   LOAD_FAST_LOAD_FAST, STORE_FAST_LOAD_FAST, STORE_FAST_STORE_FAST   are two instructions of one index; the second
 //                       has kSecondHalf: a frame cannot be resumed at it

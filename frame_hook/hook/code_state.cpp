@@ -29,7 +29,7 @@ void free_state(void* state) { delete static_cast<CodeState*>(state); }
 
 }  // namespace
 
-// `code`: whose frames may use it; null: any.
+// Frames of `code` may still use the entry; null: frames of any code may.
 void retire_entry(std::unique_ptr<EntryBase> entry, const PyCodeObject* code) {
   if (!entry) return;
   if (!EntryUse::is_used(code)) return;  // freed here

@@ -61,7 +61,7 @@ Flow Evaluator::set_function_attribute(const Instruction& i) {
   return Flow::next;
 }
 
-// What the builtin __import__ and a replacement of it have in common: a call with five arguments.
+// The builtin __import__ and any replacement of it are both called with these five arguments.
 Flow Evaluator::import_name(const Instruction& i) {
   PyObject* builtins = pyver::builtins(frame_);
   PyObject* import = PyDict_CheckExact(builtins) ? PyDict_GetItemString(builtins, "__import__") : nullptr;

@@ -275,8 +275,8 @@ PyObject* not_iterable(PyObject* object) {
   return nullptr;
 }
 
-// At most `limit` items (negative: all) of an iterable, as a list. The texts are those of Python/ceval.c,
-// unpack_iterable.
+// The items of an iterable as a list: exactly `before`, or at least before + after if after >= 0. The texts are those
+// of Python/ceval.c, unpack_iterable.
 PyObject* items_of(PyObject* iterable, int before, int after) {
   PyObject* iterator = PyObject_GetIter(iterable);
   if (!iterator) return not_iterable(iterable);

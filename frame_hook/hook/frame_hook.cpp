@@ -64,7 +64,7 @@ Arming* find_arming(PyThreadState* thread, Frame* frame) {
     if (arming->thread != thread) continue;
     const bool fits = arming->code == reinterpret_cast<PyObject*>(pyver::code(frame)) &&
                       (!arming->function || arming->function == pyver::function(frame));
-    return fits ? arming : nullptr;  // otherwise binding the arguments first runs other Python code: stay armed
+    return fits ? arming : nullptr;  // null: binding the arguments runs other Python code first; stay armed
   }
   return nullptr;
 }
@@ -100,8 +100,8 @@ PyObject* one_shot_hook(PyThreadState* thread, Frame* frame, int throwing) {
 
 PyObject* standing_hook(PyThreadState* thread, Frame* frame, int throwing);
 
-// A hook that was installed above ours and had saved ours may now be below it: it would call us for the same frame for
-// ever.
+// A hook that was installed above ours and saved ours may now be below ours. It would then call us for the same frame
+// forever.
 PyObject* pass_below(PyThreadState* thread, Frame* frame, int throwing) {
   static thread_local Frame* passing = nullptr;
   if (!below_standing || passing == frame) return pyver::interpret(thread, frame, throwing);
@@ -114,7 +114,8 @@ PyObject* pass_below(PyThreadState* thread, Frame* frame, int throwing) {
 
 bool stack_is_low(PyThreadState* thread) { return c_stack_is_low() || pyver::stack_is_low(thread); }
 
-// Deep in the stack, calls are inlined again: the slot is empty until the depth unwinds.
+// Near the end of the stack, the slot stays empty until this frame returns, so that the interpreter inlines calls
+// again.
 PyObject* pass_without_hook(PyThreadState* thread, Frame* frame, int throwing) {
   EvalFunction& slot = pyver::hook_slot(thread);
   const bool is_ours = slot == standing_hook;

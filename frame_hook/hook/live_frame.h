@@ -80,7 +80,7 @@ class LiveFrame {
   std::span<PyObject*> stack() const;        // entries themselves, bottom first
   void push(PyObject* value);                // steals
   // Swaps in all locals (co_nlocalsplus of them, null: unbound) and a whole stack, sets the next instruction, and only
-  // then drops the old values. Steals the contents of `locals` and `stack`, and leaves nothing in them that is owned.
+  // then drops the old values. Steals the contents of `locals` and `stack`, which then hold only nulls.
   void replace(std::span<PyObject*> locals, std::span<PyObject*> stack, int next_index);
   PyObject* handled() const;                 // exception being handled, borrowed; null or None: none
   void set_handled(PyObject* exception);     // steals; null: none

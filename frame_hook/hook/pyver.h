@@ -16,8 +16,8 @@
 //   FrameStack, and Link over it                 makes the frame the thread's current one while native code runs on it
 //   enter_recursion leave_recursion              what the interpreter counts per call; false: RecursionError set
 //   stack_is_low                                 the interpreter's own C recursion limit is near
-//   end_frame                                    clears an unlinked frame and pops it, or leaves that to the caller as
-//                                                the version wants
+//   end_frame                                    clears an unlinked frame and pops it, or leaves that to the caller,
+//                                                depending on the version
 //   suspend_generator                            a native yield: unlinked generator frame, next instruction after the
 //                                                yield
 //   is_observed                                  tracing, profiling or monitoring is on: step aside

@@ -58,8 +58,8 @@ void log_bytecode(const Code& code) {
               {{"instructions", std::to_string(code.instructions.size())}}, to_text(code));
 }
 
-// For FRAMEJIT_TRACE_ALL, which meets loops of any length; each break inside an inlined call is traced again from
-// there.
+// Limits of a trace under FRAMEJIT_TRACE_ALL. It meets loops of any length, and traces again from each break inside an
+// inlined call.
 constexpr uint64_t kShortTrace = 2000;
 constexpr int kShallowTrace = 12;
 
@@ -152,7 +152,7 @@ std::vector<guards::SourceId> owners_of(const FrameTrace& trace) {
   return owners;
 }
 
-// Autograd's formulas compute with the numbers that they have saved, when the backward is recorded.
+// When the backward is recorded, the formulas of autograd read numbers that they have saved. Such a number is guarded.
 void guard_numbers_of_formulas(FrameTrace& trace) {
   CallStack no_frames;
   Facts facts(trace, no_frames);
@@ -181,7 +181,7 @@ void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyC
   trace.guards.size_facts = trace.recording->shapes().facts();
   trace.guards.symbol_count = trace.recording->shapes().symbol_count();
   for (guards::SourceId source = 0; source < trace.guards.sources.size();
-       ++source)  // also if nobody asks for it: it may raise
+       ++source)  // even if nobody asks for it: it may raise
     if (trace.guards.sources[source].kind == guards::SourceKind::computed) wanted.push_back(source);
   wanted.insert(wanted.end(), trace.bound_sources.begin(), trace.bound_sources.end());
   auto program = guards::GuardProgram::compile(std::move(trace.guards), wanted, code);
@@ -189,7 +189,7 @@ void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyC
   segment.guards = program.take();
 }
 
-// A graph that writes to an input holds only for inputs that overlap it as those of the trace did.
+// A graph that writes to an input is valid only for inputs that overlap it the way those of the trace did.
 std::vector<guards::SourceId> plan_memory(const FrameTrace& trace, Segment& segment) {
   std::vector<guards::SourceId> sources;
   const std::vector<size_t> written = trace.recording->written_inputs();
@@ -242,8 +242,8 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   return segment;
 }
 
-// `until`: where the frame that runs natively reaches the instruction that cannot be traced; -1: nowhere. After a trace
-// that became too long, the next one would be too long as well: the rest of the frame runs plainly.
+// `until`: the code unit at which native execution stops, because its instruction cannot be traced; -1: none. After a
+// trace that became too long, the next one would be too long as well, so the rest of the frame runs plainly.
 std::unique_ptr<Segment> plain_segment(FrameTrace& trace, Reason reason, int until,
                                        const guards::FrameAccess& frame,
                                        const std::shared_ptr<const CompileOptions>& options) {
@@ -282,7 +282,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   if (stopped_at) outcome.at = stopped_at->opcode_index;
   const bool tensor_work = trace.recording->op_count() > 0;
   if (options->whole && (outcome.broke || !tensor_work)) {
-    // No object is made from it, and it breaks nothing.
+    // The function is compiled whole or not at all: no segment is made, and no break is counted.
   } else if (!tensor_work && !options->every_frame && stopped_at && trace.exit.size() == 1) {
     outcome.segment = plain_segment(trace, trace.reason, stopped_at->index, frame, options);
   } else {

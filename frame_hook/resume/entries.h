@@ -2,14 +2,14 @@
 //
 // An account belongs to one instruction and one set of options. The first compiles are free, up to the limit of
 // entries. At the limit, or when many entries in a row died before they had been used much, hits must pay for a
-// compile. So a working set that outgrew the limit is replaced slowly, and a program that makes its objects anew in
-// each call is left alone. A number that becomes a symbol also pays for a compile: older entries that have it as a
-// constant are hardly used any more. Counts decide, never the clock, so equal programs get equal decisions. The GIL
-// guards everything here.
+// compile. So a working set that outgrew the limit is replaced slowly, and a program that makes new objects in each
+// call is left alone. A number that becomes a symbol also pays for a compile: older entries that have it as a constant
+// are hardly used any more. Counts decide, never the clock, so equal programs get equal decisions. The GIL guards
+// everything here.
 //
-// Every live nn.Module has a limit of its own for its methods, although all modules can use the entries of all: layers
-// that differ in a number are separate programs. All of them together have kMostLimits times as many. Entries of
-// modules that are gone count for everybody, and give way once framejit.compile() is called again.
+// Every live nn.Module has a limit of its own for its methods, because layers that differ in a number are separate
+// programs. But any module can use the entries of another. All modules together have kMostLimits times as many. Entries
+// of modules that are gone count for everybody. They are replaced first after framejit.compile() is called again.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,7 @@ inline Segment& segment_of(const std::unique_ptr<EntryBase>& entry) {
 
 struct CodeNote final : EntryBase {
   TraceHints hints;
-  // Of the code object, from its first compile on, and how often it was compiled: the id of log events.
+  // The id of log events: a number that the code object gets at its first compile, and how often it was compiled.
   uint64_t number = 0;
   uint64_t compiles = 0;
   bool was_called = false;                // under a stance that compiles in the second call
@@ -48,15 +48,15 @@ struct CodeNote final : EntryBase {
   bool functions_left_alone = false;
 };
 
-constexpr uint64_t kHitsThatPay = 8;      // of an entry with tensor work, to count as no loss
+constexpr uint64_t kHitsThatPay = 8;  // an entry with tensor work and this many hits is no loss
 constexpr uint64_t kHitsToEarn = 16;      // at one instruction, since the last compile that had to be earned
-constexpr int kMostLosses = 32;           // in a row; an entry without tensor work loses more
+constexpr int kMostLosses = 32;  // in a row; an entry without tensor work counts as kPlainLoss
 constexpr int kPlainLoss = 4;
 constexpr size_t kMostLimits = 16;  // at one instruction, for all modules together: every call looks at all entries
 
 enum class Refusal : uint8_t {
   none,
-  entry_limit,  // all entries exist, and there are too few hits for one of them to go
+  entry_limit,  // the limit is reached, and there are too few hits to evict an entry
   limit_of_modules,  // the same for all modules together: kMostLimits * FRAMEJIT_ENTRIES
   does_not_pay,
 };
@@ -91,11 +91,11 @@ std::string place(const LiveFrame& frame);
 size_t entries_with(const Site& site, const Options& options, PyObject* self);
 
 // Takes out the entries that can never fit again. The caller frees them, which may run Python code. Those of other
-// options do not count as losses. why: of one with these options, else null.
+// options do not count as losses. why: the reason for one with these options, or null.
 std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, const char*& why);
 
-// Whether a compile is allowed here. `none` pays for it. If the limit was reached, the least recently used entry is
-// moved to `evicted`.
+// Whether a compile is allowed here. `none`: it is, and has been paid for. If the limit was reached, the least recently
+// used entry is moved to `evicted`.
 Refusal ask_account(Site& site, const Options& options, PyObject* self,
                     std::vector<std::unique_ptr<EntryBase>>& evicted);
 

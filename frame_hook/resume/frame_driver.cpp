@@ -28,7 +28,7 @@ namespace {
 
 PyObject* g_graph_break_error = nullptr;
 thread_local bool t_enabled = true;
-uint64_t g_uses = 0;                      // of entries: gives their last uses an order
+uint64_t g_uses = 0;                      // of entries so far: orders their last uses
 constexpr int kMostVainTries = 3;
 
 // Takes over the references that a slot table holds for one frame.
@@ -156,7 +156,7 @@ Next Drive::no_result(RunStatus status, const Segment& segment, Reason stopped_b
   const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   const std::string detail = words ? words : "";
   drop_error();
-  // A later call meets them again. Other errors are the program's, and plain Python raises them.
+  // Later calls would fail for these reasons again. Other errors are the program's, and plain Python raises them.
   const bool is_lasting = stopped_by == Reason::no_backward || stopped_by == Reason::unsupported_op;
   if (is_lasting) log::warn_reason(stopped_by, detail, place(frame_));
   if (!is_failure(stopped_by)) return plainly_because(is_lasting ? stopped_by : Reason::run_failed, detail);
@@ -306,7 +306,7 @@ Next Drive::leave_with_error(int at) {
   return Next::left(frame_.raise());
 }
 
-// Raised inside the frame, so that its handlers see it: the compile has changed nothing that they could miss.
+// Raises inside the frame, so that its handlers see the interrupt. The compile has changed nothing in the program.
 Next Drive::raise_interrupt(int index) {
   const bool in_frame = frame_.is_entered() || frame_.enter();
   restore_interrupt();
@@ -381,7 +381,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   if (!outcome.segment) return nullptr;
   if (options_->whole) note_of(frame_.state()).vain_tries = 0;
   if (outcome.reason == Reason::interrupted || outcome.reason == Reason::no_memory)
-    return std::move(outcome.segment);  // the next call should not stop at this place
+    return std::move(outcome.segment);  // not kept: the next call need not stop at this place
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
   segment->last_use = ++g_uses;
@@ -420,8 +420,8 @@ Next Drive::round() {
   return miss(access, index);
 }
 
-// For later calls. If Ctrl-C arrives meanwhile, it is raised at the next instruction, because this call has its
-// results. False: a defect is an error under FRAMEJIT_STRICT.
+// Derives values for later calls. If Ctrl-C arrives meanwhile, it is raised at the next instruction, because this call
+// has its results. False: a defect is an error under FRAMEJIT_STRICT.
 bool Drive::derive(std::unique_ptr<DueDerivation> due) {
   if (g_compiling) return true;
   std::string defect;
@@ -445,7 +445,7 @@ bool Drive::derive(std::unique_ptr<DueDerivation> due) {
   return false;
 }
 
-// No entry fits, and torch's stance decides what happens. If the result does not leave the frame, it is compiled next.
+// No entry fits, and torch's stance decides what happens. If the result does not leave the frame, the caller compiles.
 Next Drive::miss_under(Stance stance, const guards::FrameAccess& access, int index) {
   if (stance == Stance::keep) return plainly();
   if (stance == Stance::fail) {

@@ -10,8 +10,8 @@ void add(std::vector<std::string>& texts, std::string text) {
   if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
 }
 
-// An index or a count: what an iterator gives, or what is computed. If a local only takes the value of another local,
-// it need not be a number that changes each time.
+// Whether a local takes an index or a count: what an iterator gives, or what is computed. If it only takes the value of
+// another local, it need not be a number that changes each time.
 bool counts(const Code& code, int position) {
   const Instruction& store = code.instructions[position];
   if (store.op != Op::store_fast || !(code.local_kind(store.arg) & kLocalSlot)) return false;

@@ -97,7 +97,7 @@ class RecipeBuilder {
 
   SlotId slot(Value* value);                 // what rebuilds `value`; kUnbound for null
   void add_effects();                        // effects and modes of the trace
-  const std::vector<PyObject*>& traced_outputs() const { return outputs_; }    // borrowed: to finish the recording
+  const std::vector<PyObject*>& traced_outputs() const { return outputs_; }  // borrowed: for Recording::build
   const std::vector<guards::SourceId>& wanted_sources() const { return wanted_; }
   // After the guard program exists: source ids become registers.
   Recipe build(const std::function<size_t(guards::SourceId)>& register_of);

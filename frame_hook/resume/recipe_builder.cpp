@@ -121,7 +121,7 @@ SlotId RecipeBuilder::build(Value* value) {
       const SlotId dict = slot(view->dict);
       const Value* held = view->dict->object ? view->dict : holder_of(view->dict);
       const bool is_linked = PyType_IsSubtype(held->object ? Py_TYPE(held->object.get()) : held->type,
-                                              &PyODict_Type);  // its views use the order of its own
+                                              &PyODict_Type);  // its views follow an order of its own
       PyRef method = PyRef::steal(PyObject_GetAttrString(
           reinterpret_cast<PyObject*>(is_linked ? &PyODict_Type : &PyDict_Type), names[static_cast<int>(view->what)]));
       return step(RecipeOp::call, {dict}, 0, method.get());
@@ -213,7 +213,7 @@ Value* attribute_of(InstanceValue* value, const char* name) {
 
 }  // namespace
 
-// __setstate__ sets its state afterwards, so that it may hold itself.
+// A partial may hold itself, so __setstate__ sets its state after it is made.
 SlotId RecipeBuilder::build_partial(InstanceValue* value) {
   const SlotId nothing = constant(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
   const SlotId made = step(RecipeOp::instance, {nothing}, 0, reinterpret_cast<PyObject*>(value->type));
@@ -239,7 +239,8 @@ void RecipeBuilder::restore_modes(std::shared_ptr<void> modes) {
   step(RecipeOp::restore_modes, {}, static_cast<int64_t>(recipe_.modes_.size()) - 1);
 }
 
-// One that is entered remembers the modes that its exit restores: they are set before it is entered.
+// A guard that has been entered remembers the modes that its exit restores. So the recipe sets those modes first, and
+// then enters it.
 SlotId RecipeBuilder::build_mode_guard(InstanceValue* value, const ModeGuard& guard) {
   const SlotId argument = slot(guard.argument);
   if (guard.before) restore_modes(guard.before);
@@ -359,7 +360,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   graph_break(Reason::escaped_traced, std::string("a running ") + value->type->tp_name);
 }
 
-// The slot of a container, filled as it is after the exit.
+// The slot of a container, filled with what it holds at the exit.
 SlotId RecipeBuilder::settled(Value* container) {
   const SlotId target = slot(container);
   if (container->type != &PyFrozenSet_Type) container = holder_of(container);
@@ -379,8 +380,8 @@ SlotId RecipeBuilder::call_with(SlotId callable, std::vector<SlotId> positional,
   return step(RecipeOp::call_slot, std::move(positional), 0, names.get());
 }
 
-// Only a generator that has not started, or has ended, can be made again: its function is called with the bound
-// arguments, or the generator closed before it starts.
+// Only a generator that has not started, or has ended, can be made again. Its function is called with the bound
+// arguments. If it has ended, the new generator is closed before it starts.
 SlotId RecipeBuilder::build_generator(GeneratorValue* value) {
   const bool ended = value->state == GeneratorValue::State::finished;
   if (!ended && value->state != GeneratorValue::State::created)

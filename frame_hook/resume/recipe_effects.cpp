@@ -126,8 +126,8 @@ void RecipeBuilder::set_context(PyObject* variable, SlotId value, InstanceValue*
   slots_[token] = step(RecipeOp::call, {constant(variable), value}, 0, set.get());
 }
 
-// A token knows what was set before it, so the earlier ones are made first. One that the trace has used is made and
-// used.
+// A token knows what was set before it, so the earlier tokens are made first. A token that the trace has used is made
+// and then used.
 SlotId RecipeBuilder::build_token(InstanceValue* token) {
   bool known = false;
   Value* const variable = token->find_attr(interned("var"), &known);
@@ -145,7 +145,8 @@ SlotId RecipeBuilder::build_token(InstanceValue* token) {
   return slots_[token];
 }
 
-// First: an effect may change how warnings are shown, but none came before them (rows::warn).
+// Warnings come first: an effect may change how they are shown, but no such effect came before them in the trace
+// (rows::warn).
 void RecipeBuilder::give_warnings() {
   for (const GivenWarning& given : trace_.side_tables.warnings) {
     const SlotId category = slot(given.category), message = slot(given.message), globals = slot(given.globals);

@@ -94,7 +94,7 @@ RunStatus recipe_failed() {
   const PyRef kinds[] = {PyRef::steal(type), PyRef::steal(traceback)};
   PyRef error = PyRef::steal(PyObject_CallFunction(
       PyExc_SystemError, "s",
-      "framejit: an effect of compiled code failed when others had been applied; please report it"));
+      "framejit: an effect of compiled code failed after others had been applied; please report it"));
   if (error) PyException_SetCause(error.get(), value);
   else Py_XDECREF(value);
   if (error) PyErr_SetObject(PyExc_SystemError, error.get());

@@ -24,7 +24,7 @@ struct Stats {
 #undef REASONS
 #undef SECONDS
 #undef COUNT
-  std::array<uint64_t, kReasons> breaks_of_plain_hits{};  // of those that end at a break: by its reason
+  std::array<uint64_t, kReasons> breaks_of_plain_hits{};  // those that end at a break, by its reason
   uint64_t segment_instructions = 0;                      // instructions that segments stood for when they ran
 };
 
@@ -44,7 +44,7 @@ void count_break(Reason reason, const std::string& detail, const std::string& wh
 // Counts a plain run and logs it. detail: if "", the text of the reason's row is used.
 void count_fallback(Reason reason, const std::string& where, const std::string& detail = "");
 
-// The same for one that is an error: stderr does not say that it runs plainly.
+// The same for a failure that is raised: stderr does not say that anything runs plainly.
 void count_raised(Reason reason, const std::string& where, const std::string& detail);
 
 // The same for a failure that was counted before: it is logged, but not reported again.

@@ -270,7 +270,7 @@ int64_t JointRecording::input_of_leaf(const torch::autograd::Node& leaf) const {
 }
 
 std::vector<size_t> JointRecording::inputs_reached(const std::vector<at::Tensor>& outputs, bool with_history) const {
-  const RecordScope scope(*recorder_);  // to ask a view for its history may run again what made it
+  const RecordScope scope(*recorder_);  // asking a view for its history may run the op that made it again
   const ForwardScope views_by_op;
   std::vector<torch::autograd::Node*> begin;
   for (const at::Tensor& output : outputs)
@@ -327,7 +327,7 @@ bool JointRecording::is_freed(const at::Tensor& tensor) {
 }
 
 std::string JointRecording::name_of_history(const at::Tensor& tensor) {
-  const RecordScope scope(*recorder_);  // to ask a view for its history may run again what made it
+  const RecordScope scope(*recorder_);  // asking a view for its history may run the op that made it again
   const ForwardScope views_by_op;
   return tensor.grad_fn()->name();
 }

@@ -17,7 +17,7 @@
 
 #include "guards/aten/tensor_facts.h"
 
-// The headers of these functions pull in much of torch, and nothing else of them is needed.
+// Declared here, because their headers pull in much of torch.
 namespace at::autocast {
 TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device_type);
 TORCH_API bool is_autocast_cache_enabled();

@@ -41,7 +41,7 @@ struct TensorKind {
   bool is_of(PyObject* tensor) const {
     return Py_TYPE(tensor) == type && impl_of(tensor)->key_set() == keys && impl_of(tensor)->dtype() == dtype;
   }
-  // Empty if it is of this kind. A null device is not asked for.
+  // Empty if it is of this kind. A null device is not compared.
   std::string mismatch(PyObject* tensor, const c10::Device* device) const;
 };
 
@@ -234,7 +234,8 @@ std::vector<int> TensorImplFacts::differing_strides(PyObject* tensor) const {
   return dims;
 }
 
-// Sizes, strides and the device of such a tensor are not asked for: it may have none, or answer by Python code.
+// For a tensor that cannot be traced. Its sizes, strides and device are not read: it may have none, or answer by Python
+// code.
 class KindFacts : public TensorFacts {
  public:
   explicit KindFacts(PyObject* tensor) : kind_(TensorKind::of(tensor)) {}

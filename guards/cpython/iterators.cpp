@@ -61,7 +61,8 @@ PyObject* item_of_sequence(PyObject* sequence, Py_ssize_t i) {
   return PyTuple_CheckExact(sequence) && i < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, i) : nullptr;
 }
 
-// After keys were exchanged, there may be fewer items than it counts; if there are more, its last step raises.
+// If keys were removed and others added, fewer items may be left than the iterator counts. If more are left, its last
+// step raises.
 int64_t left_of_dict(const DictIterator& it) {
   Py_ssize_t position = it.position;
   PyObject *key, *value;

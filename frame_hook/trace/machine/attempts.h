@@ -13,14 +13,14 @@ namespace framejit::frame_hook {
 
 struct StopTracing {};  // thrown at an instruction boundary, when the exit is set
 
-// What makes a break right. The next attempt, which stops before it, does not see it.
+// What a break depends on. The next attempt stops before the break, so it does not see this.
 struct BreakFacts {
   std::vector<std::shared_ptr<const guards::ModeFacts>> modes;
   std::optional<guards::Guard> guard;
   std::vector<guards::Source> path;  // to the object of the guard, outermost first
 
   void take_guard(const GraphBreak& b, const guards::SourceTable& sources);
-  void add_to(guards::GuardSet& guards) const;  // the guard only if a trace has come as far as its object
+  void add_to(guards::GuardSet& guards) const;  // the guard only if the trace has reached its object
 };
 
 class Attempts {
@@ -39,7 +39,7 @@ class Attempts {
   uint64_t step() const { return step_; }
   void begin_instruction(SymbolicFrame& f);  // throws StopTracing where this attempt stops
   uint64_t resumable_step() const;  // the innermost instruction before which tracing can stop
-  std::vector<std::pair<Value*, uint64_t>> held_locks;  // by the trace, and the step to stop before while it does
+  std::vector<std::pair<Value*, uint64_t>> held_locks;  // each with the step to stop before while it is held
 
   // ---- where the next attempt stops
   void stop_before(uint64_t step, Reason reason, std::string detail, std::string where);
@@ -56,7 +56,7 @@ class Attempts {
   }
   void forget_reliance() { break_facts_.modes.pop_back(); }
 
-  // ---- what code of the program that ran while tracing answered
+  // ---- answers of program code that ran while tracing
   bool answer_compiling() { return compiling_was_asked_ = true, answer_ == CompilingAnswer::yes; }
   CompilingAnswer compiling_answer() const { return compiling_was_asked_ ? answer_ : CompilingAnswer::nothing; }
   // The result of a function that ran while tracing; one for all attempts. Null: it has not run.
@@ -83,8 +83,8 @@ class Attempts {
   BreakPlace stop_place_;
   BreakFacts break_facts_, stop_facts_;  // of calls in progress; of the break
   std::optional<uint64_t> break_step_;  // set by the innermost frame that a GraphBreak passes
-  std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break, with break_step_
-  size_t break_handled_ = 0;  // the same
+  std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break; set with break_step_
+  size_t break_handled_ = 0;  // as in Break; set with break_step_
   std::unordered_map<const Value*, RaisePoint> raised_at_;
   std::unordered_map<std::string, PyRef> assumed_constants_;
   CompilingAnswer answer_;  // the answer to is_compiling() in this attempt

@@ -30,7 +30,7 @@ void guard_dropped(Facts& facts, Value* v) {
 
 }  // namespace
 
-// A real generator that the trace drops lives on until the exit; plain Python runs its exit code at the drop.
+// A real generator that the trace drops lives on until the exit. Plain Python runs its cleanup code at the drop.
 void Drops::drop(Value* v, Value* kept) {
   Heap& heap = shadows.heap;
   Facts& facts = shadows.facts;

@@ -72,7 +72,7 @@ Value* Errors::constant_steal(PyObject* object) {
 
 void Errors::raise_pending() { raise_set_error(false); }
 
-// own: the error is that of C code that the trace stands in for, which may word it differently.
+// own: the tracer raises this error in place of C code, which may word it differently.
 void Errors::raise_set_error(bool own) {
   FJ_ASSERT(PyErr_Occurred(), "a call failed without a Python error");
   if (error_is_interrupt()) {

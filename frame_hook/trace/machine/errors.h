@@ -21,7 +21,7 @@ class Errors {
   [[noreturn]] void raise(Value* exception);
   [[noreturn]] void raise_new(PyObject* type, const std::string& message);
   [[noreturn]] void raise_pending();  // a Python error that a concrete call set becomes symbolic
-  [[noreturn]] void raise_of_pure_call();  // the same, for a call in which only a signal handler can be Python code
+  [[noreturn]] void raise_of_pure_call();  // the same, for a call in which only signal handlers run Python code
   Value* constant_steal(PyObject* object);  // new reference; if null, the error that is set is raised symbolically
   bool exception_matches(Value* exception, PyObject* type);
   InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);  // one that C code makes

@@ -20,7 +20,7 @@ void Machine::enter_handler(SymbolicFrame& f, Value* exception) {
   if (!range) throw SymbolicRaise{exception};
   bool known = true;
   t_.stack.handled_exception(&known);
-  // The live frame owns its context, and the exception that is being handled after the handler.
+  // Only the live frame knows the exception's context, and which exception is handled again after the handler.
   if (!known && !t_.facts.relies_on_nothing_handled()) t_.attempts.break_at_raise(exception);
   if (range->push_lasti) f.push(t_.heap.integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);

@@ -52,7 +52,7 @@ struct FrameTrace {
                                 // write
   std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
   std::vector<guards::SourceId> input_owners;  // the modules whose weights they are; kNoSource: none
-  std::vector<guards::SourceId> bound_sources;  // these exist; their objects do not matter
+  std::vector<guards::SourceId> bound_sources;  // must exist; their objects do not matter
   Value* returned = nullptr;              // set when the frame returned
   bool leaves_handler = false;  // the frame returned after the end of a handler that it had entered before the trace:
                                 // the exception being handled differs from that at entry

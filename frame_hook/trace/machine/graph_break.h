@@ -1,9 +1,9 @@
 // frame_hook/trace/machine/graph_break.h — why and where tracing stopped: a row of runtime/base/reasons.def.
 //
-// Who catches what unwinds as a C++ exception: trace_frame.cpp catches GraphBreak and StopTracing
-// (compile_segment catches a GraphBreak of an exit's recipe or graph, and the driver one of derived weights). The frame
-// loop catches SymbolicRaise, and so does protocol code where CPython clears the error too. The driver catches
-// InternalError and Interrupted.
+// Who catches which C++ exception: trace_frame.cpp catches GraphBreak and StopTracing (compile_segment catches a
+// GraphBreak of an exit's recipe or graph, and the driver one of derived weights). The frame loop catches
+// SymbolicRaise, and so does protocol code where CPython clears the error too. The driver catches InternalError and
+// Interrupted.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace framejit::frame_hook {
 struct GraphBreak {            // thrown; on purpose not a std::exception: nothing else may catch it
   Reason reason;
   std::string detail;
-  std::optional<guards::Guard> guard = {};  // of what is in the way: later calls break for as long as it holds
+  std::optional<guards::Guard> guard = {};  // of the obstacle: while it holds, later calls break too
 };
 
 struct Value;

@@ -199,8 +199,7 @@ Flow OpcodeHandlers::before_with(Tracer& t, SymbolicFrame& f, const Instruction&
   return Flow::next;
 }
 
-// exit lasti previous exception -- exit lasti previous exception result. The traceback is an object that no code can
-// look into.
+// exit lasti previous exception -- exit lasti previous exception result. The traceback is an opaque object.
 Flow OpcodeHandlers::with_except_start(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value *exception = f.top(), *exit = f.top(3);
   Value* type = t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(exception)));

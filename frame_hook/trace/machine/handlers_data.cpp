@@ -162,7 +162,7 @@ Flow OpcodeHandlers::load_deref(Shadows& shadows, SymbolicFrame& f, const Instru
 Flow OpcodeHandlers::store_deref(Drops& drops, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
   will_mutate(drops.shadows, cell);
-  // The write does not depend on whether it was bound.
+  // Not guarded: the write does not depend on whether the cell was bound.
   if (PyObject* before = cell->loaded ? nullptr : PyCell_GET(cell->object.get()))
     cell->contents =
         drops.shadows.heap.wrap(before, drops.shadows.facts.sources().add(SourceKind::cell_contents, cell->source));

@@ -117,7 +117,7 @@ Flow OpcodeHandlers::store_slice(Tracer& t, SymbolicFrame& f, const Instruction&
 
 namespace {
 
-// For a call that follows: a bound Python method is left as function and object, anything else as a NULL and the value.
+// For a call that follows. Pushes a bound Python method as function and object, anything else as a NULL and the value.
 void push_for_call(Heap& heap, SymbolicFrame& f, const Instruction& i, Value* object, Value* value) {
   if (value->kind == ValueKind::method && !value->object && as<MethodValue>(value)->self == object &&
       as<MethodValue>(value)->function->kind == ValueKind::function) {

@@ -33,7 +33,7 @@ class Machine {
   Tracer& t_;
   FrameTrace& trace_;
   const TraceOptions& options_;
-  std::unordered_map<PyCodeObject*, std::shared_ptr<const Code>> codes_;  // of all attempts
+  std::unordered_map<PyCodeObject*, std::shared_ptr<const Code>> codes_;  // kept across attempts
   std::unordered_map<PyCodeObject*, CodeCache> code_caches_;
   std::unordered_map<const GeneratorValue*, uint64_t> generators_;
   PyObject* live_builtins_ = nullptr;                      // of the live frame; borrowed

@@ -1,4 +1,4 @@
-// frame_hook/trace/machine/tracer.cpp — the parts of the tracer are made, and begin anew with each attempt.
+// frame_hook/trace/machine/tracer.cpp — makes the parts of the tracer, and resets them for each attempt.
 #include "frame_hook/trace/machine/tracer.h"
 
 namespace framejit::frame_hook {

@@ -144,7 +144,7 @@ Value* exception_attribute(Attempts& attempts, Heap& heap, InstanceValue* self, 
   if (Value* written = self->find_attr(name, &known); known) return written ? written : heap.none();
   const std::string_view text = text_of(name);
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
-  // While traced, an __exit__ gets a stand-in for the traceback, and a real traceback holds frames.
+  // A real traceback holds frames, and a traced __exit__ gets only a stand-in for the traceback.
   if (text == "__traceback__" && (self->object || attempts.find_raise(self)))
     graph_break(Reason::unknown_attribute, "__traceback__ of a caught exception");
   if (self->object || text == "args") return nullptr;
@@ -229,7 +229,8 @@ Found look_up(Shadows& shadows, PyTypeObject* type, guards::SourceId type_source
   return found;
 }
 
-// If its class is a Python class, what kind of descriptor it is may change.
+// If the class of the object is a Python class, it may become or stop being a descriptor class. So that class is
+// guarded.
 void guard_descriptor_class(Facts& facts, const Found& found) {
   PyTypeObject* kind = found.object ? Py_TYPE(found.object) : nullptr;
   if (!kind || !(kind->tp_flags & Py_TPFLAGS_HEAPTYPE) || (kind->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) ||
@@ -385,7 +386,7 @@ Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
 
 namespace {
 
-// What python_special() binds; its object is null where that finds none.
+// What python_special() binds. The object is null if there is none.
 Found special_of(Shadows& shadows, Value* v, const char* name) {
   if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return {};
   if (v->kind == ValueKind::object && !(shadows.heap.facts.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return {};

@@ -200,7 +200,7 @@ bool leave_mark(Shadows& shadows, Value* tensor, PyObject* name, Value* to) {
   return true;
 }
 
-// p.grad = None, or a tensor of the same kind: the exit writes it. Nothing: plain Python has to make the write.
+// p.grad = None, or a tensor of the same kind: the exit writes it. False: plain Python has to make the write.
 bool set_gradient(Tracer& t, TensorValue* v, PyObject* name, Value* to) {
   if (std::string_view(text_of(name)) != "grad" || (!v->object && !t.shadows.tables().gradients.new_leaves.contains(v)))
     return false;
@@ -258,7 +258,7 @@ void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* n
   auto* instance = as<InstanceValue>(v);
   bool is_written = false;
   if (to && instance->object && !instance->find_attr(name, &is_written) &&
-      is_written)  // its place in the dict is last
+      is_written)  // the write would move it to the end of the dict
     graph_break(Reason::unsupported_write,
                 std::string("an attribute that was deleted and is written again, ") + text_of(name));
   drop_own_attribute(drops, instance, name);

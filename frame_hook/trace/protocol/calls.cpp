@@ -199,7 +199,7 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
     refuse_what_is_asked(t.shadows, callable, args);
     if (Value* result = t.numbers.computed(callable, args)) return result;
     const bool of_range = !args.positional.empty() &&
-                          payload_of(args.positional[0])->type == &PyRange_Type;  // their own __eq__ compares them
+                          payload_of(args.positional[0])->type == &PyRange_Type;  // it asks the argument's __eq__
     if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance)
       graph_break(Reason::unknown_callable, name_of_callable(callable));
     const Arguments plain = without_symbols(t.shadows, args);

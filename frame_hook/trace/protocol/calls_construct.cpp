@@ -56,7 +56,7 @@ InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args)
   return v;
 }
 
-// Calls __init__. The frame of the caller then drops its None and pushes the object.
+// Calls __init__. The frame of the caller then drops the None that it returned, and pushes the object.
 void run_init(Tracer& t, Value* object, const Found& init, PyTypeObject* type, const Arguments& args) {
   Value* method = bind(t, init, object, type, nullptr);
   std::shared_ptr<SymbolicFrame> caller = t.stack.frames().empty() ? nullptr : t.stack.frames().back();
@@ -94,8 +94,7 @@ void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
     graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
 }
 
-// The check of object.__new__(), and whether the initialiser of a C class takes the arguments that the constructor
-// leaves.
+// Checks the arguments as object.__new__() does. Breaks if the constructor of an immutable C class would refuse them.
 void require_arguments(Errors& errors, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
   const bool any = !args.positional.empty() || !args.keywords.empty();
   if (base == &PyBaseObject_Type && any) {
@@ -120,7 +119,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (is_class(base, PyExc_BaseException)) {
     refuse_parsed_arguments(type, args.positional.size());
     InstanceValue* v = make_instance(t.heap, type);
-    const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);  // one of the two takes its arguments
+    const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);  // __new__ or __init__ takes the arguments
     const bool by_init =
         is_class(base, PyExc_OSError) && type->tp_init != os_error->tp_init && type->tp_new == os_error->tp_new;
     v->payload = t.heap.tuple(by_init ? std::vector<Value*>() : args.positional);

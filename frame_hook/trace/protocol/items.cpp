@@ -67,8 +67,8 @@ Value* class_item(Tracer& t, Value* v, Value* key) {
   return t.call(bind(t, getter, nullptr, type, v), {key});
 }
 
-// PySequence_Fast. The error for an object that cannot be iterated differs between versions: CPython raises it, for an
-// empty list.
+// PySequence_Fast. The error for an object that cannot be iterated differs between versions, so CPython raises it, on
+// an empty list.
 std::vector<Value*> items_to_assign(Tracer& t, Value* v, int64_t step) {
   const bool is_iterable = v->kind == ValueKind::instance || t.facts.type_of(v)->tp_iter;
   if (is_iterable) return t.unpack(v);

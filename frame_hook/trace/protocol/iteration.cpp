@@ -34,7 +34,7 @@ PyTypeObject* set_iterator_type() {
   return type;
 }
 
-// The dict and set whose keys an iterator over one goes over, or null.
+// The dict or set whose keys the iterator walks, or null.
 DictValue* dict_under(const IteratorValue* it) {
   return it->over == Over::dict_view ? as<ViewValue>(it->operands[0])->dict : nullptr;
 }
@@ -238,7 +238,7 @@ Value* next_islice(Tracer& t, IteratorValue* it) {
   return next;
 }
 
-// step -1: reversed() of such an object.
+// An iterator by index, over an object with __getitem__. step -1: made by reversed().
 Value* next_get_item(Tracer& t, IteratorValue* it) {
   if (it->position < 0) return nullptr;
   try {
@@ -532,7 +532,7 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
   }
 }
 
-// The length that list() and tuple() ask for before they take the items; the answer changes nothing.
+// Asks for the length as list() and tuple() do before they take the items. The answer changes nothing.
 static void ask_length_hint(Tracer& t, Value* v) {
   // An iterator by index, forwards or backwards, asks the sequence.
   if (v->kind == ValueKind::iterator && as<IteratorValue>(v)->over == Over::get_item)
@@ -546,7 +546,7 @@ static void ask_length_hint(Tracer& t, Value* v) {
   }
 }
 
-// An iterator without an end would not run into the limit of steps of a trace.
+// An endless iterator would not run into the step limit of a trace.
 static constexpr size_t kLongest = 1 << 17;
 
 void Tracer::for_each(Value* iterable, const std::function<void(Value*)>& use, bool asks_length) {

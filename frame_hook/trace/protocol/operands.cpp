@@ -30,7 +30,7 @@ int keep_first(PyObject* object, void* first) {
 
 }  // namespace
 
-// Which mapping a real mappingproxy shows never changes, and its tp_traverse names it.
+// A real mappingproxy always shows the same mapping, and its tp_traverse names it.
 Value* contents_of(Heap& heap, Value* v) {
   v = payload_of(v);
   if (v->kind != ValueKind::object || !v->object || Py_TYPE(v->object.get()) != &PyDictProxy_Type) return v;

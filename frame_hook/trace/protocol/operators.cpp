@@ -36,8 +36,8 @@ constexpr BinaryRow kBinary[] = {
 constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMatrixMultiply = 4, kMultiply = 5, kRemainder = 6, kOr = 7,
               kPower = 8, kSubtract = 10, kTrueDivide = 11, kXor = 12, kInPlace = 13;
 
-// In a loop that computes with a number, the expression would grow with each turn, and so would the time of everything
-// that walks it.
+// In a loop that computes with a number, the expression would grow with each iteration, and so would the time of
+// everything that walks it.
 constexpr uint32_t kLongestSize = 64;
 
 // Subtracts the length of the expression, in symbols and operations, from `left`; false if it is longer.
@@ -82,7 +82,7 @@ Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
 
 bool is_sequence(Value* v) { return list_of(v) || tuple_of(v); }
 
-// C code of v's class adds numbers. CPython asks it before it extends a sequence on the other side.
+// Whether C code of v's class adds numbers. CPython asks it before it concatenates with a sequence on the other side.
 bool adds_in_c(Facts& facts, Value* v) {
   if (v->kind != ValueKind::instance && (v->kind != ValueKind::object || !v->object)) return false;
   const PyTypeObject* type = builtin_base(facts.type_of(v));
@@ -130,7 +130,7 @@ PyRef set_operator_order(Shadows& shadows, int op, SetValue* left, SetValue* rig
                     {{{}, true, order_of(shadows, right)}});
 }
 
-// For views of keys, and for sets combined with them: a view's own operators make the set.
+// The order of the result for views of keys, and for sets combined with them: a view's own operators make the set.
 PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
   const auto real = [&](Value* v) {
     if (SetValue* set = set_of(v)) return t.shadows.load(set), order_of(t.shadows, set);
@@ -214,7 +214,7 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
   DictValue* merged = t.heap.dict();
   dict_update(t, merged, a);
   dict_update(t, merged, b);
-  if (a->kind != ValueKind::instance || builtin_base(a->type) == &PyDict_Type) return merged;  // for a subclass too
+  if (a->kind != ValueKind::instance || builtin_base(a->type) == &PyDict_Type) return merged;  // also for a subclass
   InstanceValue* same_class = make_instance(t.heap, a->type);
   same_class->payload = merged;
   return same_class;
@@ -278,7 +278,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     format = t.heap.string(text.c_str());
   }
   size_t next = 0;
-  bool holds_reprs = false;  // the text is made here, and only %s remains
+  bool holds_reprs = false;  // their texts are made here: %r becomes %s
   for (size_t i = 0; i + 1 < text.size() && next < parts.size(); ++i) {
     if (text[i] != '%') continue;
     size_t k = i + 1;
@@ -405,7 +405,7 @@ Value* tensor_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   if (Value* number = by_value && other == b ? t.tensors.float_number(b) : nullptr) b = number;
   if (by_value && other == a && t.numbers.is_open_float(a))
     return t.call(t.get_attribute(b, interned(row.reflected)), {a});
-  // As Tensor.__rtruediv__ does it.
+  // As Tensor.__rtruediv__ does.
   if (Value* input = op == kTrueDivide && other == a ? float_input(t, a, b) : nullptr)
     return t.call_recorded(
         operator_function("mul"),

@@ -180,7 +180,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   const bool constants = left->kind != ValueKind::instance && right->kind != ValueKind::instance &&
                          t.heap.is_constant(left) && t.heap.is_constant(right);
   if (!constants) return nullptr;
-  // None and another object, and other pairs of unlike builtins, differ by their types alone.
+  // Pairs of unlike builtin types, such as None and a str, are unequal because of their types alone.
   if (equality && left->kind == ValueKind::object && right->kind == ValueKind::object && left->type != right->type &&
       !is_number(left) && is_plain(left->object.get()) && is_plain(right->object.get()) &&
       !is_numpy_scalar(left->object.get()) && !is_numpy_scalar(right->object.get())) {
@@ -233,7 +233,7 @@ Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
   return right_first || left_compares(a, b) ? nullptr : attempt(b, kSwapped[op], a);
 }
 
-// C code of its class compares it: not by identity, and not as the traced kind of value does.
+// Whether C code of its class compares it, neither by identity nor as a traced kind of value does.
 bool compares_in_c(Heap& heap, Value* v) {
   const bool may_be_of_c = (v->kind == ValueKind::instance || v->kind == ValueKind::object) && payload_of(v) == v;
   if (!may_be_of_c || heap.is_constant(v) || real_type(v)) return false;

@@ -44,7 +44,6 @@ inline ListValue* list_of(Value* v) { return payload_as<ListValue>(v, ValueKind:
 inline TupleValue* tuple_of(Value* v) { return payload_as<TupleValue>(v, ValueKind::tuple); }
 bool is_deque(Value* v);  // of collections.deque or a subclass: its payload is a list
 inline SetValue* set_of(Value* v) { return payload_as<SetValue>(v, ValueKind::set); }
-// Exact builtin immutables, with all that they hold: their methods run no Python code.
 inline bool is_int(Value* v) {
   return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get()));
 }
@@ -88,7 +87,7 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
 Value* own_attribute(Heap& heap, Value* v, PyObject* name);  // from the instance dict only
 // To null: delete.
 void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* name, Value* to);
-void drop_own_attribute(Drops& drops, InstanceValue* v, PyObject* name);  // it is written or deleted
+void drop_own_attribute(Drops& drops, InstanceValue* v, PyObject* name);  // because it is written or deleted
 std::vector<PyObject*> own_names(Facts& facts,
                                  InstanceValue* v);  // keys of the instance dict in order; those of a real one are
                                                      // guarded
@@ -97,7 +96,7 @@ DictValue* instance_dict(Errors& errors, InstanceValue* v);  // the value of __d
 DictValue* module_dict(Heap& heap, Value* module);
 // The value that the trace wrote to a data attribute of `owner` itself; null: none.
 Value* written_class_data(const SideTables& tables, PyTypeObject* owner, PyObject* name);
-// Of mark_static_address; null: none was set in the trace.
+// The mark of mark_static_address; null: none was set in the trace.
 Value* written_mark(const SideTables& tables, Value* tensor, PyObject* name);
 // .grad as the trace has written it; null: it has not.
 Value* written_gradient(const SideTables& tables, const TensorValue* v);
@@ -109,7 +108,8 @@ DictValue* function_dict(Errors& errors, FunctionValue* f);  // the value of __d
 Value* python_special(Tracer& t, Value* v, const char* name);
 Value* type_special(Tracer& t, Value* v, const char* name);      // the same; of a class: its metaclass's
 bool has_any_special(Shadows& shadows, Value* v, std::initializer_list<const char*> names);  // python_special has one
-// C functions read what a number or a tuple of a Python class holds. Some of them ask methods that the class has.
+// C functions read what a number or a tuple of a Python class holds. Some of them call methods of the class instead:
+// whether v's class has such methods.
 bool c_functions_may_ask(Shadows& shadows, Value* v);
 bool is_subclassed_number(Value* v);  // of a Python class that extends int, float or complex
 PyTypeObject* method_wrapper_type();                            // of object().__str__
@@ -157,10 +157,10 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
 
 // ---- the implementations of builtin containers
 Value* raw_get_item(Tracer& t, Value* v, Value* key);
-// Operands of a function of module operator, which asks the classes of tensors for special methods: they are guarded,
-// and methods that the program put there break.
+// The operands of a function of module operator. That function looks for special methods in the classes of tensors. So
+// the classes are guarded, and a method that the program put there breaks.
 Arguments operands(Facts& facts, std::initializer_list<const char*> specials, std::vector<Value*> of);
-bool type_compares_in_c(PyObject* type);                         // a union asks which of its types are equal
+bool type_compares_in_c(PyObject* type);  // for a union, which compares its types
 Value* type_subscript(Tracer& t, Value* v,
                       Value* key);  // of a type or a form of module typing, by types; null: something else
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);
@@ -181,9 +181,7 @@ bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* int
 SetValue* make_set(Dicts& dicts, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one
 SetValue* make_set(Dicts& dicts, PyTypeObject* type, const std::vector<Value*>& items,
                    PyRef order);  // set_order.h; null: unknown, or not asked for
-SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);  // Of equal items, CPython takes those of the
-                                                                     // smaller set, or those of `other` if both have as
-                                                                     // many items or it is not a set.
+SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);
 void set_update(Tracer& t, SetValue* set, Value* other);        // set.update(other)
 bool set_add(Dicts& dicts, SetValue* set, Value* item);  // false: it was already there
 int find_in_set(Dicts& dicts, SetValue* set, Value* item);  // position or -1

@@ -36,7 +36,7 @@ PyObject* method_of(PyCFunctionWithKeywords function) {
   return function == say_called ? calls : refuses;
 }
 
-// Methods that make a class, its instances and their end, and names that the class statement writes.
+// Methods that make a class or its instances or end them, and names that a class statement writes.
 bool belongs_to_the_class(std::string_view name) {
   static constexpr std::string_view kNames[] = {"__new__",
                                                 "__init__",
@@ -133,7 +133,7 @@ PyRef StandIns::named(PyTypeObject* type) {
   return like ? call_tp_new(&PyBaseObject_Type, like.get(), nothing.get()) : PyRef();
 }
 
-// Its class has every special method.
+// An object whose class has every special method.
 PyRef StandIns::unread() {
   if (!unread_class_) {
     PyRef members = PyRef::steal(PyDict_New());
@@ -385,7 +385,7 @@ CBoundary::~CBoundary() {
 
 namespace {
 
-// Errors of items and attributes have their whole text where they are raised, whatever the object holds.
+// Whether the error already has its whole text, as errors of items and attributes do, whatever the object holds.
 bool has_final_text(InstanceValue* exception) {
   const auto* type = exception->type;
   bool has_name = false;

@@ -16,7 +16,7 @@ namespace framejit::frame_hook {
 
 class StandIns {
  public:
-  // specialises: a symbol becomes its number; otherwise it may be any number, and exact() is false.
+  // specialises: a symbol becomes its number; otherwise it may be any number, and is_exact() is false.
   StandIns(OpenNumbers& numbers, bool specialises)
       : numbers_(numbers), shadows_(numbers.shadows), specialises_(specialises) {}
 

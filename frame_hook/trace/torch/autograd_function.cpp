@@ -1,8 +1,9 @@
 // frame_hook/trace/torch/autograd_function.cpp — torch.autograd.Function: apply() inlines forward() and, if the call
 // records a gradient, backward().
 //
-// Both are traced where the program calls apply(). Eager runs backward() later, so what the two could see differently
-// is a break: state of the program that backward() reads or writes, its context included once forward() is done.
+// Both are traced where the program calls apply(). Eager runs backward() later, when the state of the program may have
+// changed. So the trace breaks if backward() reads or writes such state. Once forward() is done, that includes the
+// context.
 #include <algorithm>
 
 #include "frame_hook/trace/protocol/protocol.h"
@@ -21,7 +22,7 @@ namespace {
 
 bool is_tensor(const Value* v) { return v->kind == ValueKind::tensor; }
 
-// A call of apply(), and what it does in both cases.
+// A call of apply(), and what it does with and without a gradient.
 class Application {
  public:
   Application(Tracer& tracer, Value* function, std::vector<Value*> arguments)
@@ -138,7 +139,7 @@ class WithGradient {
   }
 
  private:
-  class Modes {  // puts back, at its end, the modes of its beginning
+  class Modes {  // restores the modes at its end
    public:
     explicit Modes(TensorFrontend& frontend) : frontend_(frontend), saved_(frontend.save_modes()) {}
     ~Modes() { frontend_.restore_modes(saved_); }
@@ -232,7 +233,7 @@ class WithGradient {
   std::vector<PyObject*> gradients_in(Value* result) {
     std::vector<Value*> all = a_.listed(result);
     while (all.size() > a_.inputs.size() && is_none(t_.facts, all.back())) all.pop_back();
-    if (all.size() != a_.inputs.size()) refuse("whose backward() returns another number of gradients");
+    if (all.size() != a_.inputs.size()) refuse("whose backward() returns the wrong number of gradients");
     std::vector<PyObject*> gradients;
     for (size_t i = 0; i < all.size(); ++i) {
       const bool is_given = !is_none(t_.facts, all[i]);

@@ -15,7 +15,7 @@ bool is_sequence_of_sizes(Value* v) {
 
 }  // namespace
 
-// torch._refs._broadcast_shapes(*shapes). Null: its own code must raise, or has to do with something else than sizes.
+// torch._refs._broadcast_shapes(*shapes). Null: its own code must run, to raise or because an argument is not a size.
 Value* broadcast_shapes(Tracer& t, const Arguments& args) {
   std::vector<std::vector<Value*>> shapes;
   size_t ndim = 0;

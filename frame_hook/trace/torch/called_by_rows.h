@@ -12,7 +12,7 @@ PyObject* torch_member(const char* module_name, const char* name);
 Value* method(Tracer& t, Value* self, const char* name, std::initializer_list<Value*> args);
 bool grad_mode();
 
-class NoGrad final {  // for real, while the trace goes on
+class NoGrad final {  // turns grad mode off for real during a part of the trace
  public:
   NoGrad() { set(false); }
   ~NoGrad() { set(before_); }

@@ -53,7 +53,7 @@ bool any_open_float(OpenNumbers& numbers, const Arguments& args) {
 
 bool is_sequence(Value* v) { return v->kind == ValueKind::list || v->kind == ValueKind::tuple; }
 
-// The numbers of a list in which one is open, otherwise nothing.
+// The numbers of a list if at least one of them is open; otherwise nothing.
 std::vector<Value*> open_numbers(Tracer& t, Value* v) {
   if (!is_sequence(v) || contains_tensor(t.frontend(), v)) return {};
   std::vector<Value*> items = t.unpack(v);
@@ -68,8 +68,8 @@ const char* own_name(PyObject* callable) {
   return nullptr;
 }
 
-// Where torch wants a number, it reads a tensor that is given. If guards can compute what is in the tensor, it is an
-// open float.
+// If torch needs a number and is given a tensor, it reads the tensor. If guards can compute the number in the tensor,
+// that is an open float.
 void read_tensors(TracedTensors& tensors, std::string_view name, Arguments& args) {
   for (auto& [keyword, v] : args.keywords) {
     if (v->kind != ValueKind::tensor) continue;
@@ -108,7 +108,7 @@ Value* call_each(Tracer& t, std::string_view name, const Arguments& args) {
   return single.ends_with('_') ? t.heap.none() : t.heap.tuple(std::move(results));
 }
 
-// The call with one number in place of equal ones; null: the numbers differ.
+// Puts one number in place of a list of equal ones. False: the numbers differ.
 bool join_numbers(Tracer& t, Value*& list) {
   const std::vector<Value*> numbers = open_numbers(t, list);
   if (numbers.empty()) return true;

@@ -23,7 +23,7 @@ class EngineCall {
     const std::vector<Value*> all = listed(outputs);
     std::vector<Value*> gradients(all.size(), nullptr);
     if (!is_none(t_.facts, given)) gradients = listed(given);
-    if (gradients.size() != all.size()) refuse_gradients("a backward with another number of gradients");
+    if (gradients.size() != all.size()) refuse_gradients("a backward with the wrong number of gradients");
     for (size_t i = 0; i < all.size(); ++i) add_output(all[i], gradients[i]);
   }
   void set_wanted(Value* wanted) {
@@ -69,7 +69,7 @@ class EngineCall {
   }
 
  private:
-  // Of a tensor, or a list or tuple of them.
+  // The tensors in a list or tuple, or one tensor alone.
   std::vector<Value*> listed(Value* v) {
     if (v->kind == ValueKind::list || v->kind == ValueKind::tuple) return t_.unpack(v);
     return {v};

@@ -9,7 +9,7 @@ namespace framejit::frame_hook::rows {
 
 namespace {
 
-// The function "helper" that a function of torch makes in each call, over these values of its free variables. Null: its
+// The function "helper" that a function of torch makes in each call, with these values of its free variables. Null: its
 // code is not the expected one.
 Value* inner_helper(Heap& heap, FunctionValue* outer, const std::vector<std::pair<const char*, Value*>>& known) {
   PyObject* constants = outer->code->co_consts;

@@ -15,8 +15,8 @@ Value* member_of(Heap& heap, const char* module_name, const char* name) {
   return heap.wrap(found, function);
 }
 
-// The argument that is given to a parameter of the called function, or null. The functions here take all of their
-// arguments from torch.optim, which names those after a *.
+// The argument that is passed by this keyword, or null. torch.optim passes by keyword everything that the functions
+// here ask for.
 Value* keyword(const Arguments& args, std::string_view name) {
   for (const auto& [given, v] : args.keywords)
     if (name == text_of(given)) return v;
@@ -58,7 +58,7 @@ TensorGroup& group_of(Tracer& t, std::vector<TensorGroup>& groups, Value* tensor
   return groups.emplace_back(TensorGroup{device, dtype, std::vector<std::vector<Value*>>(lists), {}});
 }
 
-// Its tensors are of one device and dtype, except those that count steps.
+// Whether the tensor may be in the group: its tensors have one device and dtype, except those that count steps.
 bool belongs_to(Tracer& t, const TensorGroup& group, Value* v) {
   if (v->kind != ValueKind::tensor) return is_none(t.facts, v);
   if (is_equal(t.shadows, group.device, t.get_attribute(v, interned("device"))) &&

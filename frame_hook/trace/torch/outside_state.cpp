@@ -71,7 +71,7 @@ std::string OutsideState::what_is_read() const {
   return "";
 }
 
-// What a number is computed from.
+// Adds the sources that a number is computed from.
 void OutsideState::add_operands(SourceId source, std::unordered_set<SourceId>& to) const {
   const guards::Source& at = heap_.facts.sources()[source];
   if (at.kind == SourceKind::constant) return;
@@ -85,12 +85,12 @@ std::string OutsideState::text_of(SourceId source) const {
   SourceId root = source;
   while (sources[root].base != guards::kNoSource) root = sources[root].base;
   const SourceKind kind = sources[root].kind;
-  if (kind == SourceKind::local || kind == SourceKind::stack) return "what belongs to an argument";
+  if (kind == SourceKind::local || kind == SourceKind::stack) return "something that an argument holds";
   return sources.text(source, nullptr);
 }
 
-// A use of a symbolic int leaves no trace: it counts if the code may reach it, through a global or an object that it
-// holds.
+// The use of a symbolic int leaves no trace. So it counts if the code may reach it, through a global or an object that
+// it holds.
 bool OutsideState::is_state(const Value* v, const Known& known) const {
   if (v->source == guards::kNoSource) return false;
   if (v->kind != ValueKind::sym_int) return v->object && v->value_guarded && holds_only_scalars(v->object.get());

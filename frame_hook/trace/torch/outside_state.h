@@ -1,6 +1,6 @@
-// frame_hook/trace/torch/outside_state.h — what code that runs later in eager reads and writes of the program's state.
+// frame_hook/trace/torch/outside_state.h — which state of the program is read or written by code that eager runs later.
 //
-// While an OutsideState lives, it watches the values that existed before, and those that the trace meets newly.
+// While an OutsideState lives, it watches the values that existed before, and those that the trace meets from then on.
 // Functions, classes and modules do not count, nor do constants of libraries.
 #pragma once
 

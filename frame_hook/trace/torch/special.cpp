@@ -301,7 +301,7 @@ Value* inference_mode_new(Shadows& shadows, const Arguments& args) {
   return v;
 }
 
-// A real guard shows which modes it sets, and is left at once; the trace keeps the modes.
+// Enters a real guard to see which modes it sets, and leaves it at once. The trace keeps these modes.
 Value* inference_mode_enter(Tracer& t, const Arguments& args) {
   ModeGuard& guard = mode_guard(t.shadows, args.positional.at(0));
   if (guard.before) graph_break(Reason::inference_mode, "inference mode that is entered twice");
@@ -335,14 +335,14 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
 }
 
 Value* tensor_data_ptr(NoPart&, const Arguments&) { method_reads_data("data_ptr"); }
-// A traced tensor has other references than the one of the program.
+// A traced tensor is not referenced as often as the tensor of the program.
 Value* tensor_use_count(NoPart&, const Arguments&) {
-  graph_break(Reason::memory_address, "Tensor._use_count(), how often a tensor is referred to,");
+  graph_break(Reason::memory_address, "Tensor._use_count(), the number of references to a tensor,");
 }
 Value* tensor_untyped_storage(NoPart&, const Arguments&) { method_reads_data("untyped_storage"); }
 Value* tensor_is_set_to(NoPart&, const Arguments&) { method_reads_data("is_set_to"); }
 
-// For a setting that an optimizer keeps in a tensor. Other programs would compile anew for each number they act on.
+// For a setting that an optimizer keeps in a tensor. Other programs would recompile for each number that they act on.
 Value* tensor_item(Tracer& t, const Arguments& args) {
   Value* const self = args.positional.at(0);
   Value* const number = is_optimizer_calling(t.stack) ? t.tensors.number_in(self) : nullptr;
@@ -444,7 +444,7 @@ Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   return is_row ? t.call(t.heap.constant_value(torch_function("cat")), {t.heap.list(std::move(parts))}) : parts[0];
 }
 
-// torch.tensor() and as_tensor() of an array, with at most a dtype and a device. Null: of something else.
+// torch.tensor() and as_tensor() of an array, with at most a dtype and a device. Null: any other call.
 Value* tensor_of_numpy(Tracer& t, const char* function, const Arguments& args) {
   if (args.positional.size() != 1 || args.positional[0]->kind != ValueKind::array) return nullptr;
   Arguments rest;

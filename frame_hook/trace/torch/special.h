@@ -1,5 +1,5 @@
-// frame_hook/trace/torch/special.h — what the tracer must know about single torch functions beyond calling them. The
-// handlers of special.def are declared in builtins.h; this part recognises functions by their own marks, not by
+// frame_hook/trace/torch/special.h — what the tracer must know about individual torch functions beyond calling them.
+// The handlers of special.def are declared in builtins.h; this part recognises functions by their own marks, not by
 // identity.
 #pragma once
 
@@ -24,7 +24,7 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* fu
 // Calls a torch function, with its floats as float_operands.def says.
 Value* call_torch(Tracer& t, PyObject* callable, Arguments args);
 
-// A call of `callable` breaks: logged once, if the program has given torch's compiler a replacement
+// Called when a call of `callable` breaks. Logs once, if the program has given torch's compiler a replacement for it
 // (torch.compiler.substitute_in_graph).
 void warn_if_substituted(PyObject* callable);
 

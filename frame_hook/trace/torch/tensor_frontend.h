@@ -57,7 +57,7 @@ struct WeightOwners {
   std::unique_ptr<DueDerivation> due;  // set by CompiledCall::run
 };
 
-// What one run of a compiled call came to. Unless it is done, a Python error is set.
+// The outcome of one run of a compiled call. Unless it is `done`, a Python error is set.
 enum class CallStatus : uint8_t {
   done,
   failed,  // nothing was written, and plain Python must run in its place
@@ -153,7 +153,8 @@ class Recording {
   // reference, or null with an error set.
   virtual PyObject* add_float(double hint, const std::string& source_text) = 0;
   virtual FloatBeside float_beside(PyObject* beside) = 0;
-  // Of the float in such a 0-dim traced tensor, or in one that is computed from them. `now` is its value in this trace.
+  // The number that stands for the float in such a 0-dim traced tensor, or in one that is computed from them. `now` is
+  // its value in this trace.
   virtual FloatNumber float_number(PyObject* traced, double now) = 0;
   // How the number in a traced 0-dim tensor is computed (empty: not known), and the number in an input of this call.
   virtual graph::NumberSteps number_of(PyObject*) { return {}; }
@@ -212,7 +213,7 @@ class TensorFrontend {
   // Pure C functions of torch that read state or build constants and take no traced tensor (torch.device, torch.Size,
   // finfo, ...).
   virtual bool is_pure_without_tensors(PyObject* callable) = 0;
-  // Tells torch.compiler.is_compiling() inside the trace: the function objects that must answer True.
+  // Whether this function answers True inside a trace, as torch.compiler.is_compiling() does.
   virtual bool answers_true_while_compiling(PyObject* callable) = 0;
 };
 

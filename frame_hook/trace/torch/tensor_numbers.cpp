@@ -21,7 +21,7 @@ namespace {
 template <class Number, class Compute>
 PyObject* compute(PyObject* const* args, Py_ssize_t count, Py_ssize_t wanted, Compute&& op) {
   if (count != wanted)
-    return PyErr_SetString(PyExc_TypeError, "framejit: arithmetic with another number of operands"), nullptr;
+    return PyErr_SetString(PyExc_TypeError, "framejit: arithmetic with the wrong number of operands"), nullptr;
   double numbers[2] = {0, 0};
   for (Py_ssize_t i = 0; i < count; ++i) {
     numbers[i] = PyFloat_AsDouble(args[i]);

@@ -125,7 +125,7 @@ FloatTensor& TracedTensors::held(Value* number) {
     std::string text = dynamic_.text(source);
     const bool is_taken =
         std::ranges::any_of(floats().all(), [&](const auto& known) { return dynamic_.text(known.first) == text; });
-    if (is_taken) text += " #" + std::to_string(source);  // keys of dicts that are tensors look alike
+    if (is_taken) text += " #" + std::to_string(source);  // dict keys that are tensors have the same text
     PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()), text));
     if (!traced) break_of_recording("a float input");
     trace_.input_sources.push_back(number->source);

@@ -43,8 +43,8 @@ constexpr RowName kNumpyRows[] = {
 using Table = std::unordered_map<PyObject*, CFunction>;
 
 // The object that a row names, a new reference kept for ever; null if this CPython or torch lacks it, or the program
-// has replaced it. A module of torch or NumPy is never imported: each has loaded all that the rows name when they are
-// asked for (test_recognition.py).
+// has replaced it. A module of torch or NumPy is never imported: when its rows are looked up, everything that they name
+// has been loaded (test_recognition.py).
 PyObject* resolve(const RowName& row, bool of_python) {
   PyRef at = of_python ? PyRef::steal(PyImport_ImportModule(row.module))
                        : PyRef::borrow(PyDict_GetItemString(PyImport_GetModuleDict(), row.module));
@@ -59,7 +59,7 @@ PyObject* resolve(const RowName& row, bool of_python) {
     else if (PyType_Check(at.get()))
       at = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), interned(name)));
     else at = PyRef::steal(PyObject_GetAttrString(at.get(), name.c_str()));
-    if (at && Py_IS_TYPE(at.get(), &PyStaticMethod_Type))  // what a call sees is the function in it
+    if (at && Py_IS_TYPE(at.get(), &PyStaticMethod_Type))  // a call sees the function in it
       at = PyRef::steal(PyObject_GetAttrString(at.get(), "__func__"));
     if (at && !PyModule_Check(at.get()) && !is_of_package(at.get(), package)) at = PyRef();
   }
@@ -246,7 +246,7 @@ Value* builtin_hash(Tracer& t, const Arguments& args) {
   const bool is_nan = v->kind == ValueKind::instance && payload_of(v)->object &&
                       PyFloat_CheckExact(payload_of(v)->object.get()) &&
                       std::isnan(PyFloat_AS_DOUBLE(payload_of(v)->object.get()));
-  if (is_nan) graph_break(Reason::unsupported_key, "hash() of " + describe(v));  // of the address
+  if (is_nan) graph_break(Reason::unsupported_key, "hash() of " + describe(v));  // it hashes the address
   v = without_symbols(t.shadows, v);
   if (!t.heap.is_constant(v) || is_identity_key(v)) graph_break(Reason::unsupported_key, "hash() of " + describe(v));
   const Py_hash_t h = PyObject_Hash(constant_of(t.shadows, v));

@@ -23,7 +23,7 @@ bool OpcodeHandlers::wrote_attributes_in(const Shadows& shadows, PyObject* dict)
   return false;
 }
 
-// Whether a write to it may drop something, and so run Python code at once. Globals are written one by one.
+// Whether a write to the container may drop something, and so run Python code at once. Globals are written one by one.
 static bool write_may_drop(Value* v) {
   if (v->kind == ValueKind::list) {
     PyObject** const items = PySequence_Fast_ITEMS(v->object.get());
@@ -118,7 +118,7 @@ SetValue* make_set(Dicts& dicts, PyTypeObject* type, const std::vector<Value*>& 
 
 namespace {
 
-// A set takes these items at once, with the hashes that they have there.
+// A set takes the items of these containers at once, with the hashes that they have there.
 bool is_taken_at_once(Value* v) { return set_of(v) || v->kind == ValueKind::dict; }
 
 }  // namespace

@@ -49,7 +49,7 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
   return returned_hash(t.shadows, t.call(method, {}));
 }
 
-// As CPython hashes a tuple: a __hash__ in Python may return the hash of a tuple.
+// Hashes a tuple as CPython does: a __hash__ in Python may return the hash of a tuple.
 class TupleHash {
  public:
   void add(Py_hash_t item) {
@@ -65,7 +65,7 @@ class TupleHash {
   uint64_t h_ = kStart;
 };
 
-// One hash for all of them: same_object says which are equal, and guards the answer.
+// One hash for all keys that are hashed by identity: same_object says which are equal, and guards the answer.
 constexpr Py_hash_t kIdentityHash = 0x1d;
 
 bool is_exact_int(Value* v) {
@@ -440,7 +440,7 @@ DictValue* plainly_read(Tracer& t, Value* v) {
   return python_special(t, v, "keys") || python_special(t, v, "__getitem__") ? nullptr : held;
 }
 
-// PyDict_Merge does not call them if iteration is dict's own.
+// PyDict_Merge calls neither keys() nor __getitem__ if iteration is dict's own.
 DictValue* merged_directly(Tracer& t, Value* v) {
   if (v->kind == ValueKind::instance && t.facts.type_of(v)->tp_iter == PyDict_Type.tp_iter) return dict_of(v);
   return plainly_read(t, v);
@@ -479,7 +479,7 @@ bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* int
   if (DictValue* direct = merged_directly(t, mapping)) {
     into ? t.dicts.load_keys(direct) : t.dicts.load(direct);
     if (into) take_order(into, direct);
-    const std::vector<DictEntry> entries = direct->entries;  // __dict__ aliases
+    const std::vector<DictEntry> entries = direct->entries;  // a copy: put() may write to the same __dict__
     for (const DictEntry& e : entries) {
       put(e.key, e.value);
       if (!direct->owner && direct->entries.size() != entries.size())

@@ -25,7 +25,7 @@ Value* rows_of(Heap& heap, const char* type, std::vector<Value*> items) {
   return make_iterator(heap, Over::snapshot, itertools_type(type), {heap.tuple(std::move(items))});
 }
 
-// reversed() takes it in C, by its own method or item by item.
+// Whether reversed() handles it in C, by its own method or item by item.
 bool is_sequence_in_c(Value* v) {
   const PyTypeObject* type = builtin_base(v->type);
   return _PyType_Lookup(v->type, interned("__reversed__")) || (type->tp_as_sequence && type->tp_as_sequence->sq_item) ||

@@ -92,7 +92,7 @@ bool differ(TensorFrontend& frontend, const Actions& now, const Actions& before)
 }
 
 // For a trace that breaks at a call which must run for real once. From then on, the call is traced as its cached
-// result. A wrapper that is made anew in each call, and has died since, caches nothing.
+// result. A wrapper that has died since caches nothing: a program may make a new one in each call.
 class StillUncached final : public guards::ModeFacts {
  public:
   StillUncached(PyObject* callable, PyObject* key)
@@ -116,7 +116,7 @@ class StillUncached final : public guards::ModeFacts {
   const std::string name_;
 };
 
-// How many entries a bounded cache can add before it evicts one.
+// A bounded cache can add this many entries before it evicts one.
 class HasRoom final : public guards::ModeFacts {
  public:
   HasRoom(PyObject* callable, size_t entries)
@@ -166,7 +166,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
   try {
     result = t.call(function, args);
   } catch (const SymbolicRaise&) {
-    graph_break(Reason::unknown_callable, name_of(callable) + " which raises");  // it counts, but has no result
+    graph_break(Reason::unknown_callable, name_of(callable) + " which raises");  // the call counts, but has no result
   }
   if (differ(t.frontend(), Actions(t), before))
     graph_break(Reason::unknown_callable,

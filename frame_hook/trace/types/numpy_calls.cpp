@@ -118,7 +118,7 @@ void set_writeable(PyObject* array, bool on) {
   drop_error();
 }
 
-// The arrays that are read are locked against writes meanwhile, whatever the arguments ask for.
+// Locks the arrays that are read against writes while the callable runs, whatever the arguments ask for.
 class ReadOnly {
  public:
   ReadOnly(const std::vector<ArrayValue*>& arrays, const ArrayValue* written) {
@@ -294,7 +294,7 @@ Value* array_of_tensor(Tracer& t, Value* tensor) {
 
 Value* tensor_of_array(Tracer& t, ArrayValue* array, bool shares) {
   if (!lies_in_order(array->array.get()))
-    graph_break(Reason::numpy_array, "a tensor of an array in another order than that of its memory");
+    graph_break(Reason::numpy_array, "a tensor of an array that is not C-contiguous");
   PyObject* const make = member_of_module("torch", "from_numpy");
   const PyRef copy = PyRef::steal(PyObject_CallMethod(array->array.get(), "copy", nullptr));
   const PyRef real = PyRef::steal(copy && make ? PyObject_CallOneArg(make, copy.get()) : nullptr);

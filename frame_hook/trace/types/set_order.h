@@ -1,4 +1,4 @@
-// frame_hook/trace/types/set_order.h — the order in which a set made by the trace gives its items.
+// frame_hook/trace/types/set_order.h — the order in which a set made by the trace iterates.
 //
 // The order follows from the hashes and from everything that was done to the set, so CPython itself computes it. The
 // `order` of a SetValue is a real set of its keys that went through the same operations. If the trace writes to a real

@@ -1,8 +1,8 @@
 // frame_hook/trace/types/warnings.cpp — warnings.warn(): the exit gives the warning, before its other effects.
 //
-// What the warnings module does with a warning then (which filter fits, whether this place has warned before, where the
-// text goes) is its own answer in each call. A trace relies on only two facts: no filter makes an exception of a
-// warning of this category, and what shows warnings is the module's own code. Otherwise warn() is a graph break.
+// What the warnings module then does with a warning is decided anew in each call: which filter fits, whether this place
+// has warned before, where the text goes. A trace relies on only two facts: no filter makes an exception of a warning
+// of this category, and what shows warnings is the module's own code. Otherwise warn() is a graph break.
 #include <algorithm>
 #include <array>
 

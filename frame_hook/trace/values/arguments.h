@@ -13,7 +13,7 @@ struct Keywords : std::vector<std::pair<PyObject*, Value*>> {  // borrowed inter
   std::vector<DictValue*> order_from;     // as in DictValue: code that looks at the order guards it
 };
 
-struct Arguments {                        // of a call: positional then keyword, names of the keywords
+struct Arguments {                        // of a call: positional ones, then those with keywords
   std::vector<Value*> positional;
   Keywords keywords;
 };

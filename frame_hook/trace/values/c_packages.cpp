@@ -37,7 +37,7 @@ bool within(std::string_view name, CPackage package) {
   return is_within(name, kPackages[static_cast<size_t>(package)]);
 }
 
-// What C code bound the function to: its type for static methods too. Borrowed, or null.
+// The object that C code bound the function to; a static method is bound to its type. Borrowed, or null.
 PyObject* bound_to(PyObject* callable) {
   return PyCFunction_Check(callable) ? reinterpret_cast<PyCFunctionObject*>(callable)->m_self : nullptr;
 }

@@ -39,7 +39,7 @@ Arguments without_symbols(Shadows& shadows, const Arguments& args) {
 namespace {
 
 PyRef real_item(Shadows& shadows, Value* v) {
-  // A builtin function is a constant, but its value is not.
+  // A built-in method is a constant object, but its value is not: it is a MethodValue.
   if (!shadows.heap.is_constant(v))
     graph_break(Reason::unsupported_operand,
                 std::string("an object of type ") + v->type->tp_name + " passed to a C function");

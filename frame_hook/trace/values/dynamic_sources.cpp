@@ -33,8 +33,8 @@ void add_dim(std::vector<bool>& dims, size_t dim) {
 
 }  // namespace
 
-// 0 and 1 stay constants until the int has changed once, because too much code asks for them: a loop index starts with
-// them.
+// 0 and 1 stay constants until the int has changed once, because too much code asks for them. A loop index starts with
+// one of them and changes.
 bool DynamicSources::becomes_symbol(PyObject* integer, SourceId source) const {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(integer, &overflow);

@@ -96,7 +96,7 @@ void Facts::guard_operands(Value* v) {
 
 void Facts::guard_identity(Value* v) {
   if (v->value_guarded && v->identity_guarded) return;
-  if (is_computed(v->source)) return guard_value(v);  // it is another object in each call
+  if (is_computed(v->source)) return guard_value(v);  // it is a new object in each call
   v->value_guarded = v->identity_guarded = true;
   if (v->source != kNoSource) add_guard(GuardKind::is, v->source, v->object.get());
   else guard_operands(v);

@@ -42,7 +42,7 @@ bool is_zero(Value* v) { return PyObject_IsTrue(v->object.get()) == 0; }
 
 }  // namespace
 
-// Only operations that cannot raise: for a quotient by an open float, zero would have to be guarded against.
+// Only operations that cannot raise: a quotient by an open float would need a guard against zero.
 Value* OpenNumbers::float_arithmetic(const char* function, Value* a, Value* b) {
   const std::string_view name = function;
   const bool quotient = name == "truediv";

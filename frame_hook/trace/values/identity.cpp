@@ -36,7 +36,7 @@ bool same_object(Shadows& shadows, Value* a, Value* b) {
   }
   if (!a->object || !b->object) {  // one was made in the trace, or is an int of a symbol
     const bool has_symbol = a->kind == ValueKind::sym_int || b->kind == ValueKind::sym_int;
-    if (has_symbol && is_exact_int(a) && is_exact_int(b))  // small ints are one object
+    if (has_symbol && is_exact_int(a) && is_exact_int(b))  // equal small ints are one object
       graph_break(Reason::memory_address, "the identity of a symbolic size");
     if (b->kind == ValueKind::object && is_singleton(b->object.get())) facts.guard_identity(b);
     if (a->kind == ValueKind::object && is_singleton(a->object.get())) facts.guard_identity(a);

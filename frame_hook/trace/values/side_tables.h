@@ -56,7 +56,7 @@ struct SideTables {
   // Of real callables: their effect is known, and happens at the exit.
   std::vector<std::pair<Value*, Arguments>> calls_at_exit;
   std::vector<GivenWarning> warnings;
-  std::unordered_map<Value*, Py_hash_t> item_hashes;  // result of __hash__ when the object was put into a set
+  std::unordered_map<Value*, Py_hash_t> item_hashes;  // results of __hash__ when objects were put into sets
   std::unordered_map<PyObject*, ArrayValue*> arrays;  // NumPy's, made in the trace
   struct ContextSet {
     Value* value;

@@ -76,7 +76,7 @@ struct ListValue : Value {
   int64_t limit = -1;            // of a deque: its maxlen; -1: none
 };
 
-// Keys are values with a concrete, hashable key object (or identity-hashed instances). Insertion order kept.
+// Keys are values with a concrete, hashable key object (or identity-hashed instances), in insertion order.
 struct DictEntry {
   Value* key;
   Value* value;                  // null: not read yet (real dict); of unloaded globals: deleted
@@ -196,7 +196,7 @@ struct GeneratorValue : Value {
   enum class State : uint8_t { created, suspended, running, finished } state = State::created;
   Value* return_value = nullptr;
 };
-struct IdentityValue : Value {   // type int; equal if `of` are the same object
+struct IdentityValue : Value {  // type int; equal if `of` is the same object
   Value* of = nullptr;
   uint64_t made_at = 0;          // the step to stop before if it would leave the trace
 };
