@@ -1,7 +1,7 @@
 // inductor/choices.h — decisions of a compile that have alternatives: rows of choices.def.
 //
-// A default Choices is that of the cost models. Every combination computes the same program within the contract; only
-// speed and the last bits of floats differ.
+// A default Choices leaves every decision to the cost models. Every combination computes the same program within the
+// contract; only speed and the last bits of floats differ.
 #pragma once
 
 #include <cstddef>

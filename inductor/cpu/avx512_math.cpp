@@ -115,7 +115,7 @@ Value* in_registers(llvm::IRBuilderBase& b, std::vector<Value*> operands,
 Value* by_pieces(llvm::IRBuilderBase& b, Value* x, const Pieces& f) {
   LaneMath m(b, x);
   Value* t = m.at_most(m.abs(x), 15.49 * f.width);
-  Value* shifted = m.fma(t, m.c(1 / f.width), m.c(LaneMath::kRounding32));  // its last bits say which piece
+  Value* shifted = m.fma(t, m.c(1 / f.width), m.c(LaneMath::kRounding32));  // the last bits are the piece's number
   Value* from_centre = m.fma(b.CreateFSub(shifted, m.c(LaneMath::kRounding32)), m.c(-f.width), t);
   const auto looked_up = [&](const float (&of_pieces)[kLanes]) {
     Value* table = llvm::ConstantDataVector::get(b.getContext(), llvm::ArrayRef<float>(of_pieces));
