@@ -18,7 +18,7 @@ struct KernelBuffer {
   bool is_written = false;
   bool is_local = false;
   int64_t local_elements = 0;
-  bool is_private = false;  // only this kernel reads it, and may keep in registers what it stores there
+  bool is_private = false;  // only this kernel reads it, so what it stores there may stay in registers
 };
 
 struct KernelNest {
@@ -53,7 +53,7 @@ struct Kernel {
   bool in_tiles = false;  // some loads are strided along the lanes and contiguous along the last outer dimension
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range
-  // Least part that is worth a thread; 0: one thread runs all of it; -1: and no other part can be asked for.
+  // Least part that is worth a thread; 0: one thread runs all of it; -1: it does, and no call may ask for a part.
   int64_t grain = 0;
   int8_t unroll = 0;     // KernelTuning::unroll
 
@@ -69,8 +69,8 @@ struct Kernel {
 // into the target's.
 Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private,
                    const SizeHints& hints, const TargetInfo& target, KernelTuning tuning = {});
-// Its nests verify, and address nothing outside of the program's buffers and of the scratch. `hints`: see verify() of a
-// loop program.
+// Whether its nests verify, and address nothing outside the program's buffers and the scratch. `hints`: see verify() of
+// a loop program.
 Result<void> verify(const Kernel& kernel, const LoopProgram& program, std::span<const int64_t> hints);
 std::string print(const Kernel& kernel);
 

@@ -64,8 +64,8 @@ bool lower_stack(LowerContext& ctx) {
   return true;
 }
 
-// constant_pad_nd(self, pad, value): fills everything, then copies the inside. Negative padding crops; where it might
-// crop more than there is, torch raises.
+// constant_pad_nd(self, pad, value): fills everything, then copies the inside. Negative padding crops. If it might crop
+// more elements than exist, the op is left to torch, which raises.
 bool lower_pad(LowerContext& ctx) {
   const auto self = ctx.tensor(0);
   const auto pad = ctx.sizes(1);

@@ -137,8 +137,8 @@ class Merger {
     const bool by_reduction = first_.is_reduction();
     NestBuilder b(program_.symbol_count, second_.name, second_.ranges, by_reduction ? first_.reduced : second_.reduced);
     BodyCopy head(b, first_, dims_);
-    // The second writes the same elements: see writes_elsewhere(). What a nest stores before its reductions would not
-    // come after what it stores after them.
+    // Stores to a buffer that the second also writes are left out: the second writes the same elements, see
+    // writes_elsewhere(). In one nest they might run too late, because stores after a reduction follow all others.
     head.leave_out = [&](InstId i) {
       return first_.body[i].op == LoopOp::kStore && stores(second_, first_.body[i].buffer);
     };
