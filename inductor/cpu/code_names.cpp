@@ -51,8 +51,8 @@ void append(std::string& bytes, const T& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// --- perf
-// ---------------------------------------------------------------------------------------------------------------------
+// --- perf ---
+
 struct DumpHeader {
   uint32_t magic = 0x4A695444, version = 1, header_bytes = 40, machine = kMachine, padding = 0, pid = 0;
   uint64_t time = 0, flags = 0;
@@ -135,8 +135,8 @@ class JitDump {
   std::string path_;
 };
 
-// --- gdb
-// ---------------------------------------------------------------------------------------------------------------------
+// --- gdb ---
+
 // An object that says only where one function is: gdb reads the code from memory, and finds the caller by the frame
 // pointer.
 std::string elf_object(const NamedCode& code) {
