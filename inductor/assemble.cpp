@@ -312,7 +312,7 @@ class Assembler {
     traits_.push_back(std::move(traits));
   }
 
-  // Its index in the executable's table, which has each content once.
+  // The code's index in the executable's table, which holds equal code only once.
   uint32_t number_of(std::shared_ptr<const runtime::KernelCode> code) {
     const auto [known, is_new] = number_of_kernel_.emplace(code->id, static_cast<uint32_t>(executable_.kernels.size()));
     if (is_new) executable_.kernels.push_back(std::move(code));
@@ -374,7 +374,7 @@ class Assembler {
   std::vector<CompiledKernel> compiled_;     // per step
   BufferReuse reuse_;
   std::vector<bool> allocated_;  // per loop buffer
-  size_t commit_ = SIZE_MAX;                 // the first step after one that writes an input may have run
+  size_t commit_ = SIZE_MAX;  // from this step on, inputs may have been written
   ArenaBlocks arena_;
   std::vector<BufferId> buffer_of_;          // per loop buffer
   std::vector<BufferId> value_buffer_;       // per graph value

@@ -33,8 +33,7 @@ struct ChoiceRow {
 };
 const std::vector<ChoiceRow>& choice_rows();
 
-// "unroll=twice, threads=more": the choices that differ from the cost model's. Unknown names are ignored when it is
-// read back.
+// "unroll=twice, threads=more": the choices that differ from the cost model's. choices_of() ignores unknown names.
 std::string text_of(const Choices& choices);
 Choices choices_of(std::string_view text);
 

@@ -92,8 +92,8 @@ class InductorBackend : public graph::Backend {
     InductorBackend& backend_;
   };
 
-  // One target per device, and per set of costs that a benchmark tries. Made when first needed: creating LLVM's takes
-  // half a millisecond.
+  // One target per device, and per set of costs that a benchmark tries. Made when first needed: creating LLVM's target
+  // takes half a millisecond.
   Result<KernelTarget*> shared_target(runtime::DeviceId device) {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<KernelTarget>& target = targets_[{device, replaced_costs()}];

@@ -2,8 +2,8 @@
 // register.
 //
 // The polynomials are our own fits, like those of vector_math.cpp. The first coefficients are the function values at
-// the centres. The distance of the centres is chosen so that float32 holds all of these to within a quarter of the last
-// place.
+// the centres. The distance between centres is chosen so that float32 holds all these values to within a quarter of the
+// last place.
 #include "inductor/cpu/avx512_math.h"
 
 #include <span>

@@ -1,9 +1,9 @@
 // inductor/cpu/nest_masks.cpp — masks, and loads that read only where one holds.
 //
-// Most masks say on which side of a border a position lies, or whether it is one place. If lanes step through the
-// position one by one, comparing the position of one lane is enough, and usually all lanes are on one side. Such a load
-// reads as if it had no mask, or not at all, after a branch that is easy to predict. Only if lanes lie on both sides
-// are they read one by one under the mask.
+// Most masks say on which side of a border a position lies, or whether it is one certain place. If lanes step through
+// the position one by one, comparing the position of one lane is enough, and usually all lanes are on one side. Then a
+// load reads as if it had no mask, or not at all, after a branch that is easy to predict. Only if lanes lie on both
+// sides are they read one by one under the mask.
 #include "inductor/cpu/nest_masks.h"
 
 namespace framejit::inductor {

@@ -56,7 +56,7 @@ class ProductEmitter {
   };
 
   Value* number(int64_t n) { return b_.getInt64(static_cast<uint64_t>(n)); }
-  // The end of the whole steps of `step` from `from`.
+  // Where the last whole step of length `step` from `from` ends.
   Value* whole(Value* from, Value* to, unsigned step) {
     return b_.CreateSub(to, b_.CreateURem(b_.CreateSub(to, from), number(step)));
   }

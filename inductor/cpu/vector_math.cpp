@@ -21,7 +21,7 @@ class Float32Math : public LaneMath {
  public:
   Float32Math(llvm::IRBuilderBase& b, Value* like, bool has_avx512) : LaneMath(b, like), has_avx512_(has_avx512) {}
 
-  static constexpr int kBias = 152;                // even; -kBias: below the least exponent of nonzero numbers
+  static constexpr int kBias = 152;  // even; -kBias is below the least exponent of nonzero numbers
   static constexpr double kScale = 0x1p102;  // the factor that is missing if two factors of 2^(n / 2) have n + kBias as
                                              // their exponents
 

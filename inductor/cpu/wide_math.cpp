@@ -37,7 +37,7 @@ class WideMath : public LaneMath {
   Value* root(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x); }
   Value* whole(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x); }
 
-  // Zero below -110, and beyond float32 above 120. No factor overflows on the way.
+  // Zero below -110, and beyond the range of float32 above 120. No factor overflows on the way.
   Value* exponential(Value* x) {
     static constexpr double k[] = {0.5000000067685852,   0.16666665868936112,   0.04166629493682657,
                                    0.008333497069355583, 0.0013944660261308926, 0.00019790346406617062};

@@ -10,7 +10,7 @@
 
 namespace framejit::inductor {
 
-// An access without a mask, at an index free of data, that steps by one along the dimension.
+// Whether an access has no mask, and its index does not depend on data and steps by one along the dimension.
 bool is_side_by_side(const LoopInst& inst, const NestSymbols& symbols, size_t dim);
 
 // How many adjacent elements a thread takes: 16 bytes of the smallest dtype that is accessed contiguously, at most 8

@@ -59,8 +59,8 @@ struct Kernel {
 
   // A flat kernel that is called once, for its whole extent, which is a constant.
   bool is_whole() const { return grain < 0; }
-  // Parts of the range begin at multiples of it, and end at a multiple or at the range's end. If that is a multiple
-  // too, no part has a tail.
+  // Parts of the range begin at multiples of the unit, and end at a multiple or at the range's end. If the range's end
+  // is a multiple too, no part has a tail.
   int64_t unit() const { return is_flat ? kFlatUnit : is_product ? kProductUnit
                                                                  : 1; }
 };

@@ -10,7 +10,7 @@
 namespace framejit::inductor {
 
 // Every index of a load or store must lie within its buffer's dimension at the corners of the nest, where each
-// dimension is 0 or its last value. Checked values count as dimensions, of the extent that their check has.
+// dimension is 0 or its last value. Checked values count as dimensions with the extent of their check.
 // Not tested: other indices from data, and masked loads. `hints`: see verify() of a nest.
 Result<void> verify_bounds(const LoopProgram& program, const Nest& nest, std::span<const int64_t> hints);
 

@@ -245,8 +245,8 @@ bool lower_slice_backward(LowerContext& ctx) {
   return true;
 }
 
-// A position on a diagonal: row and column of element `at`, inserted as dimensions first and second into an index of
-// the others.
+// A position on a diagonal: row and column of element `at`, inserted as dimensions `first` and `second` into an index
+// of the other dimensions.
 std::vector<SymExpr> on_diagonal(std::vector<SymExpr> others, const SymExpr& at, int64_t offset, size_t first,
                                  size_t second) {
   const SymExpr row = at + SymExpr(std::max<int64_t>(-offset, 0)), column = at + SymExpr(std::max<int64_t>(offset, 0));

@@ -277,7 +277,7 @@ void LowerContext::lower_extern(uint32_t index) {
 
 namespace {
 
-// Whether a target without an order of points can run the nest: ordered stores must have a single reduced point.
+// Whether a target that runs points in any order can run the nest: ordered stores must have a single reduced point.
 bool is_in_any_order(const Nest& nest) {
   const auto walks = [](const LoopInst& inst) { return is_ordered(inst) && inst.mode != StoreMode::kLast; };
   const auto is_one = [](const SymExpr& extent) { return extent == SymExpr(1); };

@@ -214,7 +214,7 @@ class Merger {
     return find_same_ranges() && !reads_across();
   }
 
-  // The ranges are the same ones, dimensions of one element aside: rows of a matrix in place of a batch of rows.
+  // Whether the ranges are the same, dimensions of one element aside: those of a matrix and a batch of one matrix are.
   bool find_same_ranges() {
     dims_.clear();
     size_t next = 0;
@@ -309,7 +309,7 @@ class Merger {
   Refusal refusal_ = Refusal::other_points;
 };
 
-// Each nest becomes part of the latest earlier one that can take it and that touches a buffer that it reads.
+// Merges each nest into the latest earlier one that can take it and touches a buffer that it reads.
 class MergePass {
  public:
   MergePass(LoopProgram& program, const Costs& costs, RefusalNotes* notes)

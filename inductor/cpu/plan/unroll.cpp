@@ -32,7 +32,7 @@ std::vector<bool> only_borders(const Planning& p) {
 
 struct Body {
   size_t weight = 0;
-  bool is_narrow = false;  // 64-bit lanes, or each lane with its own address: one register of them is work enough
+  bool is_narrow = false;  // 64-bit lanes, or each lane with its own address: one register of them is enough work
 };
 
 bool is_narrow(const Planning& p, const LoopInst& inst) {
