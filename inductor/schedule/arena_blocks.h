@@ -28,7 +28,7 @@ struct ArenaBlocks {
   std::vector<BlockSpan> spans;  // of the blocks after block 0, which is held for the whole call; by first step
 };
 
-// `beside`: per step, the bytes held outside of the arena; empty if not known. Symbolic sizes cannot be compared, so
+// `beside`: per step, the bytes held outside the arena; empty if not known. Symbolic sizes cannot be compared, so
 // they mean one block.
 // `saving`: bytes that a second block must save.
 ArenaBlocks plan_blocks(const std::vector<ArenaRequest>& requests, const std::vector<int64_t>& beside, int64_t saving);

@@ -123,7 +123,7 @@ struct TilePlan {
 struct ProductPlan {
   unsigned rows = 0, columns = 0;  // of a tile of sums in registers
   int64_t blocks = 0, terms = 0;  // of the summed dimension; terms per block
-  bool has_whole_columns = false;  // no column is left outside of the tiles
+  bool has_whole_columns = false;  // no column is left outside the tiles
   int64_t columns_at_once = 0;  // so few that their terms of one block stay in the second-level cache
 };
 
