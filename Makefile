@@ -3,8 +3,8 @@
 #   PYTHON=python3.11   the interpreter to build for; a version (3.12) also finds pyenv's
 #   JOBS=2              compile jobs
 #   ALL=1               'make test' runs slow tests too (in C++: suites Slow...), all cases of each test, and parts on the
-#                       other CPythons; CI=1 means it
-#   JOIN=ON             files are compiled several at a time; OFF in a new build folder: one by one, for work on the code
+#                       other CPythons; CI=1 implies it
+#   JOIN=ON             several files are compiled at a time; OFF in a new build folder: one by one, to work on code
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
@@ -41,7 +41,7 @@ help:  ## this list
 
 setup: $(STAMP)  ## the virtual environment, and Debian and Python packages by name
 
-# Setup makes it; if it is missing, the stamp counts as old.
+# Setup makes the interpreter. If it is missing, the stamp counts as old.
 $(RUN): ;
 
 $(STAMP): requirements.txt $(TOOLS)/setup $(TOOLS)/find_python $(RUN)
@@ -84,13 +84,13 @@ PAIRS ?= benchmarks/data/pairs.txt
 demo-train: build  ## trains the model of the demo on pairs of sentences, plain and compiled: PAIRS=..., one pair a line, separated by a tab; COMPARE=1 adds torch.compile
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/demo_train.py $(if $(COMPARE),--compare) "$(PAIRS)"
 
-# Parts run side by side, JOBS at a time. Each shows its output when it ends; descriptor 9 says at once that it begins.
-# After one has failed, no other begins.
+# Parts run side by side, JOBS at a time. Each shows its output when it ends; descriptor 9 announces its start at once.
+# After one has failed, no other starts.
 SIDE_BY_SIDE = $(MAKE) -j $(JOBS) --output-sync=target
 begin = { echo "$@ ..." >&9; } 2>/dev/null || true
 
 LEFT_OUT := framejit: left out: slow tests, most cases of the others, other CPythons; make test ALL=1 runs them
-test: core lint build-tests  ## lint, C++ unit and golden tests, pytest; in CI and with ALL=1 all of them, and parts on the other CPythons; otherwise no slow test, and two cases of each other one
+test: core lint build-tests  ## lint, C++ unit and golden tests, pytest; in CI and with ALL=1 all of them, and parts on the other CPythons; otherwise no slow tests, and two cases of each of the others
 	@+$(SIDE_BY_SIDE) $(if $(QUICK),,$(OTHER_PYTHONS)) test-cpp $(PYTHON_PARTS) 9>&2
 	@$(if $(QUICK),echo "$(LEFT_OUT)" >&2)
 
@@ -103,8 +103,8 @@ test-cpp: build-tests
 test-python: build-tests
 	@+$(SIDE_BY_SIDE) $(PYTHON_PARTS) 9>&2
 
-# One process for each part: the hook's tests install their own handlers in theirs. The other files are distributed.
-# Waiting threads release their cores, which other parts need.
+# One process for each part, because the hook's tests install their own handlers in their process. The other files are
+# distributed. Waiting threads release their cores, which other parts need.
 PYTEST = OMP_WAIT_POLICY=passive FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q $(QUICK)
 $(OWN_PARTS): build-tests
 	@$(begin)
@@ -114,7 +114,7 @@ $(DEALT_PARTS): dealt-%: build-tests
 	@$(begin)
 	@$(PYTEST) $$(find tests -name 'test_*.py' | grep -v $(OWN_PARTS:%=-e '^%') | sort | awk 'NR % $(words $(DEALT_PARTS)) == $*')
 
-# Leak checks are off: LLVM and Python keep what they allocate once. Tests allocate more memory than there is.
+# Leak checks are off: LLVM and Python never free what they allocate once. Some tests ask for more memory than there is.
 SANITIZED := base_test runtime_test graph_test golden_test inductor_test
 sanitize: $(STAMP)  ## the C++ tests that need neither torch nor Python, under AddressSanitizer and UndefinedBehaviorSanitizer; those of the runtime under ThreadSanitizer (minutes to build)
 	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/sanitize -DPython_EXECUTABLE=$(CURDIR)/$(RUN) -DFRAMEJIT_WITH_TORCH=OFF -DFRAMEJIT_SANITIZE=ON
@@ -124,11 +124,11 @@ sanitize: $(STAMP)  ## the C++ tests that need neither torch nor Python, under A
 	@$(TOOLS)/quietly "build" nice ninja -C build/sanitize-threads -j $(JOBS) runtime_test
 	@FRAMEJIT_STRICT=1 TSAN_OPTIONS=allocator_may_return_null=1 build/sanitize-threads/tests/runtime_test --gtest_brief=1
 
-levels: build-tests  ## all tests of models, own kernels, special values, scans and sums, with the vector registers of other CPUs (test runs some)
+levels: build-tests  ## all tests of models, own kernels, special values, scans and sums, with the vector registers of other CPUs ('make test' runs some)
 	@LEVELS=all FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 $(RUN) -m pytest -q tests/e2e/test_levels.py
 
-# GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it. Its torch may differ from the
-# reference.
+# GPU_PYTHON: an interpreter that has a CUDA or ROCm torch; nothing is installed for it. Its torch may differ from the
+# reference version.
 GPU_PYTHON ?= python3
 ATEN_TESTS := runtime_aten_test graph_aten_test guards_aten_test
 GTEST_HEADER := $(firstword $(wildcard $(addsuffix /include/gtest/gtest.h,$(GTEST_ROOT) /usr /usr/local)))
@@ -164,7 +164,7 @@ SWEEP ?= benchmarks/results/op_sweep.txt
 SWEEP_DTYPES ?= float32 bfloat16 float16 float64 int64 int32 uint8 bool
 SWEEPS = OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --summary $(SWEEP) --journal $(BUILD)/sweep
 TRACE_ALL = HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) tests/e2e/hook/trace_all.py --jobs $(JOBS)
-trace-all: build-tests  ## CPython's own tests with every frame traced: what differs, the share that segments stood for; FILES="test_list ..."
+trace-all: build-tests  ## CPython's own tests with every frame traced: what differs, and the share of instructions that segments replaced; FILES="test_list ..."
 	@$(TRACE_ALL) $(FILES)
 
 sweep: build  ## every op of torch's op_db, compiled and compared; continues where it was stopped (build/.../sweep)
@@ -184,7 +184,7 @@ WILD_COUNT ?= 192
 $(WILD)/.setup: requirements.txt tests/wild/requirements.txt $(STAMP)
 	@mkdir -p $(WILD) && "$(PY)" -m venv $(WILD)/venv
 	@$(TOOLS)/quietly "installing torch and transformers" $(WILD)/venv/bin/python -m pip install -q --disable-pip-version-check -r requirements.txt
-	@$(TOOLS)/quietly "installing what is run" $(WILD)/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps -r tests/wild/requirements.txt
+	@$(TOOLS)/quietly "installing the packages to run" $(WILD)/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps -r tests/wild/requirements.txt
 	@touch $@
 
 wild: build $(WILD)/.setup  ## programs of third-party packages, plain and compiled (hours); continues where it was stopped: SEED=0 PACKAGE="einops timm"
@@ -217,7 +217,7 @@ golden-update: build-tests  ## rewrite the expected parts of the golden tests
 	@UPDATE_GOLDEN=1 $(BUILD)/tests/golden_test --gtest_brief=1
 	@UPDATE_GOLDEN=1 $(RUN) -m pytest -q tests/e2e/test_op_table.py tests/e2e/test_reasons.py::test_the_page_of_reasons tests/e2e/test_readme.py::test_the_page_of_settings tests/e2e/test_readme.py::test_the_list_of_channels tests/e2e/test_readme.py::test_the_list_of_totals tests/e2e/test_readme.py::test_the_list_of_graph_refusals tests/e2e/test_readme.py::test_one_program tests/e2e/test_op_sweep.py::test_no_op_falls_back_a_class tests/e2e/recorder/test_shape_rules.py tests/e2e/recorder/test_shape_rows.py tests/e2e/recorder/test_library_shapes.py tests/e2e/recorder/test_python_shapes.py::test_what_is_not_recorded
 
-wheel: $(STAMP)  ## a wheel in dist/, tried in a new virtual environment
+wheel: $(STAMP)  ## a wheel in dist/, tested in a new virtual environment
 	@$(TOOLS)/quietly "wheel" env CXX="$${CXX:-c++}" $(RUN) -m pip wheel --no-deps --no-build-isolation -w dist .
 	@$(TOOLS)/check_wheel $(RUN) dist
 

@@ -52,7 +52,7 @@ class Assembler {
     reuse_ = find_buffer_reuse(of_, kernels_, target_.info());
     plan_buffers();
     for (Kernel& kernel : kernels_)
-      offsets_.push_back(take_base_offsets(kernel));  // in_place.h compares the addresses from before this
+      offsets_.push_back(take_base_offsets(kernel));  // only now: in_place.h compares full addresses
     FJ_TRY_VOID(compile_kernels(kernels_, target_, plan_.name, compiled_));
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (s == commit_) prepare_commit();
@@ -107,14 +107,14 @@ class Assembler {
       for (size_t b = 0; b < program_.buffers.size(); ++b)
         if (reuse_.exists[b] && (reuse_.owner[b] == b) == owners) plan_temporary(static_cast<LoopBufferId>(b));
     plan_arena_offsets();
-    allocated_ = reuse_.in_library;  // by the call itself
+    allocated_ = reuse_.in_library;  // the call itself allocates these
   }
 
   void plan_temporary(LoopBufferId b) {
     const LoopBuffer& buffer = program_.buffers[b];
     const bool is_kept = reuse_.in_arena[reuse_.owner[b]];
     if (reuse_.owner[b] != b && !is_kept &&
-        (reuse_.in_library[b] || !reuse_.uses[b].by_extern)) {  // kernels treat the whole as the view
+        (reuse_.in_library[b] || !reuse_.uses[b].by_extern)) {  // kernels need no view of the owner's tensor
       buffer_of_[b] = buffer_of_[reuse_.owner[b]];
       if (reuse_.in_library[b] && buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
       return;
@@ -123,8 +123,8 @@ class Assembler {
     if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
   }
 
-  // The lifetimes of temporaries, in the arena or outside of it. Buffers with one owner follow each other and need one
-  // slot.
+  // The lifetimes of temporaries, in the arena or outside it. Buffers with the same owner follow each other, so they
+  // need only one slot.
   std::vector<ArenaRequest> lives(bool in_arena, std::vector<size_t>& request_of) const {
     std::vector<ArenaRequest> requests;
     request_of.assign(program_.buffers.size(), SIZE_MAX);
@@ -143,7 +143,7 @@ class Assembler {
     return requests;
   }
 
-  // Per step, the bytes that libraries take and tensors hold; nothing if sizes are not known.
+  // Per step, the bytes that libraries take and tensors hold; empty if a size is unknown.
   std::vector<int64_t> bytes_beside_arena() const {
     std::vector<size_t> unused;
     std::vector<ArenaRequest> tensors = lives(false, unused);
@@ -174,7 +174,8 @@ class Assembler {
     for (const SymExpr& bytes : arena_.bytes) plan_.arena.push_back({device_id_, sizes_.size(bytes)});
   }
 
-  // Memory for what a step writes. The first of those that share it allocates it, and the others are views of it.
+  // Makes memory for a buffer that a step writes. If several buffers share it, the first one allocates it, and the
+  // others are views of it.
   void make_tensor(LoopBufferId b) {
     if (plan_.buffers[buffer_of_[b]].storage != runtime::Storage::kTensor || allocated_[b]) return;
     const LoopBufferId owner = reuse_.owner[b];
@@ -257,7 +258,7 @@ class Assembler {
       return reuse_.in_arena[b] || is_written_output(node, program_.buffers[b], target_.info());
     };
     if (call.writes.size() == 1 && is_given_memory(call.writes[0])) {
-      make_tensor(call.writes[0]);  // or that of the buffer that takes over its memory
+      make_tensor(call.writes[0]);  // or the tensor of the buffer that takes over its memory
       write_into_result(step, *out_form(node));
     } else if (reuse_.writes_over.contains(call.node)) {
       write_over_operand(step, *over_form(node));
@@ -311,7 +312,7 @@ class Assembler {
     traits_.push_back(std::move(traits));
   }
 
-  // Its index in the executable's table, which has each content once.
+  // The code's index in the executable's table, which holds equal code only once.
   uint32_t number_of(std::shared_ptr<const runtime::KernelCode> code) {
     const auto [known, is_new] = number_of_kernel_.emplace(code->id, static_cast<uint32_t>(executable_.kernels.size()));
     if (is_new) executable_.kernels.push_back(std::move(code));
@@ -373,7 +374,7 @@ class Assembler {
   std::vector<CompiledKernel> compiled_;     // per step
   BufferReuse reuse_;
   std::vector<bool> allocated_;  // per loop buffer
-  size_t commit_ = SIZE_MAX;                 // the first step after one that writes an input may have run
+  size_t commit_ = SIZE_MAX;  // from this step on, inputs may have been written
   ArenaBlocks arena_;
   std::vector<BufferId> buffer_of_;          // per loop buffer
   std::vector<BufferId> value_buffer_;       // per graph value

@@ -21,11 +21,11 @@ namespace {
 constexpr double kMargin = 0.97;
 constexpr size_t kLeastRounds = 5, kMostRounds = 41;
 constexpr size_t kTrialRounds = 2;
-constexpr double kHopeless = 1.5;  // this much slower in every trial round: not run again
+constexpr double kHopeless = 1.5;  // a plan that is this much slower in every trial round is not run again
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Why a graph must not run more often than the program says; "" if it may.
+// Why a graph must not run more often than the program runs it; "" if it may.
 std::string why_not(const graph::Graph& functional, const TargetInfo& target) {
   if (!target.traits.steps_end_in_order) return "its device keeps running after the call returns";
   for (const graph::Node& node : functional.nodes) {
@@ -78,15 +78,15 @@ class Tuner {
              decide(*rows_[r], now() + std::max(end_ - now(), 0.0) / static_cast<double>(rows_.size() - r)));
       is_changed = is_changed || changed;
     }
-    if (is_changed) return make_(chosen_);  // the plan with its kernels is the one that was tried; this one is logged
+    if (is_changed) return make_(chosen_);  // the same plan and kernels again: trials are not logged, this one is
     return *best_;
   }
 
   const Choices& chosen() const { return chosen_; }
 
  private:
-  // Decides one choice by `until`, or later if there were too few rounds. Returns whether it replaces the alternative
-  // of the cost model.
+  // Decides one choice by `until`, or later if there were too few rounds. Returns whether it replaces the cost model's
+  // alternative.
   Result<bool> decide(const ChoiceRow& row, double until) {
     if (!failure_.empty()) return leave(row.name, failure_);
     if (now() >= until) return leave(row.name, "the budget of " + milliseconds(budget_) + " is used up");
@@ -98,8 +98,8 @@ class Tuner {
     const bool is_open =
         all[0].is_out || std::any_of(all.begin() + 1, all.end(), [](const Candidate& c) { return !c.is_out; });
     if (is_open && all[0].times.size() < kLeastRounds)
-      return leave(row.name,
-                   "the budget of " + milliseconds(budget_) + " allows no " + std::to_string(kLeastRounds) + " rounds");
+      return leave(row.name, "the budget of " + milliseconds(budget_) + " is too short for " +
+                                 std::to_string(kLeastRounds) + " rounds");
     if (all[0].times.empty()) return leave(row.name, notes_);
     const Candidate& winner = winner_of(all);
     log_choice(row, all, winner);
@@ -135,7 +135,7 @@ class Tuner {
     return all;
   }
 
-  // The first run of a plan does not count: its caches are cold, and libraries prepare themselves in it.
+  // The first run of a plan does not count: caches are cold, and libraries initialize themselves.
   Result<void> run_rounds(std::vector<Candidate>& all, double until) {
     for (size_t round = 0; round <= kMostRounds && !all[0].is_out && now() < (round <= kLeastRounds ? end_ : until);
          ++round) {
@@ -152,8 +152,8 @@ class Tuner {
     return {};
   }
 
-  // A plan that fails or exceeds the budget is out. If the current plan fails, all choices fail: the plans of the
-  // others would fail too.
+  // A plan that fails or exceeds the budget is out. If the current plan fails, no choice can be timed: their plans
+  // would fail too.
   void run_once(Candidate& c, bool counts) {
     const auto run = timer_.seconds(c.plan, std::max(end_ - now(), 0.0));
     c.is_out = !run.ok() || !std::isfinite(run.value());

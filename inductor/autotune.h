@@ -1,9 +1,9 @@
 // inductor/autotune.h — choices decided by time instead of by cost model: mode="max-autotune".
 //
-// One choice after the other: for each alternative a plan is made, with the earlier decisions, and the plans take turns
-// on the inputs of the call. An alternative replaces that of the cost model only if it is clearly faster. If a choice
-// cannot be timed, or not within the budget, the cost model decides. The channel `autotune` has one line for each
-// choice.
+// Choices are decided one after the other. Each alternative gets a plan, made with the earlier decisions, and the plans
+// take turns on the inputs of the call. An alternative replaces the cost model's only if it is clearly faster. If a
+// choice cannot be timed, or not within the budget, the cost model decides. The channel `autotune` has one line for
+// each choice.
 #pragma once
 
 #include <functional>

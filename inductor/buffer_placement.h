@@ -13,7 +13,7 @@ namespace framejit::inductor {
 // The form of an extern call that writes its result into given memory.
 struct OutForm {
   std::string_view op;
-  size_t arguments = 0;  // before the memory; missing ones are factors of one
+  size_t arguments = 0;  // before the memory; missing ones are factors and are set to one
 };
 std::optional<OutForm> out_form(const graph::Node& node);
 

@@ -74,7 +74,8 @@ class ReuseFinder {
            (found_.uses[b].by_extern || buffer.is_output || in_memory_[b]);
   }
 
-  // The new value of an input lies in the input, unless a later step reads the old value, or reads it at another point.
+  // The new value of an input lies in the input, unless a later step reads the old value, or the kernel that makes the
+  // new one reads the old one at other points.
   void take_input(const NewValue& made) {
     const size_t s = found_.uses[made.value].first;
     if (found_.uses[made.input].any() && found_.uses[made.input].last > s) return;
@@ -88,13 +89,13 @@ class ReuseFinder {
     if (written == buffers.size() || !buffers[written].is_written || buffers[written].is_local) return;
     if (read < buffers.size()) {
       if (kept_apart(kernels_[s], static_cast<LoopBufferId>(read), static_cast<LoopBufferId>(written))) return;
-      buffers[read].is_written = true;  // other code may change what it loads
+      buffers[read].is_written = true;  // its loads are no longer invariant
     }
     in_input_[made.value] = true;
     found_.in_inputs.push_back(made);
   }
 
-  // Temporaries in memory that library calls allocate.
+  // Finds temporaries in memory that library calls allocate.
   void find_library_results() {
     found_.in_library.assign(program_.buffers.size(), false);
     for (const auto& step : schedule_.steps)
@@ -109,9 +110,10 @@ class ReuseFinder {
     return found_.in_library[operand] && !other.is_output && one.sizes == other.sizes && one.strides == other.strides;
   }
 
-  // Results that take over the memory of an operand that is not used later: each takes at most one, and gives its own
-  // to at most one. If a library call allocated the memory, that call's result owns it. Otherwise the last of such a
-  // chain owns it: it may be an output, and then all of them lie in its tensor.
+  // Finds results that take over the memory of an operand that is not used later. Each result takes the memory of at
+  // most one operand, and gives its own to at most one result. If a library call allocated the memory, that call's
+  // result owns it. Otherwise the last result of such a chain owns it: it may be an output, and then all of them lie in
+  // its tensor.
   void find_takers() {
     found_.owner.resize(program_.buffers.size());
     std::iota(found_.owner.begin(), found_.owner.end(), LoopBufferId{0});
@@ -119,13 +121,14 @@ class ReuseFinder {
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) find_overwritten(*call, s);
       else if (target_.traits.points_run_in_order) find_taken(s);
-      // Elsewhere, threads meet only at barriers for data that nests share: one might overwrite what another reads.
+      // On other devices, threads synchronize only for data that nests pass on: one thread might overwrite what another
+      // still reads.
     }
     for (size_t b = 0; b < found_.owner.size(); ++b)
       while (taken_by_[found_.owner[b]] != kNoLoopBuffer) found_.owner[b] = taken_by_[found_.owner[b]];
   }
 
-  // Inputs that the plan may write over: it hands none of them out.
+  // Finds inputs that the plan may write over: it returns none of them.
   void find_spent() {
     is_spent_.assign(program_.buffers.size(), false);
     found_.over.assign(program_.buffers.size(), kNoLoopBuffer);
@@ -146,7 +149,7 @@ class ReuseFinder {
     }
   }
 
-  // A library call that writes over an operand, if nothing reads that operand later.
+  // Lets a library call write over an operand, if nothing reads that operand later.
   void find_overwritten(const ExternCall& call, size_t s) {
     const Node& node = of_.graph.nodes[call.node];
     const auto over = over_form(node);
@@ -189,7 +192,7 @@ class ReuseFinder {
     return false;
   }
 
-  // A spent input of the same shape, unless someone else holds its tensor when the plan runs.
+  // Takes a spent input of the same layout. When the plan runs, it is used only if nobody else holds its tensor.
   bool take_spent(size_t s, size_t w) {
     const LoopBufferId result = kernels_[s].buffers[w].source;
     for (size_t r = 0; r < kernels_[s].buffers.size(); ++r) {
@@ -211,10 +214,10 @@ class ReuseFinder {
     return !buffer.is_written && !buffer.is_local && found_.uses[buffer.source].last == s;
   }
 
-  // Kernel s writes buffer `written` over what it reads from `read`. False: it cannot.
+  // Lets kernel s write buffer `written` over what it reads from `read`. False: it cannot.
   bool write_over(size_t s, size_t read, size_t written) {
     if (kept_apart(kernels_[s], static_cast<LoopBufferId>(read), static_cast<LoopBufferId>(written))) return false;
-    kernels_[s].buffers[read].is_written = true;  // other code may change what it loads
+    kernels_[s].buffers[read].is_written = true;  // its loads are no longer invariant
     return true;
   }
 

@@ -24,7 +24,7 @@ struct BufferReuse {
   // Per loop buffer.
   std::vector<Use> uses;
   std::vector<bool> exists;         // a temporary that needs memory: its own, or that of others
-  std::vector<bool> in_arena;       // or where its owner is
+  std::vector<bool> in_arena;       // in the arena, or wherever its owner lies
   std::vector<bool> in_library;     // in memory that a library call has allocated
   std::vector<LoopBufferId> owner;  // itself, or the last one that takes over its memory, directly or through others
   std::vector<LoopBufferId> over;   // the spent input that it is written over, or kNoLoopBuffer

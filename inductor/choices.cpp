@@ -17,7 +17,7 @@ bool has_convolutions(const graph::Graph& functional) {
                      [](const graph::Node& node) { return node.op->is(graph::KnownOp::convolution); });
 }
 
-// If a setting decides it, the user has decided.
+// If a setting decides it, there is nothing to choose.
 bool has_bfloat16_products(const graph::Graph& functional) {
   if (config().bf16_products != "auto") return false;
   return std::any_of(functional.nodes.begin(), functional.nodes.end(), [&](const graph::Node& node) {

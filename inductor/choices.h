@@ -1,7 +1,7 @@
 // inductor/choices.h — decisions of a compile that have alternatives: rows of choices.def.
 //
-// A default Choices is that of the cost models. Every combination computes the same program within the contract; only
-// speed and the last bits of floats differ.
+// A default Choices leaves every decision to the cost models. Every combination computes the same program within the
+// contract; only speed and the last bits of floats differ.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,7 @@ struct ChoiceRow {
 };
 const std::vector<ChoiceRow>& choice_rows();
 
-// "unroll=twice, threads=more": the choices that differ from the cost model's. Unknown names are ignored when it is
-// read back.
+// "unroll=twice, threads=more": the choices that differ from the cost model's. choices_of() ignores unknown names.
 std::string text_of(const Choices& choices);
 Choices choices_of(std::string_view text);
 

@@ -40,7 +40,7 @@ class InductorBackend : public graph::Backend {
 
   Result<runtime::Executable> compile_timed(const graph::Graph& given, graph::PlanTimer& timer,
                                             std::string& decided) override {
-    // Timed plans run more often than the program says, so they must not write to inputs before they end.
+    // Timed plans run more often than the program runs them, so they must not write to inputs before they end.
     const auto make = [&](const Choices& choices) { return compile_with(given, choices, false); };
     if (options_.target != Target::kMachine) return compile(given);
     FJ_TRY(const KernelTarget* target, shared_target(graph::runtime_device(kernel_device(given))));
@@ -92,8 +92,8 @@ class InductorBackend : public graph::Backend {
     InductorBackend& backend_;
   };
 
-  // One target per device, and per set of costs that a benchmark tries. Made when first needed: creating LLVM's takes
-  // half a millisecond.
+  // One target per device, and per set of costs that a benchmark tries. Made when first needed: creating LLVM's target
+  // takes half a millisecond.
   Result<KernelTarget*> shared_target(runtime::DeviceId device) {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<KernelTarget>& target = targets_[{device, replaced_costs()}];
@@ -105,7 +105,7 @@ class InductorBackend : public graph::Backend {
     return target.get();
   }
 
-  // The one place that makes a target for a kind of device. Differences between kinds are asked of the target.
+  // The only place that makes a target for a kind of device. All other code asks the target how kinds differ.
   Result<std::unique_ptr<KernelTarget>> make_target(runtime::DeviceId device) const {
     const runtime::DeviceId cuda = graph::runtime_device({graph::DeviceType::kCuda, 0});
     if (device.is_cpu() && options_.target == Target::kInterp) return make_interp_target();

@@ -18,7 +18,7 @@ enum class Target : uint8_t { kMachine, kInterp };  // machine code for the tens
 
 struct InductorOptions {
   bool fuse = true;                       // false: one kernel per op, for comparison and for tests
-  int vector_level = 0;                   // as VectorLevel; 0: that of this CPU
+  int vector_level = 0;  // a VectorLevel; 0: this CPU's
   Target target = Target::kMachine;
   Choices choices = {};                   // for compile()
 };

@@ -51,7 +51,7 @@ void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vec
   try {
     while (static_cast<int64_t>(others.size()) + 1 < threads) others.emplace_back(work);
   } catch (const std::system_error&) {
-    // No more threads are available: those that there are do everything.
+    // No more threads are available: the existing ones do all the work.
   }
   work_unless_interrupted();
   for (std::thread& other : others) other.join();
@@ -88,7 +88,7 @@ Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& t
     if (job.kernel == k) {
       compiled[k] = job.result->value();
     } else {
-      FJ_TRY(compiled[k], target.compile(kernels[k]));  // known by its text; extent and grain are its own
+      FJ_TRY(compiled[k], target.compile(kernels[k]));  // reuses the code of equal text; extent and grain are its own
     }
   }
   return {};

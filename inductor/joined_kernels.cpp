@@ -1,9 +1,9 @@
 // inductor/joined_kernels.cpp — takes the steps in order, and joins each kernel to those just before it if neither
 // needs the other.
 //
-// A kernel that may fail stays apart from those that write inputs, or they could have written by then. What two kernels
-// touch is compared as memory: views as their bases, values in the arena as ranges of bytes, inputs as a whole. No
-// input overlaps one that is written, or the plan would not run.
+// A kernel that may fail stays apart from kernels that write inputs: they could have written before it fails. What two
+// kernels touch is compared as memory: views as their bases, values in the arena as ranges of bytes, inputs as a whole.
+// No input overlaps one that is written: the plan would not run then.
 #include "inductor/joined_kernels.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ class Joiner {
     int64_t begin, end;
     bool is_written;
   };
-  // A range of unknown bounds is the whole block.
+  // If the bounds are unknown, the range is the whole block.
   Range range_of(BufferId b, bool is_written) const {
     const Buffer& buffer = plan_.buffers[b];
     int64_t span = 1;
@@ -129,7 +129,7 @@ class Joiner {
   std::vector<Step> joined_;  // kernels that run together, so far
   std::vector<Range> ranges_;  // of the arena, that they touch
   std::set<Memory> read_, written_;
-  bool may_fail_ = false, writes_input_ = false;  // one of them
+  bool may_fail_ = false, writes_input_ = false;  // whether one of them does
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace framejit::inductor {
 
-// The kernel's IR and every text that the target has of it (assembly only with FRAMEJIT_ASSEMBLY=1), each below the
-// ATen ops and the user lines that it computes. Does nothing if the channel is off.
+// Logs the kernel's IR and every text that the target has of it (assembly only with FRAMEJIT_ASSEMBLY=1), each below
+// the ATen ops and the user lines that it computes. Does nothing if the channel is off.
 void log_kernel(const graph::Graph& graph, const std::string& name, const Kernel& kernel, KernelTarget& target);
 
 // "model.py:12 forward: sub.Tensor mul.Tensor", one line for each user line, with `comment` in front.

@@ -111,7 +111,8 @@ Result<void> run_pack_convolutions(Compilation& c) {
   return {};
 }
 
-// Checking packed weights in each call pays; checking a few vectors that kernels could compute does not.
+// Each call checks whether the weights of derived values have changed. Packed weights are worth that; a few vectors
+// that kernels could compute are not.
 bool are_worth_asking(const std::vector<Derivation>& derivations, const TargetInfo& target) {
   int64_t bytes = 0;
   for (const Derivation& derivation : derivations) {
@@ -208,7 +209,7 @@ Result<void> run_assemble(Compilation& c) {
   return add_derivations(c);
 }
 
-// The results of the rows, by the second column.
+// How results of rows are verified and dumped, by the second column.
 
 Result<void> verify_graph(const Compilation& c) { return graph::verify(c.graph); }
 Result<void> verify_loops(const Compilation& c) { return verify(c.lowered.program, c.hints.symbols); }

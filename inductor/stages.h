@@ -25,7 +25,7 @@ struct Compilation {
   std::vector<bool> weights = {};  // per input: it stays the same from call to call; empty: nothing is derived
   std::vector<bool> spent = {};    // per input: the plan may write over it after its last use; empty: none
   std::vector<Derivation> derivations = {};  // of derived values: the last inputs of the graph, since `hoist_weights`
-  bool is_over = false;          // nothing would be derived: the other rows do not run
+  bool is_over = false;  // deriving values would not pay: the remaining rows do not run
   std::function<Result<runtime::Executable>(const graph::Graph&)> compile_derivation = {};
   SizeHints hints = {};          // since `lower`
   LoweredGraph lowered = {};     // its program moves into the schedule

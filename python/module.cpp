@@ -138,7 +138,7 @@ PyObject* emit_break(PyObject*, PyObject* args) {
   const std::optional<Reason> row = find_reason(reason);
   if (!row) return PyErr_Format(PyExc_ValueError, "no reason %s", reason);
   frame_hook::count_break(*row, detail, at, "");
-  log::warn_reason(*row, detail, at);  // what was asked for is not done at all
+  log::warn_reason(*row, detail, at);  // warns as well: nothing at all is compiled
   Py_RETURN_NONE;
 }
 

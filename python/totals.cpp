@@ -29,7 +29,7 @@ PyObject* object_of(const std::map<std::string, uint64_t>& reasons) {
   return counts.release();
 }
 
-// With the failures that are counted where the GIL is not held.
+// Includes the failures that are counted without the GIL.
 frame_hook::Stats counted() {
   frame_hook::Stats counts = frame_hook::stats();
   const uint64_t failed = runtime::backward_totals().failed;

@@ -31,7 +31,6 @@ SlotId handled_slot(RecipeBuilder& recipe, const SymbolicFrame& frame) {
 FramePlan plan_frame(RecipeBuilder& recipe, const SymbolicFrame& frame, bool innermost, bool outermost) {
   FramePlan plan;
   const Instruction& instr = frame.code->instructions[frame.position];
-  plan.code = PyRef::borrow(reinterpret_cast<PyObject*>(frame.code->code));
   plan.index = innermost ? instr.index : instr.opcode_index;
   plan.next_index = instr.next_index;
   if (!outermost) plan.function = recipe.slot(frame.function);

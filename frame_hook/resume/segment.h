@@ -36,7 +36,6 @@ enum class ExitKind : uint8_t {
 };
 
 struct FramePlan {                // the state of one frame at the exit, outermost frame first
-  PyRef code;  // PyCodeObject; a weak link is not needed: the segment belongs to it or to code it inlined
   SlotId function = kUnbound;     // of an inlined frame
   int index = 0;                  // code unit: innermost: the next instruction; outer frames: the calling instruction
   int next_index = 0;             // outer frames: where execution continues after the callee has returned

@@ -2,8 +2,8 @@
 // register.
 //
 // The polynomials are our own fits, like those of vector_math.cpp. The first coefficients are the function values at
-// the centres. The distance of the centres is chosen so that float32 holds all of these to within a quarter of the last
-// place.
+// the centres. The distance between centres is chosen so that float32 holds all these values to within a quarter of the
+// last place.
 #include "inductor/cpu/avx512_math.h"
 
 #include <span>
@@ -115,7 +115,7 @@ Value* in_registers(llvm::IRBuilderBase& b, std::vector<Value*> operands,
 Value* by_pieces(llvm::IRBuilderBase& b, Value* x, const Pieces& f) {
   LaneMath m(b, x);
   Value* t = m.at_most(m.abs(x), 15.49 * f.width);
-  Value* shifted = m.fma(t, m.c(1 / f.width), m.c(LaneMath::kRounding32));  // its last bits say which piece
+  Value* shifted = m.fma(t, m.c(1 / f.width), m.c(LaneMath::kRounding32));  // the last bits are the piece's number
   Value* from_centre = m.fma(b.CreateFSub(shifted, m.c(LaneMath::kRounding32)), m.c(-f.width), t);
   const auto looked_up = [&](const float (&of_pieces)[kLanes]) {
     Value* table = llvm::ConstantDataVector::get(b.getContext(), llvm::ArrayRef<float>(of_pieces));

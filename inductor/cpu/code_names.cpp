@@ -21,8 +21,8 @@
 #include "runtime/base/own_file.h"
 
 // The two symbols that gdb looks up by name. Protected: gdb sees them, and no other copy in the process replaces them.
-// LLVM has its own in an archive member that is linked for the third symbol, and would hide them, so the third symbol
-// is defined here too. LLVM's plugin for gdb would call it, but nobody installs that.
+// LLVM has its own two in an archive member, which would hide these. That member is linked for the third symbol, so the
+// third symbol is defined here too. Only LLVM's plugin for gdb would call it, and nobody installs that.
 extern "C" {
 __attribute__((visibility("protected"), used)) jit_descriptor __jit_debug_descriptor = {1, JIT_NOACTION, nullptr,
                                                                                         nullptr};
@@ -51,8 +51,8 @@ void append(std::string& bytes, const T& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// --- perf
-// ---------------------------------------------------------------------------------------------------------------------
+// --- perf ---
+
 struct DumpHeader {
   uint32_t magic = 0x4A695444, version = 1, header_bytes = 40, machine = kMachine, padding = 0, pid = 0;
   uint64_t time = 0, flags = 0;
@@ -135,8 +135,8 @@ class JitDump {
   std::string path_;
 };
 
-// --- gdb
-// ---------------------------------------------------------------------------------------------------------------------
+// --- gdb ---
+
 // An object that says only where one function is: gdb reads the code from memory, and finds the caller by the frame
 // pointer.
 std::string elf_object(const NamedCode& code) {

@@ -2,7 +2,7 @@
 // them.
 //
 // perf: a function is a record of jit-<pid>.dump in FRAMEJIT_DUMP_DIR, or in the current folder; `perf inject --jit`
-// reads it. A record stays when its code is gone, because records have times.
+// reads it. A record stays after its code is gone: records have timestamps.
 // gdb: a function is an ELF object in memory, registered with gdb as long as its code lives.
 // Thread-safe. A child of fork() writes its own file, for the code that it compiles itself.
 #pragma once

@@ -28,12 +28,12 @@ namespace {
 
 thread_local const std::string* t_work = nullptr;
 
-// LLVM exits or aborts after it.
+// After this returns, LLVM exits or aborts.
 void say_last_words(void*, const char* reason, bool) {
-  const std::string text = "framejit: LLVM cannot compile " + (t_work == nullptr ? "what it compiles" : *t_work) +
+  const std::string text = "framejit: LLVM cannot compile " + (t_work == nullptr ? "a kernel" : *t_work) +
                            ", which ends this process: " + reason +
-                           "\nframejit: FRAMEJIT_CPU_FEATURES=generic (or avx2) takes other instructions; "
-                           "backend=\"eager\" compiles no kernels. Please report it.\n";
+                           "\nframejit: FRAMEJIT_CPU_FEATURES=generic (or avx2) uses other instructions; "
+                           "backend=\"eager\" compiles no kernels. Please report this.\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
 }
 

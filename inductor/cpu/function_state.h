@@ -44,7 +44,7 @@ struct FunctionState {
 // An i64, for sizes only: extents and strides.
 llvm::Value* eval_size(FunctionState& s, const SymExpr& e);
 // A rotated loop from `from` while index < to; `body` returns the step. `carried` points to the values that each
-// iteration leaves for the next.
+// iteration passes to the next.
 void emit_loop(FunctionState& s, llvm::Value* from, llvm::Value* to, const std::vector<llvm::Value**>& carried,
                llvm::function_ref<llvm::Value*(llvm::Value* index)> body);
 

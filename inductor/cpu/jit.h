@@ -14,7 +14,7 @@ class CpuJit : public KernelTarget {
  public:
   static Result<std::unique_ptr<CpuJit>> create(VectorLevel level = VectorLevel::kHost);
   virtual int lanes() const = 0;  // of float32
-  // Makes a function that returns a number, with these target features, and drops it: to test what code generation
+  // Generates and drops a function that returns a number, with these target features. Tests what code generation
   // refuses.
   virtual Result<void> try_features(const std::string& features) = 0;
 };

@@ -61,8 +61,8 @@ class LaneMath {
   llvm::Type* type_;
 };
 
-// Functions of float32 values that are computed in float64: null for all others. And the functions besides libm's that
-// they call.
+// Functions of float32 values that are computed in float64; null for all others. far_symbols(): the functions outside
+// libm that they call.
 llvm::Value* emit_widened(llvm::IRBuilderBase& builder, llvm::Module& module, graph::ScalarOp op, llvm::Value* x,
                           llvm::Value* y);
 std::span<const MathSymbol> far_symbols();

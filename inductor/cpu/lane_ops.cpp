@@ -481,7 +481,7 @@ Value* LaneOps::horizontal_sums(const std::vector<Value*>& vectors) {
              : shuffled(sums, sums, static_cast<unsigned>(vectors.size()), [](unsigned k) { return k; });
 }
 
-// Vectors are joined in pairs, lower halves with lower and higher with higher, until one is left.
+// Vectors are joined in pairs, lower halves with lower halves and upper with upper, until one is left.
 Value* LaneOps::halve_each(ReduceOp op, DType dtype, std::vector<Value*> vectors) {
   if (has_avx512_ && op == ReduceOp::kSum && dtype == DType::kFloat32 && lanes_of(vectors[0]) == 16 &&
       vectors.size() <= 4)

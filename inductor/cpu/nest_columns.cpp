@@ -88,8 +88,8 @@ void Columns::emit_slabs(const Stack& stack, Value* first_row, Value* last_row, 
   });
 }
 
-// The columns from `from` to `to`, a multiple of the lanes apart, as many at once as fit. Slabs are summed into a total
-// or, if there are many rows, kFanOut slabs at a time into a middle total.
+// Takes the columns from `from` to `to`, a multiple of the lanes apart, as many at once as fit. Slabs are summed into a
+// total or, if there are many rows, kFanOut slabs at a time into a middle total.
 void Columns::emit(Value* from, Value* to) {
   const bool has_middle = plan_.loops.back().blocks.depth == 2;
   const Accumulators fresh = reductions_.neutral(lanes_),

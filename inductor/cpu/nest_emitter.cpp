@@ -111,8 +111,8 @@ Value* NestEmitter::emit_walk(uint64_t points, Value* from, Value* to, const Set
   return end;
 }
 
-// Several streams per iteration: neighbours in a short range, each in its own part of a long one, because memory serves
-// several streams sooner than one. Returns where it stopped.
+// Several streams per iteration. In a short range they are neighbours. In a long range each has its own part, because
+// memory serves several streams faster than one. Returns where it stopped.
 Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   constexpr int64_t kApart = kFlatUnit;
   const int64_t lanes = plan_.lanes.main_lanes, streams = plan_.lanes.unroll;

@@ -71,7 +71,7 @@ Indices::Address Indices::address(const LoopInst& inst, Access access) {
   if (access == Access::kOfLane) return {behind(buffer, b_.CreateMul(eval(e), b_.getInt64(lanes_)))};
   SymExpr coefficient, rest;
   split_linear(e, symbols_.dim(plan_.lanes.dim), coefficient, rest);
-  // First the part that the loop does not change: then there is nothing left for strength reduction.
+  // The part that the loop does not change is added first, so nothing is left for strength reduction.
   return {behind(behind(buffer, eval(rest)), dims_[plan_.lanes.dim])};
 }
 

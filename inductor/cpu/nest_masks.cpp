@@ -1,9 +1,9 @@
 // inductor/cpu/nest_masks.cpp — masks, and loads that read only where one holds.
 //
-// Most masks say on which side of a border a position lies, or whether it is one place. If lanes step through the
-// position one by one, comparing the position of one lane is enough, and usually all lanes are on one side. Such a load
-// reads as if it had no mask, or not at all, after a branch that is easy to predict. Only if lanes lie on both sides
-// are they read one by one under the mask.
+// Most masks say on which side of a border a position lies, or whether it is one certain place. If lanes step through
+// the position one by one, comparing the position of one lane is enough, and usually all lanes are on one side. Then a
+// load reads as if it had no mask, or not at all, after a branch that is easy to predict. Only if lanes lie on both
+// sides are they read one by one under the mask.
 #include "inductor/cpu/nest_masks.h"
 
 namespace framejit::inductor {
@@ -13,7 +13,7 @@ using llvm::Value;
 
 Value* Masks::position_of_first_lane(InstId i) { return indices_.shared(nest_.body[i].index[0]); }
 
-// How far the place is after the first lane; the number of lanes if no lane is there.
+// How many lanes come before the one at `place`; the number of lanes if no lane is there.
 Value* Masks::lanes_before(Value* first, Value* place) {
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateSub(place, first),
                                   b_.getInt64(lanes_));  // exact as an unsigned comparison, for any distance
@@ -63,7 +63,7 @@ Masks::Lanes Masks::lanes_of(InstId i) {
   return {any, holds(high)};
 }
 
-// The mask is computed here, so that no part of it is carried where no lane needs it.
+// The mask is computed where it is needed, so that no part of it occupies registers elsewhere.
 Value* Masks::value(InstId i) {
   const LoopInst& inst = nest_.body[i];
   if (!plan_.insts[i].has_lanes) return b_.CreateVectorSplat(lanes_, values_[i]);

@@ -45,7 +45,7 @@ void Positions::pick(const LoopInst& inst, Accumulator& a, Value* x, Value* posi
   a.position = b_.CreateSelect(take, position, a.position);
 }
 
-// Of the lanes whose value is the best of all, the earliest position.
+// The earliest position among the lanes whose value is the best of all.
 Value* Positions::best(const LoopInst& inst, const Accumulator& main, const Accumulator& tail) {
   const DType dtype = operand_dtype(inst);
   const ReduceOp better = inst.reduce == ReduceOp::kArgmax ? ReduceOp::kMax : ReduceOp::kMin;

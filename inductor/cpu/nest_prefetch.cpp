@@ -12,7 +12,7 @@ void Prefetches::bytes(Value* address, uint64_t count) {
                         b_.getInt32(kAllCaches), b_.getInt32(kData)});
 }
 
-// For the lanes that lie this many elements after the address.
+// Prefetches the lanes that lie this many elements after the address.
 void Prefetches::lanes(DType dtype, Value* address, const SymExpr& elements) {
   bytes(b_.CreateGEP(ops_.memory_type(dtype, 0), address, indices_.eval(elements)),
         lanes_ * static_cast<uint64_t>(row_of(dtype).bytes));

@@ -12,7 +12,7 @@ Accumulators Reductions::neutral(unsigned lanes) {
     Accumulator a{ops_.neutral(inst.reduce, plan_.insts[i].accumulator, lanes)};
     if (plan_.is_compensated && is_float_sum(inst)) a.lost = a.value;
     if (is_position(inst.reduce))
-      // Of the neutral element, which is the best if all are equal to it.
+      // The result if all values equal the neutral element.
       a.position = ops_.splat(positions_.zero(), lanes);
     out.push_back(a);
   }
@@ -22,7 +22,7 @@ Accumulators Reductions::neutral(unsigned lanes) {
 void Reductions::accumulate(Accumulators& set) {
   for (InstId i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
-    if (inst.op != LoopOp::kReduce) continue;  // scans have stepped where their values were needed
+    if (inst.op != LoopOp::kReduce) continue;  // scans have already stepped, where their values were needed
     Accumulator& a = set[plan_.insts[i].place];
     const unsigned lanes = LaneOps::lanes_of(a.value);
     Value* x = ops_.splat(values_[inst.operands[0]], lanes);
@@ -66,7 +66,7 @@ Accumulators Reductions::joined(const Accumulators& total, const Accumulators& b
 
 void Reductions::for_each_carried(const Accumulators& set,
                                   llvm::function_ref<void(size_t k, const LoopInst& inst)> body) {
-  if (set.empty()) return;  // that of the tail, if lanes are not reduced
+  if (set.empty()) return;  // the tail has none if lanes are not reduced
   size_t k = 0;
   for (const LoopInst& inst : nest_.body)
     if (is_carried(inst)) body(k++, inst);

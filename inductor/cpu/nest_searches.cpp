@@ -1,9 +1,9 @@
 // inductor/cpu/nest_searches.cpp — positions of extrema, found by blocks.
 //
-// Carrying a position for each lane costs one comparison and two selects per step, for something that seldom changes.
-// So the main loop of argmax and argmin only asks whether any lane of a whole block is better than the best number so
-// far. If one is, which is rare, it finds the best number of the block. The last such block is computed once more after
-// the loop: its lanes are the accumulators.
+// Carrying a position for each lane costs one comparison and two selects per step, although it seldom changes. So the
+// main loop of argmax and argmin only asks whether any lane of a whole block is better than the best number so far. If
+// one is, which is rare, it finds the best number of the block. The last such block is computed once more after the
+// loop: its lanes are the accumulators.
 #include "inductor/cpu/nest_searches.h"
 
 #include <algorithm>

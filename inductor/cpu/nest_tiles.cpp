@@ -1,10 +1,10 @@
 // inductor/cpu/nest_tiles.cpp — loads that are strided along the lanes, read in the other direction.
 //
 // A kernel in tiles takes several points (plan/tiles.cpp) of its last outer dimension at once, inside the loop over the
-// lanes: enough points to fill a cache line. Such a load is contiguous along the outer dimension. So blocks
-// that are as wide as a register in both directions are loaded by rows, transposed in registers, and stored on the
-// stack, the lanes of one outer point side by side. Half precision is widened first, so that all types except 64-bit
-// types and bytes use the same shuffles.
+// lanes: enough points to fill a cache line. Such a load is contiguous along the outer dimension. So blocks that are as
+// wide as a register in both directions are loaded by rows, transposed in registers, and stored on the stack, with the
+// lanes of one outer point side by side. Half precision is widened first, so that all types except 64-bit types and
+// bytes use the same shuffles.
 #include "inductor/cpu/nest_tiles.h"
 
 #include <utility>

@@ -3,8 +3,8 @@
 //
 // CPU names are chosen by features, never by LLVM's guess from the model number (it mistakes a Sapphire Rapids for a
 // Rocket Lake).
-// Compiling makes an object file, loading links it into this process. Both live as long as an executable holds them:
-// the caches hold weak references.
+// Compiling makes an object file; loading links it into this process. The caches hold weak references, so both live
+// only as long as an executable holds them.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -60,8 +60,8 @@ VectorLevel host_level() {
 
 Error llvm_error(llvm::Error error) { return {Reason::code_generation, llvm::toString(std::move(error))}; }
 
-// Settings of code generation: those of LLJIT's linker, set here so that printed assembly is that of the code that
-// runs.
+// The settings of code generation that LLJIT's linker uses, set here so that the printed assembly is that of the code
+// that runs.
 llvm::orc::JITTargetMachineBuilder with_models(llvm::orc::JITTargetMachineBuilder target) {
   target.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
   target.setRelocationModel(llvm::Reloc::PIC_);
@@ -83,7 +83,7 @@ Result<llvm::orc::JITTargetMachineBuilder> make_target(VectorLevel level, bool i
   return with_models(std::move(plain));
 }
 
-// LLVM ends the process if it gets no memory, so code generation starts only if this much address space is left.
+// LLVM ends the process if an allocation fails, so code generation starts only if this much address space is left.
 constexpr size_t kRoom = size_t{64} << 20;
 
 Result<void> has_room() {
@@ -93,8 +93,8 @@ Result<void> has_room() {
   return {};
 }
 
-// What LLVM reports while it generates the code of a module. Its default handler prints, and ends the process at an
-// error.
+// Collects what LLVM reports while it generates the code of a module. Its default handler prints, and ends the process
+// on an error.
 class Reports final : public llvm::DiagnosticHandler {
  public:
   explicit Reports(std::string& errors) : errors_(errors) {}
@@ -111,8 +111,7 @@ class Reports final : public llvm::DiagnosticHandler {
   std::string& errors_;
 };
 
-thread_local std::string
-    t_session_error;  // what ORC reports besides the error of a look-up, which only names the symbol
+thread_local std::string t_session_error;  // ORC's report: the error of a failed look-up names only the symbol
 
 // Code generation for threads that compile at the same time: each takes a target machine while it compiles one module.
 class PooledCompiler {

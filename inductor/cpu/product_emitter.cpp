@@ -56,7 +56,7 @@ class ProductEmitter {
   };
 
   Value* number(int64_t n) { return b_.getInt64(static_cast<uint64_t>(n)); }
-  // The end of the whole steps of `step` from `from`.
+  // Where the last whole step of length `step` from `from` ends.
   Value* whole(Value* from, Value* to, unsigned step) {
     return b_.CreateSub(to, b_.CreateURem(b_.CreateSub(to, from), number(step)));
   }
@@ -142,7 +142,7 @@ class ProductEmitter {
     b_.CreateAlignedStore(sums, to, alignment);
   }
 
-  // All whole vectors; a block that is more than a tail has at least one.
+  // Sums all whole vectors; a block that is more than a tail has at least one.
   void sum_up(Value* from, Value* to, const Lines& left, const Lines& right, std::vector<Value*>& sums) {
     std::vector<Value**> carried;
     for (Value*& sum : sums) carried.push_back(&sum);
@@ -152,7 +152,8 @@ class ProductEmitter {
     });
   }
 
-  // One vector of each row and column. Those of the columns are held, those of the rows come one after the other.
+  // Multiplies one vector of each row and column. The vectors of the columns stay in registers; those of the rows come
+  // one after the other.
   void step(const Lines& left, const Lines& right, Value* index, Value* mask, std::vector<Value*>& sums) {
     const auto load = [&](const Operand& o, const Lines& lines, size_t k) {
       llvm::Type* type = s_.ops.memory_type(o.dtype, 0);
@@ -180,7 +181,7 @@ class ProductEmitter {
   Operand left_, right_, result_;
   int64_t terms_ = 0;
   Value *from_ = nullptr, *to_ = nullptr;  // of the terms being summed
-  Value* is_first_ = nullptr;              // whether they are the first ones; null: they are all there are
+  Value* is_first_ = nullptr;  // whether they are the first ones; null: there are no others
 };
 
 }  // namespace

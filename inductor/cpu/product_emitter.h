@@ -10,7 +10,7 @@
 
 namespace framejit::inductor {
 
-// All rows of the columns from s.outer.back() to s.tile_end.
+// Emits all rows of the columns from s.outer.back() to s.tile_end.
 void emit_product(FunctionState& s, const Kernel& kernel, const EmitOptions& options);
 
 }  // namespace framejit::inductor

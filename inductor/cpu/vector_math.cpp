@@ -21,7 +21,7 @@ class Float32Math : public LaneMath {
  public:
   Float32Math(llvm::IRBuilderBase& b, Value* like, bool has_avx512) : LaneMath(b, like), has_avx512_(has_avx512) {}
 
-  static constexpr int kBias = 152;                // even; -kBias: below the least exponent of nonzero numbers
+  static constexpr int kBias = 152;  // even; -kBias is below the least exponent of nonzero numbers
   static constexpr double kScale = 0x1p102;  // the factor that is missing if two factors of 2^(n / 2) have n + kBias as
                                              // their exponents
 
@@ -72,7 +72,7 @@ class Float32Math : public LaneMath {
     const Reduced by = reduced(clamp(x, kExpLow, kExpHigh), kBias);
     return scale(exp_of_reduced(by.r, kScale), by.shifted);
   }
-  // For x of at most kExpHigh. One more instruction; without fused instructions, the error is a fifth smaller.
+  // For x of at most kExpHigh. Takes one more instruction; without fused instructions, the error is a fifth smaller.
   Value* careful_exp(Value* x) {
     static constexpr double k[] = {0.4999999403953552, 0.1666652113199234, 0.04166826605796814, 0.008368677459657192,
                                    0.001382073387503624};
@@ -171,8 +171,8 @@ class Float32Math : public LaneMath {
     return b_.CreateSelect(b_.CreateFCmpOLT(t, c(0.9375)), small, large);
   }
 
-  // t = exp(-|x|) never overflows, so tiny results keep their digits. What 1 + t lost in rounding comes back as a part
-  // of the quotient: lost / (1 + t), where 1 / (1 + t) is near enough to a line.
+  // t = exp(-|x|) never overflows, so tiny results keep their digits. What 1 + t lost in rounding is the share
+  // lost / (1 + t) of the quotient, and is subtracted. A line is close enough to 1 / (1 + t).
   Value* sigmoid(Value* x, Value* t) {
     Value* down = b_.CreateFAdd(t, c(1));
     Value* lost = b_.CreateFSub(t, b_.CreateFSub(down, c(1)));
@@ -229,7 +229,7 @@ static float extend_half(_Float16 h) { return static_cast<float>(h); }
 static _Float16 truncate_float(float f) { return static_cast<_Float16>(f); }
 static _Float16 truncate_double(double d) {
   return static_cast<_Float16>(d);
-}  // LLVM joins two roundings if the first one is exact
+}  // needed because LLVM merges two roundings into one if the first is exact
 
 std::span<const MathSymbol> math_symbols() {
 #define UNARY(name) {#name, reinterpret_cast<void*>(static_cast<double (*)(double)>(::name))}

@@ -14,7 +14,7 @@ class Value;
 namespace framejit::inductor {
 
 // Function `op` of a (and b): for one lane, or with AVX-512 for the lanes of whole registers. Float64 goes through libm
-// lane by lane, float32 only if reducing an argument takes more precision than float64.
+// lane by lane. Float32 does so only if reducing an argument takes more precision than float64 has.
 llvm::Value* emit_math(llvm::IRBuilderBase& builder, llvm::Module& module, bool has_avx512, graph::ScalarOp op,
                        llvm::Value* a, llvm::Value* b);
 

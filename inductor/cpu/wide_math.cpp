@@ -4,7 +4,7 @@
 // Each has a relative error below 1e-8 before its one rounding to float32, including edge cases. Coefficients are our
 // own fits, as in vector_math.cpp. Sines reduce by multiples of pi/2 in three parts of 25, 25 and 53 bits: multiples
 // below 2^28 of the first two are exact, with and without fused instructions. Lanes beyond that go to libm, after one
-// branch that checks for any.
+// branch that tests whether there are any.
 #include <algorithm>
 
 #include <llvm/IR/MDBuilder.h>
@@ -21,7 +21,7 @@ using llvm::Value;
 namespace {
 
 constexpr double kFarAngle = 268435456.0;     // 2^28
-constexpr double kFarQuotient = 536870912.0;  // 2^29: times a float32 value it is exact
+constexpr double kFarQuotient = 536870912.0;  // 2^29: smaller integers times a float32 value are exact
 constexpr double kPi = 3.14159265358979323846;
 
 class WideMath : public LaneMath {
@@ -37,7 +37,7 @@ class WideMath : public LaneMath {
   Value* root(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x); }
   Value* whole(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x); }
 
-  // Zero below -110, and beyond float32 above 120. No factor overflows on the way.
+  // Zero below -110, and beyond the range of float32 above 120. No factor overflows on the way.
   Value* exponential(Value* x) {
     static constexpr double k[] = {0.5000000067685852,   0.16666665868936112,   0.04166629493682657,
                                    0.008333497069355583, 0.0013944660261308926, 0.00019790346406617062};
@@ -194,7 +194,7 @@ class WideMath : public LaneMath {
     return pick(b_.CreateFCmpOEQ(y, c(0)), c(1), pick(has_none, c(NAN), result));
   }
 
-  // Exact if the quotient is below kFarQuotient: it may be one too large, never too small.
+  // Exact if the quotient is below kFarQuotient. Its whole part may be one too large, never too small.
   Value* fmod(Value* x, Value* y) {
     Value *a = abs(x), *b = abs(y);
     Value* r = sub(a, mul(whole(div(a, b)), b));
@@ -209,7 +209,7 @@ class WideMath : public LaneMath {
   }
 };
 
-// For each lane that the vector code cannot handle: the value of libm.
+// Fills in libm's value for each lane that the vector code cannot handle.
 template <float (*kFunction)(float)>
 void fill_far_angles(const float* x, const float*, float* result, int64_t lanes) {
   for (int64_t k = 0; k < lanes; ++k)

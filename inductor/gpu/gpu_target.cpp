@@ -26,7 +26,7 @@ struct LoadedKernel {
   size_t buffers = 0, sizes = 0;
 };
 
-// The kernel ABI on a GPU: the pointers are the device's, the range is all of it.
+// The kernel ABI on a GPU: pointers are device pointers, and each call computes the whole range.
 int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t, int64_t end) {
   const auto& k = *reinterpret_cast<const LoadedKernel*>(scalars[0].i);
   if (end <= 0) return 0;
@@ -40,10 +40,11 @@ int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scala
       k.driver->launch(k.function.handle, blocks, static_cast<uint32_t>(k.threads), runtime::gpu_stream(), arguments));
 }
 
-// What profilers show: the ops that a kernel was made of. Equal kernels are one, with the name of the first.
+// The name that profilers show: the ops that a kernel was made of. Equal kernels are one function, named after the
+// first.
 std::string entry_of(const std::string& kernel_name) { return "fj_" + kernel_name; }
 
-// NVIDIA: the instructions that short_attention.hip needs.
+// Whether it is an NVIDIA GPU with the instructions that short_attention.hip needs.
 bool has_sm80(const std::string& architecture) {
   constexpr std::string_view kPrefix = "sm_";
   return architecture.starts_with(kPrefix) && std::stoi(architecture.substr(kPrefix.size())) >= 80;

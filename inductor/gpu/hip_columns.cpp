@@ -75,7 +75,7 @@ class Columns {
     lanes_ = parts_ == 1 ? costs_.block_threads : costs_.column_lanes;
   }
 
-  // Of the partial result that a thread has for a column.
+  // The size of a thread's partial result for one column.
   int64_t bytes_of_a_part() const {
     int64_t bytes = 1;
     HipWriter::for_each_reduction(n_.nest, [&](InstId i) {
@@ -124,7 +124,7 @@ class Columns {
     }
   }
 
-  // Stores outside of the reduced loop are left to results().
+  // Stores outside the reduced loop are left to results().
   void values(Part part) {
     const auto inner = inner_insts(n_.nest, symbols_), after = after_reduction(n_.nest, symbols_);
     for (InstId i = 0; i < n_.nest.body.size(); ++i) {
@@ -149,7 +149,7 @@ class Columns {
     }
     if (end_.empty()) {
       rows(false);
-    } else {  // most sizes are whole runs
+    } else {  // two loops: most sizes divide into whole runs
       w_.open("if (" + text_.factor(nest.extent(dims_.back())) + " % " + width + " == 0)");
       rows(false);
       w_.close();
@@ -209,7 +209,7 @@ class Columns {
     w_.close();
   }
 
-  // Of the threads that share a run, the first ones finish one of its columns each.
+  // Several threads share a run. The first of them each finish one of its columns.
   void results() {
     const Nest& nest = n_.nest;
     const auto whole = [&](InstId i, const std::string& of) { w_.result(after_, nest, i, of); };

@@ -1,7 +1,7 @@
 // inductor/gpu/hip_emitter.h — a kernel as HIP source that hiprtc and NVRTC both take.
 //
-// In: kernel IR.  Out: text without headers, which goes after the prelude, and how to launch it. An Error if the kernel
-// has no GPU form: it runs over several points in order.
+// In: kernel IR.  Out: text without headers, which goes after the prelude, and how to launch it. It is an Error if a
+// kernel runs over several points in order: that has no GPU form.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct HipProgram {
   SymExpr extent = 1;       // its last argument
   int64_t per_block = 1;    // ceil(extent / per_block) blocks
   int64_t threads = 0;      // of a block
-  int64_t residents = 0;    // blocks to be resident on a multiprocessor at a time; 0: not asked for
+  int64_t residents = 0;    // blocks that should be resident on a multiprocessor at a time; 0: no request
 };
 
 Result<HipProgram> emit_hip(const Kernel& kernel, const TargetInfo& target);

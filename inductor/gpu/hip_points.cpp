@@ -1,5 +1,5 @@
 // inductor/gpu/hip_points.cpp — one nest without a reduction. A thread takes a run of adjacent points of the last
-// dimension, if that divides into runs. Where a run does not lie at whole words, it goes element by element.
+// dimension, if that divides into runs. A run that does not begin at a whole word is accessed element by element.
 #include <algorithm>
 
 #include "inductor/gpu/hip_runs.h"
@@ -47,7 +47,7 @@ class Points {
       w_.line("if (first >= extent) return;");
       return point("first");
     }
-    // Without a check between them, the loads of all points are on their way together.
+    // Without a check between them, the loads of all points are in flight together.
     w_.open("if (first + " + std::to_string(program_.per_block - program_.threads) + " < extent)");
     w_.open_unrolled("k", each);
     point("(first + k * " + threads + ")");
@@ -64,7 +64,7 @@ class Points {
     w_.take_apart(text_, n_.nest, dims_, p);
     w_.part(text_, n_.nest, Part::kBefore, "");
   }
-  // More of narrow elements, so that a thread has as many bytes on their way.
+  // More points if elements are narrow, so that a thread has as many bytes in flight.
   int64_t points_of_a_thread() const {
     int64_t widest = 1;
     for (const KernelBuffer& b : kernel_.buffers) widest = std::max<int64_t>(widest, row_of(b.dtype).bytes);

@@ -139,7 +139,7 @@ class Products {
 
   // ---- shape
 
-  // Threads of a column: part of a wave, or whole waves of any GPU. Little waste and few words per thread come first,
+  // Threads of a column: part of a wave, or whole waves of any GPU. Little waste and few words per thread matter most,
   // then a number close to product_threads.
   void choose_threads() {
     const int64_t words = points_ / width_, wave = costs_.wave_threads;

@@ -1,8 +1,8 @@
-// inductor/gpu/hip_rows.cpp — kernels whose nests all run over the same points of a row, and hand each other values of
-// the same point only.
+// inductor/gpu/hip_rows.cpp — kernels whose nests all run over the same points of a row, and pass each other only
+// values of the same point.
 //
 // A row has a power of two of threads; a block has one row or several. Each thread takes every n-th run of points, the
-// same ones in all nests. So a value that one nest hands to the next stays in the thread's registers, and what several
+// same ones in all nests. So a value that one nest passes to the next stays in the thread's registers, and what several
 // nests read is loaded once. Threads meet only in reductions: by shuffles within a wave, then through shared memory,
 // always in the same order. Some rows are too long for registers; this is known when the kernel is made or, for
 // symbolic lengths, when it runs. Then each nest walks the row again, and scratch lies in shared memory.
@@ -353,7 +353,7 @@ class Rows {
     if (nest.is_reduction()) w_.part(t, nest, Part::kAfter, guard());
   }
 
-  // A slot is a variable with one value per row, by which nests hand it to each other. It is also stored to memory,
+  // A slot is a variable with one value per row, which nests use to pass that value on. It is also stored to memory,
   // unless only this kernel reads the buffer.
   void stand_in_slots(size_t k) {
     const Nest& nest = kernel_.nests[k].nest;

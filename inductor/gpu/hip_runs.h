@@ -10,11 +10,11 @@
 
 namespace framejit::inductor {
 
-// An access without a mask, at an index free of data, that steps by one along the dimension.
+// Whether an access has no mask, and its index does not depend on data and steps by one along the dimension.
 bool is_side_by_side(const LoopInst& inst, const NestSymbols& symbols, size_t dim);
 
 // How many adjacent elements a thread takes: 16 bytes of the smallest dtype that is accessed contiguously, at most 8
-// elements. 1 if no access is contiguous. If `is_divided`, it divides the extent of the dimension, if that is a number.
+// elements. 1 if no access is contiguous. If `is_divided`, this number divides a constant extent of the dimension.
 int64_t run_width(const Kernel& kernel, const std::vector<const Nest*>& nests, size_t dim, bool is_divided);
 
 // The condition under which runs are accessed as words. Otherwise their elements are accessed one by one. Runs begin at

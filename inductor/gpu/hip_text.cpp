@@ -69,7 +69,7 @@ std::string constant_text(DType dtype, graph::ScalarValue value) {
 
 namespace {
 
-// A bound of |e| and of every part of it; nothing if it is unknown or reaches 2^31.
+// An upper bound of |e| and of all its parts; nothing if it is unknown or reaches 2^31.
 std::optional<int64_t> magnitude(const SymExpr& e, const Nest& nest, const NestSymbols& symbols) {
   constexpr int64_t kLimit = INT32_MAX;
   const auto bounded = [](int64_t n) { return n < kLimit ? std::optional(n) : std::nullopt; };
@@ -164,7 +164,7 @@ std::string NestText::access(const LoopInst& inst) const {
   return "b" + std::to_string(inst.buffer) + "[" + expr(inst.index[0]) + "]";
 }
 
-// Of 1 / sqrt(x) in float32: x.
+// The x, if the instruction is 1 / sqrt(x) in float32.
 std::optional<InstId> NestText::reciprocal_root(const LoopInst& inst) const {
   if (inst.scalar != ScalarOp::k_div || inst.dtype != DType::kFloat32) return std::nullopt;
   const LoopInst &one = nest_.body[inst.operands[0]], &root = nest_.body[inst.operands[1]];

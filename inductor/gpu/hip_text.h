@@ -14,7 +14,8 @@ std::string value_type_text(DType dtype);   // of values: "float", "i64"
 std::string memory_type_text(DType dtype);  // of elements in memory: "bf16m"
 std::string constant_text(DType dtype, graph::ScalarValue value);
 
-// Whether all index arithmetic of the kernel stays below 2^31; the last threads may step so far over the end.
+// Whether all index arithmetic of the kernel stays below 2^31. over_the_end: how far the last threads may step past the
+// end.
 bool fits_in_32_bits(const Kernel& kernel, int64_t over_the_end);
 
 // Dimensions are i0, i1, ... and r0, r1, ... as in the IR's own text, sizes s0, values v0, accumulators a0.

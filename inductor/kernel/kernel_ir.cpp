@@ -130,7 +130,7 @@ class KernelMaker {
     scratch += bytes;
     b.is_local = true;
     b.local_elements = elements;
-    b.dtype = value_dtype(buffer.dtype);  // nobody else sees it, so it need not be rounded
+    b.dtype = value_dtype(buffer.dtype);  // no other kernel sees it, so it need not be rounded
     strides_[b.source] = std::move(strides);
     return true;
   }
@@ -187,8 +187,8 @@ class KernelMaker {
     append_lanes_and_reduced(n);
   }
 
-  // Among the dimensions from `first` on. In an ordered nest, only dimensions that are independent of each other count,
-  // and none is better than a bad one.
+  // Chooses among the dimensions from `first` on. In an ordered nest only the ranges count, because their points are
+  // independent, and no lanes are better than lanes along a bad dimension.
   size_t choose_lanes(const Nest& nest, size_t first) const {
     const bool ordered = is_ordered(nest);
     std::vector<size_t> candidates;

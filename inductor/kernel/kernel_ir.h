@@ -18,7 +18,7 @@ struct KernelBuffer {
   bool is_written = false;
   bool is_local = false;
   int64_t local_elements = 0;
-  bool is_private = false;  // only this kernel reads it, and may keep in registers what it stores there
+  bool is_private = false;  // only this kernel reads it, so what it stores there may stay in registers
 };
 
 struct KernelNest {
@@ -53,14 +53,14 @@ struct Kernel {
   bool in_tiles = false;  // some loads are strided along the lanes and contiguous along the last outer dimension
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range
-  // Least part that is worth a thread; 0: one thread runs all of it; -1: and no other part can be asked for.
+  // Least part that is worth a thread; 0: one thread runs all of it; -1: it does, and no call may ask for a part.
   int64_t grain = 0;
   int8_t unroll = 0;     // KernelTuning::unroll
 
   // A flat kernel that is called once, for its whole extent, which is a constant.
   bool is_whole() const { return grain < 0; }
-  // Parts of the range begin at multiples of it, and end at a multiple or at the range's end. If that is a multiple
-  // too, no part has a tail.
+  // Parts of the range begin at multiples of the unit, and end at a multiple or at the range's end. If the range's end
+  // is a multiple too, no part has a tail.
   int64_t unit() const { return is_flat ? kFlatUnit : is_product ? kProductUnit
                                                                  : 1; }
 };
@@ -69,8 +69,8 @@ struct Kernel {
 // into the target's.
 Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private,
                    const SizeHints& hints, const TargetInfo& target, KernelTuning tuning = {});
-// Its nests verify, and address nothing outside of the program's buffers and of the scratch. `hints`: see verify() of a
-// loop program.
+// Whether its nests verify, and address nothing outside the program's buffers and the scratch. `hints`: see verify() of
+// a loop program.
 Result<void> verify(const Kernel& kernel, const LoopProgram& program, std::span<const int64_t> hints);
 std::string print(const Kernel& kernel);
 

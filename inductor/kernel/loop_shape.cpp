@@ -155,8 +155,8 @@ int vector_score(const Nest& nest, uint32_t symbol_count, size_t d, int64_t exte
   for (InstId i = 0; i < nest.body.size(); ++i) {
     const LoopInst& inst = nest.body[i];
     if (!is_address(inst)) continue;
-    // A reduction reads many values per stored one: several results weigh no more than one, and what is read once for
-    // each of them weighs nothing.
+    // A reduction reads many values per stored one. So several results weigh no more than one, and a load that runs
+    // once per result weighs nothing.
     if (inst.op == LoopOp::kLoad && reduces && !inner[i]) continue;
     if (inst.op == LoopOp::kStore && nest.is_reduction() && std::exchange(has_stored, true)) continue;
     const int weight = inst.op == LoopOp::kStore ? 6 : 4;

@@ -38,7 +38,7 @@ class KernelTarget : public runtime::KernelLoader {
   virtual Result<CompiledKernel> compile(const Kernel& kernel) = 0;
   virtual Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) = 0;
   virtual TargetStatistics statistics() const = 0;
-  // From how many threads at most it pays to call compile(). 1: it depends on the calling thread.
+  // How many threads, at most, should call compile() at a time. 1: compile() depends on the calling thread.
   virtual int64_t most_compiling_threads() const { return 1; }
 };
 

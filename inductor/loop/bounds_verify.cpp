@@ -1,5 +1,5 @@
-// inductor/loop/bounds_verify.cpp — corners are points of the nest, so an index outside of its buffer is no false
-// alarm. They find every one in an index that is linear in the dimensions.
+// inductor/loop/bounds_verify.cpp — evaluates indices at the corners of a nest. Corners are points of the nest, so an
+// index outside its buffer is never a false alarm. If an index is linear in the dimensions, its corners find every one.
 #include "inductor/loop/bounds_verify.h"
 
 #include <algorithm>
@@ -54,7 +54,7 @@ class BoundsVerifier {
         extent = nest_.body[symbols_.inst_of(id)].index.data();
       if (extent == nullptr || !is_of_sizes(*extent)) return std::nullopt;
       const int64_t last = extent->eval(values_) - 1;
-      if (last < 0) return std::nullopt;  // the check never holds
+      if (last < 0) return std::nullopt;  // the check always fails
       places.push_back({id, last});
     }
     return places;

@@ -1,4 +1,4 @@
-// inductor/loop/bounds_verify.h — whether a nest reads and writes inside of its buffers.
+// inductor/loop/bounds_verify.h — whether a nest reads and writes only inside its buffers.
 //
 // Kernels do not test their indices: a wrong one reads or writes other memory, in silence.
 #pragma once
@@ -10,8 +10,8 @@
 namespace framejit::inductor {
 
 // Every index of a load or store must lie within its buffer's dimension at the corners of the nest, where each
-// dimension is 0 or its last value. Checked values count as dimensions, of the extent that their check has.
-// Not looked at: other indices from data, and masked loads. `hints`: see verify() of a nest.
+// dimension is 0 or its last value. Checked values count as dimensions with the extent of their check.
+// Not tested: other indices from data, and masked loads. `hints`: see verify() of a nest.
 Result<void> verify_bounds(const LoopProgram& program, const Nest& nest, std::span<const int64_t> hints);
 
 }  // namespace framejit::inductor

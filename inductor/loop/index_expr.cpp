@@ -88,8 +88,8 @@ std::vector<SymExpr> terms_of(const SymExpr& e) {
   return terms;
 }
 
-// Everything in e is known to be >= 0: sizes, dimensions, and products of them with positive factors. Checked indices
-// are in range, so they count too. Symbols of sizes are never negative.
+// Whether everything in e is known to be >= 0: sizes, dimensions, and products of them with positive factors. Checked
+// indices are in range, so they count too. Symbols of sizes are never negative.
 bool is_nonnegative(const SymExpr& e) {
   if (e.is_constant()) return e.constant() >= 0;
   const SymExpr::Node& n = *e.node();

@@ -171,7 +171,7 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
   return {};
 }
 
-// The order of two stores is that of their places before and after reductions, not that of the body.
+// Stores run in the order of their places before and after reductions, not in the order of the body.
 bool stores_again(const Nest& nest, size_t at) {
   const LoopInst& again = nest.body[at];
   return again.op == LoopOp::kStore && again.mode == StoreMode::kPlain &&

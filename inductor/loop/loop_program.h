@@ -10,8 +10,8 @@
 // Symbols in a nest's expressions: sizes first, then the nest's dimensions, then values (int64 instructions): see
 // NestSymbols. An index from data goes through a check; one that is computed only from dimensions needs none.
 // Values are bool, integers, f32 or f64; half-precision buffers are converted by loads and stores.
-// A load may have a mask: it reads only where the mask holds, and its index must be in range only there; elsewhere its
-// value is another one.
+// A load may have a mask: it reads only where the mask holds, and its index must be in range only there. Elsewhere it
+// has the value of another instruction.
 #pragma once
 
 #include <array>
@@ -145,8 +145,8 @@ void collect_uses(const LoopInst& inst, const NestSymbols& symbols, std::vector<
 std::string print(const LoopProgram& program);
 std::string print(const LoopProgram& program, const Nest& nest);
 std::string print(const LoopProgram& program, const Nest& nest, InstId inst);
-// `hints`: the values of the program's symbols, for which indices must lie inside of buffers (bounds_verify.h). Without
-// them, only the indices of programs without symbols are looked at.
+// `hints`: values of the program's symbols, for which indices must lie inside their buffers (bounds_verify.h). Without
+// hints, only programs without symbols have their indices tested.
 Result<void> verify(const LoopProgram& program, std::span<const int64_t> hints);
 Result<void> verify(const LoopProgram& program, const Nest& nest, std::span<const int64_t> hints);
 

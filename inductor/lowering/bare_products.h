@@ -14,7 +14,7 @@ namespace framejit::inductor {
 // The product of an op with added, left, right and two factors; "" for every other op.
 std::string_view without_addition(std::string_view op);
 
-// In and out: a functional graph. Products that scale stay, and so do those of half precision, which are rounded once.
+// In and out: a functional graph. Products with factors stay, and so do those in half precision, which round only once.
 graph::Graph bare_products(const graph::Graph& functional, const TargetInfo& target);
 
 }  // namespace framejit::inductor

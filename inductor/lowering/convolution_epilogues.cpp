@@ -22,7 +22,7 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kChannels = 8;  // the library surely has such a form for multiples of this
+constexpr int64_t kChannels = 8;  // the library certainly has such a form for multiples of this
 
 bool has_whole_channels(const SymExpr& size) { return size.is_constant() && size.constant() % kChannels == 0; }
 
@@ -122,7 +122,8 @@ class EpilogueFuser {
   std::map<size_t, Fused> fused_;   // by the node of relu
 };
 
-// The bias of a convolution that torch adds in a call of its own: as an addition, it is part of what follows.
+// The bias that torch would add in a separate call after the convolution. As an addition in the graph, it becomes part
+// of what follows.
 ValueId bias_of(const Graph& graph, const Node& node) {
   if (!node.op->is(graph::KnownOp::convolution)) return graph::kNoValue;
   const TensorMeta& made = graph.meta(node.results[0]);

@@ -1,5 +1,5 @@
 // inductor/lowering/convolution_epilogues.h — what follows a convolution becomes part of the library's call: an
-// addition of another tensor, and relu. A bias that the library adds in a call of its own becomes an addition.
+// addition of another tensor, and relu. A bias that the library adds in a separate call becomes an addition.
 #pragma once
 
 #include "graph/graph.h"

@@ -64,8 +64,8 @@ bool lower_stack(LowerContext& ctx) {
   return true;
 }
 
-// constant_pad_nd(self, pad, value): fills everything, then copies the inside. Negative padding crops; where it might
-// crop more than there is, torch raises.
+// constant_pad_nd(self, pad, value): fills everything, then copies the inside. Negative padding crops. If it might crop
+// more elements than exist, the op is left to torch, which raises.
 bool lower_pad(LowerContext& ctx) {
   const auto self = ctx.tensor(0);
   const auto pad = ctx.sizes(1);
@@ -245,8 +245,8 @@ bool lower_slice_backward(LowerContext& ctx) {
   return true;
 }
 
-// A position on a diagonal: row and column of element `at`, inserted as dimensions first and second into an index of
-// the others.
+// A position on a diagonal: row and column of element `at`, inserted as dimensions `first` and `second` into an index
+// of the other dimensions.
 std::vector<SymExpr> on_diagonal(std::vector<SymExpr> others, const SymExpr& at, int64_t offset, size_t first,
                                  size_t second) {
   const SymExpr row = at + SymExpr(std::max<int64_t>(-offset, 0)), column = at + SymExpr(std::max<int64_t>(offset, 0));

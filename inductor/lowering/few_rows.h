@@ -1,4 +1,4 @@
-// inductor/lowering/few_rows.h — matrix products of a few rows as sums like any other.
+// inductor/lowering/few_rows.h — matrix products of a few rows, computed as ordinary sums.
 //
 // The time of a product with few rows is the time to read its weights. As a nest, it reads each weight once. What
 // comes before and after it is fused as with any reduction: a norm's scale, a bias, an activation, a residual, the

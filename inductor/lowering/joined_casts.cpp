@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kFewest = 4;  // casts that are worth a call of their own
 
-// Concatenates casts along the first dimension: they lie one after the other in the result.
+// Whether it concatenates casts along the first dimension: they lie one after the other in the result.
 bool is_stack_of_rows(const Graph& graph, const Node& node) {
   if (!node.op->is(graph::KnownOp::cat)) return false;
   const auto* dim = node.args[1].get<SymExpr>();
@@ -33,7 +33,7 @@ bool is_stack_of_rows(const Graph& graph, const Node& node) {
   return dim != nullptr && *dim == SymExpr(0) && rows != nullptr && std::ranges::all_of(*rows, is_cast);
 }
 
-// Values that a kernel reads, through views and stacks of rows too, and those that leave the graph.
+// Values that a kernel reads, also through views and stacks of rows; and outputs.
 std::vector<bool> read_by_kernels(const Graph& graph, const TargetInfo& target) {
   std::vector<bool> read(graph.values.size(), false);
   const auto mark = [&](ValueId v) {
@@ -91,7 +91,7 @@ class CastJoiner {
   }
 
  private:
-  // Of the call: a cast, or a stack of casts.
+  // A result of the call: a cast, or a stack of casts.
   struct Written {
     size_t node;
     std::vector<size_t> casts;

@@ -10,7 +10,7 @@
 namespace framejit::inductor {
 
 // Changes the graph only if the target says so. A cast that a kernel reads stays: it is part of that kernel. Casts that
-// are concatenated, as the weights of products that are computed as one, are cast to where they lie side by side.
+// are concatenated, such as the weights of joined products, are written directly to their place in the result.
 graph::Graph join_casts(graph::Graph functional, const TargetInfo& target);
 
 }  // namespace framejit::inductor

@@ -68,7 +68,7 @@ bool lower_nll_loss(LowerContext& ctx) {
 }
 
 // nll_loss_backward(grad, self, target, weight, reduction, ignore_index, total_weight), nll_loss2d_backward alike: each
-// row is zero but for the class that is its target. The forward has checked the targets. Rounds where eager does.
+// row is zero except at its target class. The forward has checked the targets. Rounds where eager does.
 bool lower_nll_loss_backward(LowerContext& ctx) {
   const auto grad = ctx.tensor(0), self = ctx.tensor(1), target = ctx.tensor(2), total = ctx.tensor(6);
   const auto reduction = ctx.integer(4), ignored = ctx.integer(5);
@@ -94,16 +94,16 @@ bool lower_nll_loss_backward(LowerContext& ctx) {
   const InstId counts = b.scalar(ScalarOp::k_ne, {wanted, b.integer(*ignored, DType::kInt64)});
   if (const auto weight = ctx.tensor(3))
     value = step(ScalarOp::k_mul, value, b.cast(ctx.load(b, *weight, {at[along]}), compute));
-  value = b.scalar(ScalarOp::k_select, {counts, value, zero});  // without weights once for each row
+  value = b.scalar(ScalarOp::k_select, {counts, value, zero});  // without weights: computed once per row
   const InstId is_hit = b.scalar(ScalarOp::k_eq, {wanted, b.index(at[along])});
   const InstId result = b.scalar(ScalarOp::k_select, {is_hit, value, zero});
   ctx.store_result(std::move(b), result);
   return true;
 }
 
-// binary_cross_entropy(self, target, weight, reduction), each element's: (target - 1) * log1p(-self) - target *
+// binary_cross_entropy(self, target, weight, reduction), for each element: (target - 1) * log1p(-self) - target *
 // log(self), with the logarithms limited to -100. In float16, eager rounds each step, which may overflow. A self or a
-// target outside of [0, 1] is an error.
+// target outside [0, 1] is an error.
 bool lower_binary_cross_entropy(LowerContext& ctx) {
   const auto self = ctx.tensor(0), target = ctx.tensor(1);
   const auto reduction = ctx.given(3) ? ctx.integer(3) : std::optional<int64_t>(kMean);

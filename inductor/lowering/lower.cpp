@@ -277,7 +277,7 @@ void LowerContext::lower_extern(uint32_t index) {
 
 namespace {
 
-// Whether a target without an order of points can run the nest: ordered stores must have a single reduced point.
+// Whether a target that runs points in any order can run the nest: ordered stores must have a single reduced point.
 bool is_in_any_order(const Nest& nest) {
   const auto walks = [](const LoopInst& inst) { return is_ordered(inst) && inst.mode != StoreMode::kLast; };
   const auto is_one = [](const SymExpr& extent) { return extent == SymExpr(1); };
@@ -317,7 +317,7 @@ bool LowerContext::try_row(LowerFn row) {
   return false;
 }
 
-// Memory without contents that is only copied: the copy has its own buffer.
+// Uninitialized memory that is only copied: the copy has its own buffer.
 bool LowerContext::is_copied_over(const Node& node) const {
   if (!node.op->is(graph::KnownOp::empty_strided) && !node.op->is(graph::KnownOp::empty_memory_format)) return false;
   const ValueId made = node.results[0];
@@ -334,7 +334,7 @@ bool LowerContext::is_copied_over(const Node& node) const {
 
 namespace {
 
-// Results without elements need memory only. The recorder has raised what the op raises for such sizes.
+// Results without elements need only memory. If the op raises for such sizes, the recorder has already raised.
 bool lower_nothing(LowerContext& ctx) {
   for (size_t k = 0; k < ctx.node().results.size(); ++k) {
     NestBuilder b = ctx.result_nest(k);

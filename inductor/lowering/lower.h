@@ -72,7 +72,7 @@ class LowerContext {
   std::optional<graph::ValueId> tensor(size_t i) const;
   std::optional<SymExpr> size(size_t i) const;
   std::optional<int64_t> integer(size_t i) const;
-  // From the front; none if there is no such dimension: torch has the error text.
+  // Counted from the front; none if there is no such dimension: torch has the error text.
   std::optional<int64_t> dimension(size_t i, size_t ndim) const;
   std::optional<double> number(size_t i) const;       // int, float or bool constants
   bool flag(size_t i, bool otherwise) const;

@@ -237,7 +237,8 @@ class FormatChooser {
     return r.build();
   }
 
-  // As it was recorded, although it may be neither contiguous nor channels_last: where only convolutions have a format.
+  // Whether it keeps its recorded format, which may be neither contiguous nor channels_last. This is for targets where
+  // only convolutions prefer a format.
   bool stays(size_t n) const {
     if (!target_.traits.half_convolutions_are_last || side_[vertex_[n]]) return false;
     bool follows = false;

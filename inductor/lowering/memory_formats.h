@@ -15,8 +15,8 @@
 namespace framejit::inductor {
 
 enum class FormatRule : uint8_t {
-  kLeastCost,     // of format_costs.def and the conversions
-  kChannelsLast,  // every convolution that can runs in channels_last; the others in what costs least with that
+  kLeastCost,  // of format_costs.def and the conversions
+  kChannelsLast,  // every convolution that can runs in channels_last; all else as it costs least with that
 };
 
 // In and out: a functional graph. Only known facts about symbolic sizes are used.

@@ -41,7 +41,7 @@ bool add_check(LowerContext& ctx, size_t argument) {
   if (!ctx.given(argument) || (tensor && ctx.meta(*tensor).ndim() != 0)) return true;
   const DType from = tensor ? ctx.meta(*tensor).dtype : DType::kInt64;
   const auto range = graph::fitting_range(from, target);
-  // Next to other tensors of where(), a 0-dim one is not a number, unless it stands for a Python float.
+  // In where(), a 0-dim tensor next to other tensors is not a number, unless it stands for a Python float.
   if (!range || (graph::known_op(row_name(ctx.node())) == graph::KnownOp::where_self && tensor &&
                  (from != DType::kFloat64 || target != DType::kFloat32)))
     return true;

@@ -90,7 +90,7 @@ class Patches {
     moved_.insert(old);
   }
 
-  // A view of a result stays a view, if the other order of its dimensions allows one.
+  // A view of a result stays a view, if the new order of the result's dimensions allows one.
   void emit_view(Rebuild& r, const Node& node) {
     r.begin(node);
     const std::vector<ValueId> made = r.emit_like(node, node.op, r.map_args(node));
@@ -103,7 +103,7 @@ class Patches {
 
   const Graph& graph_;
   const std::set<ValueId> settled_;
-  std::set<ValueId> moved_;  // old values that lie in memory in another order than before
+  std::set<ValueId> moved_;  // old values whose order in memory has changed
 };
 
 }  // namespace

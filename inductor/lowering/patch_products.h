@@ -1,7 +1,7 @@
 // inductor/lowering/patch_products.h — convolutions whose windows lie side by side become products.
 //
-// The first layer of a vision transformer cuts an image into patches, and others halve both sides of one. A copy that
-// puts each patch into a row, and a product, cost a fraction of the library's convolution.
+// The first layer of a vision transformer cuts an image into patches; other layers halve both sides of an image. A copy
+// that puts each patch into a row, and a product, cost a fraction of the library's convolution.
 #pragma once
 
 #include "graph/graph.h"

@@ -104,7 +104,7 @@ InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argu
 bool divisor_is_safe(LowerContext& ctx) {
   if (is_float(ctx.result_meta().dtype)) return true;
   const auto number = ctx.number(1);
-  const auto integer = ctx.integer(1);  // narrow results take its low bits
+  const auto integer = ctx.integer(1);  // narrow results take only its low bits
   return number && *number != 0 &&
          (!integer || static_cast<uint64_t>(*integer) << (64 - 8 * row_of(ctx.result_meta().dtype).bytes) != 0);
 }
@@ -146,7 +146,7 @@ bool lower_row(LowerContext& ctx) {
   return lower_formula(ctx, row.arguments, row.rule, row.formula);
 }
 
-// Eager adds, with alpha negated: the least int64 stays as it is.
+// Eager negates alpha and adds. Negating the least int64 leaves it unchanged.
 bool lower_sub(LowerContext& ctx) {
   const bool is_least = ctx.integer(2) == std::numeric_limits<int64_t>::min();
   return lower_formula(ctx, "self other alpha=1", Rule::kResult,
@@ -194,7 +194,7 @@ bool lower_gelu(LowerContext& ctx) {
   return lower_formula(ctx, "self _", Rule::kResult, gelu_formula(ctx.target(), ctx.meta(*ctx.tensor(0))));
 }
 
-// If both are equal, eager returns self for a number as bound, and the bound for a tensor.
+// If self equals a bound, eager returns self if the bound is a number, and the bound if it is a tensor.
 bool lower_clamp(LowerContext& ctx) {
   if (!ctx.given(1) && !ctx.given(2)) return false;
   const bool tensors = graph::known_op(row_name(ctx.node())) == graph::KnownOp::clamp_tensor;
@@ -206,7 +206,7 @@ bool lower_clamp(LowerContext& ctx) {
                        tensors ? "minimum(maximum(self, low), high)" : "minimum(high, maximum(low, self))");
 }
 
-// Small exponents as eager writes them; others through pow.
+// Small exponents are computed as in eager; all others through pow.
 bool lower_pow_scalar(LowerContext& ctx) {
   const auto exponent = ctx.number(1);
   const bool floating = is_float(ctx.result_meta().dtype);

@@ -1,6 +1,6 @@
-// inductor/lowering/pool.cpp — poolings over small windows, each element of the window a load of its own.
+// inductor/lowering/pool.cpp — poolings over small windows: each element of the window is a separate load.
 //
-// If a window may reach outside of the input, its loads are masked. The masks compare positions in the result, not in
+// If a window may reach outside the input, its loads are masked. The masks compare positions in the result, not in
 // the input, so that lanes step through them one by one (inductor/cpu/nest_masks.cpp). Larger windows are left to
 // PyTorch, and so are maxima whose position is needed (of several NaN, eager takes the last).
 #include <algorithm>
@@ -88,7 +88,7 @@ InstId joined(LowerContext& ctx, NestBuilder& b, const Window& window, double ou
   return value;
 }
 
-// Of two zeros the first one of the window, as eager does.
+// Of two zeros, the first one in the window wins, as in eager.
 InstId larger(NestBuilder& b, InstId element, InstId before) {
   return b.scalar(ScalarOp::k_maximum, {element, before});
 }

@@ -216,7 +216,7 @@ bool lower_vector_norm(LowerContext& ctx) {
   NestBuilder b = ctx.nest(s->kept, s->reduced);
   const NormSteps steps = norm_steps(b, load_input(ctx, b, *s, compute), *order, compute);
   InstId result = b.reduce(steps.op, steps.term);
-  // Eager's kernel has the order in the type that it computes with, where it may be infinite: its root is 1.
+  // Eager's kernel has the order in the type that it computes with. There it may be infinite, and the root is then 1.
   const double root = compute == DType::kFloat64 ? *order : static_cast<double>(static_cast<float>(*order));
   if (*order == 2) result = b.scalar(ScalarOp::k_sqrt, {result});
   else if (!std::isinf(*order) && *order != 0 && *order != 1)  // in float32, 1 / order is too coarse an exponent

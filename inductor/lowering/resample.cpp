@@ -53,7 +53,8 @@ int64_t nearest(const Axis& axis, int64_t to, double shift) {
   return std::min(static_cast<int64_t>(std::floor(at)), axis.input - 1);
 }
 
-// Whether the nearest positions are to // factor for all positions: exact as an index expression, and cheap.
+// The factor, if the nearest position of every output position `to` is to // factor. As an index expression, that is
+// exact and cheap.
 std::optional<int64_t> whole_factor(const Axis& axis, double shift) {
   if (axis.output % axis.input != 0) return std::nullopt;
   const int64_t factor = axis.output / axis.input;
@@ -62,7 +63,7 @@ std::optional<int64_t> whole_factor(const Axis& axis, double shift) {
   return factor;
 }
 
-// Kernels for two and three dimensions copy or double elements where the sizes are equal or doubled, some of them
+// If sizes are equal or doubled, torch's kernels for two and three dimensions copy or double elements, some of them
 // whatever scale was given. Which kernel runs depends on memory formats and sizes.
 bool kernels_differ(const Axis& axis) {
   const bool is_copied = axis.output == axis.input, is_doubled = axis.output == 2 * axis.input;
@@ -111,7 +112,7 @@ Neighbours neighbours(NestBuilder& b, const Axis& axis, const SymExpr& at, bool 
                       const TargetInfo& target) {
   const auto number = [&](double n) { return b.constant(n, compute); };
   if (axis.input == axis.output && !target.traits.resampling_keeps_equal_sizes)
-    return {at, at, number(0)};  // which eager multiplies, too: infinity gives NaN
+    return {at, at, number(0)};  // eager multiplies by this zero, too: infinity gives NaN
   const double scale = !align_corners    ? axis.scale
                        : axis.output > 1 ? static_cast<double>(axis.input - 1) / static_cast<double>(axis.output - 1)
                                          : 0.0;
@@ -167,7 +168,7 @@ bool lower_linear1d(LowerContext& ctx) { return lower_linear(ctx, 1); }
 bool lower_bilinear2d(LowerContext& ctx) { return lower_linear(ctx, 2); }
 bool lower_trilinear3d(LowerContext& ctx) { return lower_linear(ctx, 3); }
 
-// (self, padding): positions outside are those of the edge, or reflected at it.
+// (self, padding): positions outside become those of the edge, or are reflected at it.
 bool lower_edge_pad(LowerContext& ctx, size_t count, bool reflects) {
   const auto self = ctx.tensor(0);
   const auto padding = ctx.integers(1);

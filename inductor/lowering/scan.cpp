@@ -13,7 +13,7 @@ DType carried_dtype(DType dtype) {
   return dtype == DType::kFloat32 ? DType::kFloat64 : value_dtype(dtype);
 }
 
-// cumsum, cumprod (self, dim, dtype): of self in the result's dtype.
+// cumsum, cumprod (self, dim, dtype): self is first converted to the result's dtype.
 bool lower_running(LowerContext& ctx, ReduceOp op) {
   const DType dtype = ctx.result_meta().dtype;
   const auto self = ctx.tensor(0);

@@ -17,8 +17,8 @@ using graph::ValueId;
 
 namespace {
 
-// Whether it pays to write to float32 memory instead of a result in half precision: more must be written than only
-// copied.
+// Whether it pays to write to float32 memory instead of a result in half precision: at least as many elements must be
+// written as are copied.
 bool wide_pays(LowerContext& ctx, ValueId written) {
   const auto all = ctx.result_meta().numel().as_constant(), some = ctx.meta(written).numel().as_constant();
   return !is_half(ctx.result_meta().dtype) || (all && some && *all <= *some);
@@ -70,7 +70,7 @@ void store(LowerContext& ctx, Walk walk, LoopBufferId buffer, std::vector<SymExp
   ctx.add_nest(std::move(walk.builder));
 }
 
-// Surely not larger than the other; sizes that only a guard could compare do not count.
+// Whether a is certainly not larger than b; sizes that only a guard could compare do not count.
 bool fits(const SymExpr& a, const SymExpr& b) {
   return a == b || (a.is_constant() && b.is_constant() && a.constant() <= b.constant());
 }
@@ -205,7 +205,7 @@ bool lower_scatter_reduce(LowerContext& ctx) {
 // index_add, index_copy, index_fill (self, dim, index, ...): index has one dimension and names slices of self.
 struct SliceArgs {
   ValueId self, index;
-  std::optional<ValueId> source;  // its slices are written; everywhere else it has self's sizes
+  std::optional<ValueId> source;  // its slices are written; in all other dimensions it has self's sizes
   size_t dim = 0;
 };
 

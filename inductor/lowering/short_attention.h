@@ -6,9 +6,9 @@
 
 namespace framejit::inductor {
 
-// Torch's fused attention in half precision with heads of 64 elements, without dropout, of which only the result is
-// read: up to short_attention_keys keys and short_attention_blocks blocks of queries (costs.def), if the target says
-// so.
+// Replaces torch's fused attention in half precision with heads of 64 elements, without dropout, if only its first
+// result is read: up to short_attention_keys keys and short_attention_blocks blocks of queries (costs.def), if the
+// target says so.
 graph::Graph short_attention(graph::Graph functional, const TargetInfo& target);
 
 }  // namespace framejit::inductor

@@ -1,6 +1,6 @@
 // inductor/lowering/view.cpp — views as index maps: which element of the base is the element at `index` of the view?
 //
-// Rows use the metas of base and result wherever these decide (reshapes, expand), otherwise the arguments.
+// Rows use the metas of base and result where these are enough (reshapes, expand), otherwise the arguments.
 #include <algorithm>
 #include <array>
 #include <numeric>

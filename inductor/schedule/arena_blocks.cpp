@@ -77,7 +77,7 @@ std::vector<int64_t> held_with(const ArenaBlocks& blocks, const std::vector<int6
   return held;
 }
 
-// The minimum: the buffers that live at each step.
+// A lower bound of the peak: what is live at each step.
 int64_t least_peak(const std::vector<ArenaRequest>& requests, const std::vector<int64_t>& beside) {
   std::vector<int64_t> live = beside;
   for (const ArenaRequest& r : requests)
@@ -96,7 +96,7 @@ ArenaBlocks plan_blocks(const std::vector<ArenaRequest>& requests, const std::ve
   std::vector<bool> is_heavy(beside.size(), false);
   std::vector<int64_t> held = held_with(current, beside);
   auto worst = std::max_element(held.begin(), held.end());
-  int64_t most = *worst - saving;  // that a better one may hold
+  int64_t most = *worst - saving;  // a better division holds no more than this
   const int64_t least = least_peak(requests, beside);
   for (int round = 0; round < kRounds && most >= least && !is_heavy[static_cast<size_t>(worst - held.begin())];
        ++round) {

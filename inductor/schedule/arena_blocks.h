@@ -1,8 +1,8 @@
 // inductor/schedule/arena_blocks.h — the arena as one block for the whole call, or as two that come and go.
 //
-// Some tensors lie outside of the arena: outputs, results of library calls, and what those calls allocate while they
-// run. At a step where they are large (a model's logits, the reordered weight of a convolution), little of the arena is
-// in use, and one block would be held in full. Such steps are made heavy, the worst first, and of all these divisions
+// Some tensors lie outside the arena: outputs, results of library calls, and what those calls allocate while they run.
+// At a step where they are large (a model's logits, the reordered weight of a convolution), little of the arena is in
+// use, but a single block would be held in full. Such steps are made heavy, the worst first, and of all these divisions
 // the one with the lowest peak is used. Buffers that live at a heavy step go to a block that is held from its first to
 // its last use; all others go to a block that is not held at heavy steps. Block 0, which is held throughout, is then
 // empty.
@@ -28,7 +28,7 @@ struct ArenaBlocks {
   std::vector<BlockSpan> spans;  // of the blocks after block 0, which is held for the whole call; by first step
 };
 
-// `beside`: per step, the bytes held outside of the arena; empty if not known. Symbolic sizes cannot be compared, so
+// `beside`: per step, the bytes held outside the arena; empty if not known. Symbolic sizes cannot be compared, so
 // they mean one block.
 // `saving`: bytes that a second block must save.
 ArenaBlocks plan_blocks(const std::vector<ArenaRequest>& requests, const std::vector<int64_t>& beside, int64_t saving);

@@ -10,7 +10,7 @@ bool has_checks(const Nest& nest);
 std::vector<bool> feeding_checks(const Nest& nest, const NestSymbols& symbols);
 // Per dimension: whether a check depends on it.
 std::vector<bool> dims_of_checks(const Nest& nest, const NestSymbols& symbols, const std::vector<bool>& feeds);
-// A nest that makes the checks of this one, and nothing else.
+// A nest that does the checks of this one, and nothing else.
 Nest checks_of(const Nest& nest, uint32_t symbol_count);
 
 // The same, unfinished: more may be added to it.

@@ -52,7 +52,7 @@ class CommitOrder {
   // Values with their own memory that nobody else sees, made by one kernel, with the layout of the input.
   bool find_candidates() {
     std::vector<size_t> writer(program_.buffers.size(), kNone);
-    std::vector<bool> is_viewed(program_.buffers.size(), false);  // by a library's view, under another name
+    std::vector<bool> is_viewed(program_.buffers.size(), false);  // through a library's view, which is another buffer
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       for (LoopBufferId b : access_of_step(schedule_.steps[s]).writes) writer[b] = writer[b] == kNone ? s : kSeveral;
       const auto* call = std::get_if<ExternCall>(&schedule_.steps[s]);

@@ -137,8 +137,8 @@ class Merger {
     const bool by_reduction = first_.is_reduction();
     NestBuilder b(program_.symbol_count, second_.name, second_.ranges, by_reduction ? first_.reduced : second_.reduced);
     BodyCopy head(b, first_, dims_);
-    // The second writes the same elements: see writes_elsewhere(). What a nest stores before its reductions would not
-    // come after what it stores after them.
+    // Stores to a buffer that the second also writes are left out: the second writes the same elements, see
+    // writes_elsewhere(). In one nest they might run too late, because stores after a reduction follow all others.
     head.leave_out = [&](InstId i) {
       return first_.body[i].op == LoopOp::kStore && stores(second_, first_.body[i].buffer);
     };
@@ -214,7 +214,7 @@ class Merger {
     return find_same_ranges() && !reads_across();
   }
 
-  // The ranges are the same ones, dimensions of one element aside: rows of a matrix in place of a batch of rows.
+  // Whether the ranges are the same, dimensions of one element aside: those of a matrix and a batch of one matrix are.
   bool find_same_ranges() {
     dims_.clear();
     size_t next = 0;
@@ -309,7 +309,7 @@ class Merger {
   Refusal refusal_ = Refusal::other_points;
 };
 
-// Each nest becomes part of the latest earlier one that can take it and that touches a buffer that it reads.
+// Merges each nest into the latest earlier one that can take it and touches a buffer that it reads.
 class MergePass {
  public:
   MergePass(LoopProgram& program, const Costs& costs, RefusalNotes* notes)

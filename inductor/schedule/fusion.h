@@ -22,7 +22,7 @@ LoopProgram merge_nests(LoopProgram program, const Costs& costs, RefusalNotes* n
 // Long reductions with few results, or over columns, become partial results of a fixed number of parts, and a short
 // reduction of those. This gives all threads work, in an order that does not depend on their number.
 LoopProgram split_reductions(LoopProgram program, const SizeHints& hints, const Costs& costs);
-// Removes stores that nobody reads, and what only fed them; and empty nests. Bounds checks stay.
+// Removes stores that nobody reads, what only fed these stores, and empty nests. Bounds checks stay.
 LoopProgram prune(LoopProgram program);
 
 struct ItemAccess {

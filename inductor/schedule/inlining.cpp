@@ -45,7 +45,8 @@ bool find_identity_store(const LoopProgram& program, const Nest& nest, InstId& s
   return true;
 }
 
-// Of a producer without a function, as in op_costs.def: the factor or the term of a batch norm has no more.
+// Limits for a producer that calls no function; work as in op_costs.def. The factor or the term of a batch norm has no
+// more.
 constexpr int kCheapWork = 15;
 constexpr size_t kCheapLoads = 4;
 
@@ -103,7 +104,7 @@ bool loads_masked(const Nest& nest, LoopBufferId buffer) {
                      [&](const LoopInst& i) { return i.is_masked() && i.buffer == buffer; });
 }
 
-// Whether it is made of inputs alone, with little work and without a check: the factor of a batch norm, for example.
+// Whether it is made only of inputs, with little work and without a check: the factor of a batch norm, for example.
 bool is_cheap(const Nest& nest, const std::vector<BufferUse>& uses) {
   const NestCost cost = cost_of(nest);
   return cost.work <= kCheapWork && cost.loads <= kCheapLoads &&
@@ -126,8 +127,8 @@ bool reads_rows(const Nest& consumer, const LoopInst& load, size_t position, con
   return true;
 }
 
-// Whether every element is made of its position and of what its row shares, in a few instructions, and is read row by
-// row. Its memory costs more than that.
+// Whether a few instructions make every element from its position and from values that its row shares, and every reader
+// goes row by row. To store the elements would cost more.
 bool is_made_of_rows(const LoopProgram& program, const Nest& producer, InstId store,
                      const std::vector<size_t>& positions, const BufferUse& use, const SizeHints& hints,
                      const Costs& costs) {
@@ -176,7 +177,7 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
 std::optional<Refusal> storing_refusal(const LoopProgram& program, const Nest& producer, LoopBufferId buffer,
                                        const BufferUse& use) {
   if (producer.is_reduction()) return Refusal::reduces;
-  if (use.writers.size() != 1) return Refusal::several_writers;  // and inline_regions() did not take them
+  if (use.writers.size() != 1) return Refusal::several_writers;  // inline_regions() has not taken them
   if (program.buffers[buffer].is_output) return Refusal::is_output;
   return use.read_by_extern ? std::optional(Refusal::read_by_library) : std::nullopt;
 }
@@ -213,7 +214,7 @@ bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, Lo
 }
 
 // Rewriting item i leaves the items before it unchanged, so one sweep from the front sees all producers. left: what
-// remains of the item, which is the checks that no reader makes.
+// remains of the item, namely the checks that no reader does.
 bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints,
                  const Costs& costs, RefusalNotes* notes, Nest& left) {
   const Nest* producer = std::get_if<Nest>(&program.items[i]);

@@ -61,7 +61,7 @@ class InputWrites {
       const LoopBufferId shown = root_buffer(forms_, graph_.updates[other].second);
       if (shown == c.input || (other != u && shown == c.value)) return std::nullopt;
     }
-    for (size_t o = 0; o < graph_.outputs.size(); ++o)  // memory of its own, which the input's is not
+    for (size_t o = 0; o < graph_.outputs.size(); ++o)  // a fresh output must not lie in the input's memory
       if (graph_.outputs[o] != graph::kNoValue && graph_.output_aliases[o].kind == graph::OutputKind::kFresh &&
           root_buffer(forms_, graph_.outputs[o]) == c.value)
         return std::nullopt;
@@ -211,7 +211,7 @@ class InputWrites {
   };
 
   const Graph& graph_;
-  const bool checks_stop_;  // the call
+  const bool checks_stop_;  // a failed check stops the call
   LoopProgram& program_;
   std::vector<ValueForm>& forms_;
   const NestSymbols symbols_;
@@ -252,7 +252,7 @@ bool writes_in_order(const Schedule& schedule, const TargetInfo& target) {
         return false;
       }
     }
-    // Its points may run before those of earlier nests.
+    // If the group has outer points, some points of a nest run before some points of an earlier nest.
     const std::vector<Nest>& nests = std::get<Group>(step).nests;
     const bool writes =
         std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return writes_input(schedule.program, nest); });

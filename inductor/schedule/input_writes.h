@@ -5,7 +5,7 @@
 // ends, and a later step may still fail; then plain Python runs from the segment's first instruction. The result is
 // eager's, because plain Python writes the same elements again with the same values: nothing else in the graph reads
 // the old contents of the input, and only writes that merely replace elements qualify.
-// Indices are checked before the writes, by nests that pass them on, if a check can stop the call. Anything else that
+// If a check can stop the call, separate nests check the indices before the writes and pass them on. Anything else that
 // may fail and comes before the write in the program must come before it in the plan: writes_in_order().
 #pragma once
 

@@ -21,9 +21,9 @@ class ItemOrder {
   // Items that have not been joined into others, in a correct order.
   std::vector<size_t> order() const;
 
-  // Starts questions about earlier items; the last item that asks comes last.
+  // Makes `from` the current item. It comes after all items that the questions are about.
   void look_back(size_t from);
-  // Whether an item between the two needs `earlier`, and the current item needs that one.
+  // Whether the current item needs an item that lies between the two and needs `earlier`.
   bool is_parted(size_t earlier);
   // The current item becomes a part of `earlier`, which moves after everything that both need. Not allowed if they are
   // parted.

@@ -20,7 +20,7 @@ bool lies_along(const LoopProgram& program, const LoopInst& load, const DimBound
          split_linear(rest, other, along_other, left) && !(along_other == SymExpr(0));
 }
 
-// A few rows do not pay for the library's panels, however long the sums.
+// With few rows, the library's panels do not pay, however long the sums are.
 bool pays(const Costs& costs, int64_t rows, int64_t columns, int64_t terms) {
   if (terms < costs.product_least_terms || columns < costs.product_least_columns) return false;
   if (rows < costs.product_least_rows || rows > costs.product_rows) return false;

@@ -1,8 +1,8 @@
 // inductor/schedule/products.h — matrix products that a kernel computes faster than the library.
 //
 // x [m, k] times the transpose of a weight [n, k], as linear layers store it: both are read along k in their own
-// layout, while libraries first copy their operands into panels. A kernel saves that copy, which weighs little if there
-// are many rows.
+// layout, while libraries first copy their operands into panels. A kernel saves that copy, which hardly matters if
+// there are many rows.
 #pragma once
 
 #include "graph/graph.h"

@@ -20,7 +20,7 @@ std::optional<std::vector<Region>> find_regions(const LoopProgram& program, Loop
                                                 const std::vector<size_t>& writers);
 
 // The value that `load` would read: that of the last region that contains the position. Bodies are computed with zeros
-// outside of their regions.
+// outside their regions.
 InstId read_regions(NestBuilder& b, const LoopProgram& program, const std::vector<Region>& regions,
                     const LoopInst& load);
 

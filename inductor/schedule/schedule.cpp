@@ -116,7 +116,7 @@ class Grouper {
     return outer;
   }
 
-  // Whether all of them have the same points inside, which they keep or reduce, or single ones.
+  // Whether all nests have the same points inside the outer ones, all kept or all reduced. A single point fits any.
   static bool is_even(const Group& group, const Nest& nest, size_t outer) {
     const auto inside = [&](const Nest& n) -> std::optional<SymSizes> {
       SymSizes kept(n.ranges.begin() + static_cast<long>(outer), n.ranges.end()), reduced = n.reduced;

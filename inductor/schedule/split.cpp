@@ -75,8 +75,8 @@ std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const 
                           length >= kFewestParts * costs.split_rows &&
                           is_over_columns(nest, NestSymbols(program.symbol_count));
   if (!is_lonely && !is_columns) return std::nullopt;
-  // The outermost dimension that gives enough parts, otherwise the one that gives most; an even number of parts, if
-  // possible.
+  // The outermost dimension that gives enough parts, otherwise the one that gives most. Parts of equal size are
+  // preferred.
   Cut best;
   for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d) {
     const int64_t extent = nest.extent(d).eval(hints.symbols);
@@ -120,7 +120,7 @@ class Splitter {
     return partial_results(b, std::move(dims), partial_);
   }
 
-  // The elements that the parts leave, as one more piece.
+  // The elements that the parts leave over, as one more piece.
   Nest rest() const {
     const SymExpr begin = piece() * SymExpr(cut_.parts);
     SymSizes reduced = nest_.reduced;

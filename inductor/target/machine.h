@@ -15,7 +15,7 @@ struct Caches {
 
 struct Machine {
   std::string architecture;           // "x86_64", "aarch64"
-  std::string vendor;                 // the CPU's name of its maker; "" if it has none
+  std::string vendor;                 // its maker's name, as the CPU reports it; "" if it reports none
   std::vector<std::string> features;  // those of features.def that the CPU has
   Caches caches;
   int64_t cores = 1;                  // that this process may use

@@ -233,7 +233,7 @@ Result<void> replace_costs(std::string_view rows) {
     const auto row =
         std::find_if(cost_rows().begin(), cost_rows().end(), [&](const CostRow& r) { return r.name == name; });
     if (row == cost_rows().end() || failed != std::errc() || end != text.data() + text.size())
-      return Error{Reason::bad_setting, "no row of costs.def and its number: " + std::string(one)};
+      return Error{Reason::bad_setting, "not a row of costs.def and a number: " + std::string(one)};
     if (!row->numbers.has(number))
       return Error{Reason::bad_setting, std::string(one) + ": " + name + " is " + text_of(row->numbers)};
     given[name] = number;

@@ -47,7 +47,7 @@ class Folder {
   }
 
  private:
-  // The op that alone reads the result of node n.
+  // The only reader of the result of node n, if it is this op.
   std::optional<size_t> next(size_t n, graph::KnownOp op) const {
     const auto user = users_.only_user(graph_.nodes[n].results[0]);
     return user && graph_.nodes[*user].op->is(op) ? user : std::nullopt;

@@ -20,7 +20,7 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kMuch = 64;  // a derived value may be larger by a part: with columns of zeros (padded_products.h)
+constexpr int64_t kMuch = 64;  // a derived value may be larger by this part: columns of zeros (padded_products.h)
 
 class Hoister {
  public:
@@ -55,7 +55,7 @@ class Hoister {
   bool is_hoisted(ValueId v) const { return std::find(chosen_.begin(), chosen_.end(), v) != chosen_.end(); }
   bool is_replaced(const Node& node) const { return node.results.size() == 1 && is_hoisted(node.results[0]); }
 
-  // Weights that other nodes read become values. If one of them must not, each call computes it, from others that may.
+  // Weights that other nodes read become derived values. If one must not, each call computes it from others that may.
   // False: there was such a value, and the choice starts again.
   bool choose() {
     chosen_.clear();

@@ -25,15 +25,15 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kWholeWords = 8;  // columns of half precision, so that each product's begin at 16 bytes
+constexpr int64_t kWholeWords = 8;  // in half precision, each product's columns then begin at a multiple of 16 bytes
 
 struct Member {
   size_t node;
   LinearLayer layer;
 };
-using Family = std::vector<Member>;  // with one input
+using Family = std::vector<Member>;  // products that read one input
 
-// The input of which `v` is a cast that nothing but its only reader needs; kNoValue: it is not one.
+// The input that `v` is a cast of, if `v` has only one reader; otherwise kNoValue.
 ValueId own_cast_of(const Graph& graph, const Users& users, ValueId v) {
   const Node* cast = v != graph::kNoValue && users.only_user(v) ? graph.maker(v, graph::KnownOp::to_copy) : nullptr;
   if (cast == nullptr || !graph.meta(v).is_contiguous()) return graph::kNoValue;
@@ -42,13 +42,14 @@ ValueId own_cast_of(const Graph& graph, const Users& users, ValueId v) {
   return is_input && graph.meta(from).device == graph.meta(v).device ? from : graph::kNoValue;
 }
 
-// The same for a weight, which is the transpose of such a cast.
+// The same for a weight that is the transpose of such a cast.
 ValueId own_cast_below(const Graph& graph, const Users& users, ValueId weight) {
   const Node* permuted = users.only_user(weight) ? graph.maker(weight, graph::KnownOp::permute) : nullptr;
   return permuted == nullptr ? graph::kNoValue : own_cast_of(graph, users, value_of(permuted->args[0]));
 }
 
-// Per input: it is a weight or a bias that the graph casts. The cast may as well write where a joined product reads.
+// Per input: whether it is a weight or a bias that the graph casts. Such a cast can write to where a joined product
+// reads.
 std::vector<bool> weights_that_are_cast(const Graph& graph) {
   const Users users(graph);
   std::set<ValueId> found;
@@ -79,7 +80,7 @@ class Joiner {
     find_families();
     if (families_.empty()) return graph_;
     Rebuild r(graph_, true);
-    for (const bool known : {true, false})  // a family needs all of its weights where its first product stands
+    for (const bool known : {true, false})  // weights first: a family's first product needs all of its weights
       for (size_t n = 0; n < graph_.nodes.size(); ++n)
         if (known_.makes_known(graph_.nodes[n]) == known) emit(r, n);
     return graph::dce(r.build());
@@ -148,7 +149,7 @@ class Joiner {
     }
   }
 
-  // Its operands may be columns, its results are as they were.
+  // Its operands may be columns. Its results keep their layout.
   void emit_reader(Rebuild& r, const Node& node) {
     r.begin(node);
     Node made = node;

@@ -23,7 +23,7 @@ std::optional<LinearLayer> linear_layer(const graph::Graph& graph, const graph::
 bool packs_bfloat16(const graph::Graph& graph, const LinearLayer& layer, const TargetInfo& target);
 bool packs_float32(const graph::Graph& graph, const LinearLayer& layer, const TargetInfo& target);
 
-// The weight as [columns, terms], as a layer stores it: the tensor that it is a transpose of, or a view.
+// The weight as [columns, terms], as a layer stores it: the tensor that it is the transpose of, or a view.
 graph::ValueId columns_first(graph::GraphBuilder& out, graph::ValueId weight);
 
 }  // namespace framejit::inductor

@@ -111,8 +111,8 @@ class Packer {
     return r.out().emit("mkl::_mkl_linear", {r.get(layer->x), pack, *sizes, Arg{}, rows}, graph_.meta(node.results[0]));
   }
 
-  // The op also takes the weight, for its sizes: with this number of rows it does not read the data. A computed weight
-  // need not exist: of joined ones, a row of the first stands for all.
+  // The op also takes the plain weight, but only for its sizes: with this number of rows it does not read the data. So
+  // a computed weight need not exist. For joined weights, a row of the first one stands for all of them.
   std::optional<ValueId> weight_for_sizes(Rebuild& r, ValueId weight) const {
     const ValueId held = graph::memory_of(graph_, weight);
     const Node* node = graph_.maker(held);
@@ -170,7 +170,7 @@ class Packer {
         packed(r.out().meta(weight)));
   }
 
-  // kNoValue: it is computed by the addition that follows.
+  // kNoValue: the addition that follows computes it.
   std::optional<ValueId> emit_convolution(Rebuild& r, const Node& node) {
     const auto n = static_cast<size_t>(&node - graph_.nodes.data());
     const auto convolution = std::find(replaced_.begin(), replaced_.end(), std::optional(n));

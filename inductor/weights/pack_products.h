@@ -19,7 +19,7 @@ Result<graph::Graph> pack_linear(const graph::Graph& functional, const std::vect
 Result<graph::Graph> pack_float32(const graph::Graph& functional, const std::vector<bool>& weights,
                                   const TargetInfo& target);
 
-// Convolutions in channels_last, and the addition after one. Activations stay kernels, because the library's lose NaN.
+// Convolutions in channels_last, each with the addition that follows. Activations stay kernels: the library's lose NaN.
 Result<graph::Graph> pack_convolutions(const graph::Graph& functional, const std::vector<bool>& weights,
                                        const TargetInfo& target);
 

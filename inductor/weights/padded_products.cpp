@@ -61,7 +61,7 @@ class Padder {
            std::all_of(node.args.begin() + 3, node.args.end(), [](const Arg& arg) { return graph::is_one(arg); });
   }
 
-  // Whether the factor is computed, in each call or once: then it may as well be computed with more columns.
+  // Whether something computes the factor anyway, in each call or once. Then it can compute more columns.
   bool is_written_anyway(ValueId factor) const {
     if (known_.is_weight(factor)) return true;
     const Node* node = graph_.maker(factor);
@@ -75,7 +75,7 @@ class Padder {
     return r.out().emit("cat", {std::vector<ValueId>{value, zeros}, SymExpr(static_cast<int64_t>(meta.ndim()) - 1)});
   }
 
-  // Columns that lie as rows stay rows.
+  // If the factor's columns are contiguous, they stay so.
   static ValueId widened(Rebuild& r, ValueId factor, const SymExpr& missing) {
     const TensorMeta meta = r.out().meta(factor);
     if (!(meta.strides[0] == SymExpr(1))) return with_zeros(r, factor, {meta.sizes[0], missing});

@@ -1,7 +1,7 @@
-// inductor/weights/padded_products.h — products whose rows are no whole words get columns of zeros.
+// inductor/weights/padded_products.h — products whose rows are not whole words get columns of zeros.
 //
-// In half precision, the library's fast products write rows of whole words of 16 bytes. A vocabulary of 50257 takes ten
-// times as long without: more than the weights with further columns, and a copy of the result without them.
+// In half precision, the library's fast products write rows of whole words of 16 bytes. Otherwise a vocabulary of 50257
+// takes ten times as long. To add columns to the weights, and to copy the result without these columns, costs less.
 #pragma once
 
 #include <vector>

@@ -45,6 +45,6 @@ def __dir__() -> list[str]:
 
 
 _framejit.configure()
-# With FRAMEJIT=1, if the program imported us before torch: _framejit_startup.py
+# With FRAMEJIT=1, if the program imported framejit before torch: see _framejit_startup.py
 if globals().pop("enable_global_mode_at_the_end", False):
     _framejit.enable_global()

@@ -55,7 +55,7 @@ def stats() -> dict[str, Any]:
     """Totals since import or reset."""
 
 def totals() -> list[tuple[str, str]]:
-    """Name and description of each of them."""
+    """Name and description of each total."""
 
 def reset() -> None:
     """Drops every compiled entry and zeroes the totals. Running calls finish with the entries that they hold."""
@@ -65,6 +65,6 @@ def add_listener(listener: Callable[[Mapping[str, Any]], None]) -> int:
 
 def remove_listener(token: int) -> None: ...
 def warn_once(asked: str, instead: str) -> None:
-    """Logs, once until reset(), that something that was asked for is done differently or not at all."""
+    """Logs, once until reset(), that a request is done differently or not at all."""
 def emit_break(reason: str, detail: str, at: str) -> None:
     """Logs and counts a break that is known before any frame runs. `reason` is a row of reasons.def."""

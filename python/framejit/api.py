@@ -56,13 +56,13 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     backend    "framejit", "eager" (the graph, op by op), another name of list_backends(), or a callable that is
                given the graph and example inputs and returns a callable. In place of "inductor" and "cudagraphs",
                "framejit" is used; in place of "aot_eager", "eager".
-    mode       one of torch's modes. "reduce-overhead" records what runs on a GPU once and replays it as a graph of the
-               driver (docs/gpu.md). "max-autotune-no-cudagraphs" times alternatives on the inputs of the call that
-               compiles, for up to FRAMEJIT_AUTOTUNE_MS for each graph, and keeps the fastest. "max-autotune" does both.
-    options    a dict of backend options: those of list_mode_options(), and freezing; not with a mode.
-    disable    True returns the model as it is.
+    mode       one of torch's modes. "reduce-overhead" records the work of a GPU once and replays it as a driver graph
+               (docs/gpu.md). "max-autotune-no-cudagraphs" times alternatives on the inputs of the call that compiles,
+               for up to FRAMEJIT_AUTOTUNE_MS per graph, and keeps the fastest. "max-autotune" does both.
+    options    a dict of backend options: those of list_mode_options(), and freezing; not together with a mode.
+    disable    True returns the model unchanged.
 
-    A compiled function is called, bound, inspected and pickled like the function. Compiling a module returns an
+    A compiled function is called, bound, inspected and pickled like the original. Compiling a module returns an
     instance of a generated subclass that shares the original's attributes; the original itself does not change.
     """
     for name in unknown:
@@ -87,8 +87,8 @@ def unknown_setting(function: str, name: str, known: Sequence[str]) -> TypeError
 def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = None,
                    backend: Backend = "framejit", mode: Optional[str] = None,
                    options: Optional[dict[str, Any]] = None) -> Any:
-    """compile() with a settings object of its own, so that no existing entry is shared. The first call makes the
-    derived weights."""
+    """compile() with a new settings object, so that no existing entry is shared. The first call makes the derived
+    weights."""
     settings = make_options(fullgraph, dynamic, backend, mode, options)
     return _compile(model, dataclasses.replace(settings, derives_at_once=True), False)
 
@@ -120,7 +120,7 @@ def _compile(model: Any, options: Options, disabled: bool) -> Any:
 GraphBreakError = _framejit.GraphBreakError
 
 ArmedCall = _framejit.ArmedCall  # the type of compiled callables
-# Pickle and deepcopy know a compiled function by its qualified name, as they know a function.
+# Pickle and deepcopy refer to a compiled function by its qualified name, as to a plain function.
 copyreg.pickle(ArmedCall, lambda compiled: compiled.__qualname__)
 
 
@@ -161,7 +161,7 @@ def _python_caller(target: Callable[..., Any]) -> types.FunctionType:
 
 
 def is_disabled(target: Any) -> bool:
-    """Whether `target` came from disable(), or from torch's function of that name."""
+    """Whether `target` came from disable(), or from torch's function of the same name."""
     call = call_of(target) if isinstance(target, torch.nn.Module) else target
     return getattr(call, DISABLED_ATTRIBUTE, None) is not None or getattr(call, "_torchdynamo_disable", False) is True
 
@@ -169,7 +169,7 @@ def is_disabled(target: Any) -> bool:
 def disable(function: Any = None, recursive: bool = True, *, reason: Optional[str] = None) -> Any:
     """Keeps a function out of compiled code: traced callers break before it, and it runs plainly.
 
-    recursive  True: nothing that it calls is compiled either; False: compiled functions that it calls still are.
+    recursive  True: what it calls runs plainly, too; False: compiled functions that it calls still run compiled.
     """
     if function is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
@@ -196,7 +196,7 @@ def disable(function: Any = None, recursive: bool = True, *, reason: Optional[st
 
 
 def is_compiling() -> bool:
-    """True in code that is being traced, False where Python runs it."""
+    """True in code that is being traced, False in code that Python runs."""
     return torch.compiler.is_compiling()
 
 
@@ -207,10 +207,10 @@ def reset() -> None:
 
 
 def refresh(model: torch.nn.Module) -> None:
-    """Says that weights of `model` changed without a new version; for code compiled with options={"freezing": True}.
+    """Tells framejit that weights of `model` have changed without a new version. Only code that was compiled with
+    options={"freezing": True} needs this.
 
-    Values derived from its parameters and buffers (packed, folded and cast copies) are made again at a later call.
-    Without that option there is no need to call this.
+    Values derived from its parameters and buffers (packed, folded and cast copies) are made again in a later call.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"refresh() takes the nn.Module whose weights have changed, not {type(model).__name__}")
@@ -226,7 +226,7 @@ def list_mode_options(mode: Optional[str] = None, dynamic: Optional[bool] = None
     """The options that each mode of compile() stands for, or those of one mode.
 
     autotune   alternatives are timed, and the fastest is kept
-    graphs     what runs on a GPU is recorded once and replayed as a graph of its driver
+    graphs     the work of a GPU is recorded once and replayed as a driver graph
     """
     require_flag("dynamic", dynamic, none_allowed=True)
     if mode is None:
@@ -246,8 +246,8 @@ stats.__doc__ = "Totals since import or reset.\n\n" + "\n".join(
 
 
 def cache(folder: str | os.PathLike[str] | None, *, max_mb: int = 256) -> None:
-    """Keeps the machine code of compiled kernels in `folder`, for this process and later ones; None: in none, which is
-    the default.
+    """Keeps the machine code of compiled kernels in `folder`, for this process and later ones. None, the default,
+    keeps none.
 
     The folder is made if it does not exist. It must belong to this user and be writable by nobody else. It holds at
     most `max_mb` megabytes; the least recently used kernels are dropped. Any number of processes may share it. A kernel
@@ -272,7 +272,8 @@ def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *
     """Makes a size of `tensor` a symbol the first time that the tensor is traced, so that other sizes need no second
     compile.
 
-    A program that needs the number after all (a branch on it, a list of that length) gets a guard on it, as everywhere.
+    If the program needs the number after all (for a branch, or for a list of that length), there is a guard on it, as
+    for any other size.
     """
     dims = _dims_of("mark_dynamic", tensor, dim)
     for name, bound in (("min", min), ("max", max)):
@@ -288,9 +289,9 @@ def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *
 
 
 def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None = None) -> None:
-    """Keeps a size of `tensor`, or all of them, a constant: each other size compiles anew, also with dynamic=True.
+    """Keeps a size of `tensor`, or all sizes, constant: any other size compiles anew, even with dynamic=True.
 
-    The mark is the tensor's, and counts when the tensor is traced.
+    The mark belongs to the tensor. It is read when the tensor is traced.
     """
     dims = _dims_of("mark_static", tensor, dim)
     setattr(tensor, STATIC_ATTRIBUTE, getattr(tensor, STATIC_ATTRIBUTE, frozenset()) | dims)
@@ -299,7 +300,8 @@ def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | N
 
 
 def mark_static_address(tensor: torch.Tensor) -> None:
-    """Says that the memory of `tensor` stays where it is, whatever is written to it: a replayed graph reads it there.
+    """Promises that the memory of `tensor` stays where it is, whatever is written to it: a replayed graph reads it
+    there.
 
     Without the mark, an input whose address has changed is copied into the graph from then on. Parameters and buffers
     of a module need no mark. Calls with another marked tensor, or after this one has moved, record their own graph.

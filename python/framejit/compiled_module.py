@@ -25,7 +25,7 @@ class WrappedModule:
 
     def __call__(self, *args, **kwargs):
         original = self._framejit_original
-        if type(original).__call__ is not self._framejit_plain:  # the class was given another __call__
+        if type(original).__call__ is not self._framejit_plain:  # the class has got another __call__ since
             rewrapped = self._framejit_wrap(original)
             _fill_slots(self, *(getattr(rewrapped, slot) for slot in SLOTS))
         return self._framejit_call(original, *args, **kwargs)
@@ -84,7 +84,7 @@ def _armed_call(kind: type, options: Options) -> Callable[..., Any]:
     entries are kept per code object and nn.Module's own is shared by every model of the process."""
     armed = _armed_calls.setdefault(kind, {})
     call = kind.__call__
-    key = (options, inspect.getattr_static(kind, "__call__"))  # a descriptor may give a new object each time
+    key = (options, inspect.getattr_static(kind, "__call__"))  # a descriptor may return a new object each time
     if key not in armed:
         if isinstance(call, types.FunctionType):
             copied = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, call.__defaults__,

@@ -63,7 +63,7 @@ class Explanation:
 
     @property
     def replays(self) -> list[Event]:
-        """What was recorded for replays, or why it was not. The first call of each size records nothing."""
+        """What was recorded for replays, or why nothing was. The first call of each size records nothing."""
         return self.of("Recorded") + self.of("NotReplayed")
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class Explanation:
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """By how much each number grew; other values as they are after the call."""
+    """By how much each number has grown; other values are those after the call."""
     def number(value: Any) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     def added(value: Any, known: Any) -> Any:

@@ -9,7 +9,7 @@ from framejit import _framejit
 Backend = Union[str, Callable[..., Any]]
 Freezing = Union[bool, Literal["auto"]]
 
-# Torch's four modes, and the options that each stands for: autotune decides by time, graphs replays what runs on a GPU.
+# Torch's four modes, and the options that each stands for: autotune decides by time, graphs replays the work of a GPU.
 MODE_OPTIONS: dict[str, dict[str, bool]] = {
     "default": {}, "reduce-overhead": {"graphs": True}, "max-autotune": {"autotune": True, "graphs": True},
     "max-autotune-no-cudagraphs": {"autotune": True}}
@@ -29,7 +29,7 @@ class Options:
     backend: Backend
     autotune: bool
     freezing: Freezing
-    replays: bool = False  # graphs of the GPU's driver stand for calls
+    replays: bool = False  # driver graphs replay the work of a GPU
     derives_at_once: bool = False  # by the first call, for explain()
 
 

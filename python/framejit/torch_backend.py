@@ -13,7 +13,7 @@ from framejit import api
 
 def compile_graph(graph: Any, inputs: Sequence[Any], *, mode: Optional[str] = None,
                   options: Optional[dict[str, Any]] = None) -> Callable[..., Any]:
-    """`graph` is a module whose forward() torch writes only when its text is asked for. Later calls may pass inputs of
+    """`graph` is a module whose forward() torch generates only when its code is read. Later calls may pass inputs of
     other sizes."""
     assert graph.code
     return api.compile(graph.forward, mode=mode, options=options)

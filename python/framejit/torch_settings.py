@@ -1,6 +1,7 @@
-"""Settings of torch's own compiler that a program may have made and framejit does not follow: the log names each once.
+"""Settings of torch's own compiler that a program may have changed and that framejit does not follow. The log names
+each once.
 
-They are read where torch keeps them, if the program has loaded that module.
+They are read from torch's own modules, if the program has loaded these.
 """
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_rows_of_costs_and_what_stands_in_for_them():
     from framejit import _framejit
     name, costs = _framejit.costs()
     assert name in ("zen_avx512", "intel_amx", "intel_avx512", "avx2", "sse") and costs["slab_rows"] > 0
-    with pytest.raises(ValueError, match="no row of costs.def and its number: no_such=1"):
+    with pytest.raises(ValueError, match="not a row of costs.def and a number: no_such=1"):
         _framejit.replace_costs("no_such=1")
     with pytest.raises(ValueError, match="walked_points=3: walked_points is a power of two, 1 or more"):
         _framejit.replace_costs("walked_points=3")

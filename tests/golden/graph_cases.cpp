@@ -1,7 +1,7 @@
 // tests/golden/graph_cases.cpp — folder graph: cases in the graph text form.
 //
-// Stages: every pass by its name, and "infer" (shape rules infer the types of each node again: they must be those of
-// torch in the text). Each case also checks the round trip of its text, the verifier after every stage, and that a pass
+// Stages: every pass by its name, and "infer" (shape rules infer the types of each node again, which must be torch's
+// types in the text). Each case also checks the round trip of its text, the verifier after every stage, and that a pass
 // run twice equals the pass run once.
 #include <gtest/gtest.h>
 
@@ -42,8 +42,8 @@ bool has_symbol(const SymSizes& sizes) {
   return std::any_of(sizes.begin(), sizes.end(), [](const SymExpr& size) { return !size.is_constant(); });
 }
 
-// The same graph, with every dimension of every contiguous input a separate symbol: whatever the rules then assume or
-// compute must give the recorded types for the recorded sizes. Returns how many results have a symbol in their type.
+// Makes every dimension of every contiguous input a separate symbol. Whatever the rules then assume or compute must
+// give the recorded types for the recorded sizes. Returns how many results have a symbol in their type.
 size_t check_symbolically(const Graph& graph) {
   Graph symbolic = graph;
   size_t checked = 0;
@@ -105,8 +105,7 @@ Result<std::string> run(const golden::Case& c) {
 
 const golden::Folder kFolder("graph", run);
 
-// The cases of shape_rules.txt check something with symbols, nearly all of them: a file of views and transposed inputs
-// would not.
+// Nearly all cases of shape_rules.txt check something with symbols. A file of views and transposed inputs would not.
 TEST(GoldenGraph, CasesAreCheckedWithSymbols) {
   std::ifstream file(FRAMEJIT_SOURCE_DIR "/tests/golden/graph/shape_rules.txt");
   std::stringstream text;

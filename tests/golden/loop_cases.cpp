@@ -136,7 +136,7 @@ Result<std::string> hoisted_text(const graph::Graph& graph) {
   return text;
 }
 
-// As on a GPU. Without an input whose name begins with w, casts are as good as weights.
+// As on a GPU. If no input's name begins with w, casts count as weights.
 Result<graph::Graph> join_columns(const graph::Graph& graph) {
   TargetInfo target = reference_target();
   target.traits.joins_products = true;
@@ -279,7 +279,7 @@ double tolerance_of(const graph::Graph& graph) {
   return tolerance;
 }
 
-// The interpreter for kernels of a target that is not its own.
+// Runs kernels for another target in the interpreter.
 class InterpretedTarget : public KernelTarget {
  public:
   explicit InterpretedTarget(TargetInfo info) : info_(std::move(info)) {}
@@ -309,7 +309,7 @@ void execute(const graph::Graph& graph, const LoopProgram& program, bool is_left
   testing::check_graph(graph, {.tolerance = std::max(sums, tolerance_of(graph)), .choices = choices});
 }
 
-// Torch's attention on a GPU. Nothing else here has its names of arguments.
+// Torch's attention on a GPU. No other op here needs its arguments by name.
 void declare_attention() {
   const std::vector<std::string> first{"query", "key", "value"};
   const auto declare = [&](const char* name, std::initializer_list<const char*> more) {

@@ -1,9 +1,9 @@
 // tests/golden/partition_cases.cpp — folder partition: joint graphs and what they are cut into.
 //
-// Names say the layout: inputs named tangent_... are tangents, of the outputs in their order; an input named kept_...
-// is one that eager holds for the backward. Outputs that depend on tangents are gradients, of the inputs in their
+// Names say what is what: inputs named tangent_... are tangents of the outputs, in their order; an input named kept_...
+// is one that eager holds for the backward. Outputs that depend on tangents are gradients of the inputs, in their
 // order. "run: partition" prints the forward, what is saved and the backward; "run: partition given 01 wanted 110" the
-// backward for some of the tangents and gradients; "run: partition budget 0" computes again all that may be.
+// backward for some of the tangents and gradients; "run: partition budget 0" recomputes everything that it may.
 #include <gtest/gtest.h>
 
 #include <sstream>

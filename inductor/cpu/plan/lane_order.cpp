@@ -1,10 +1,10 @@
 // inductor/cpu/plan/lane_order.cpp — lanes of the main loop that are not side by side in memory.
 //
-// A register of bfloat16 holds two lanes in every 32 bits. Shifted left it gives the even lanes as float32; with the
-// lower half cleared, the odd ones. That takes two instructions, while widening in order takes four, and storing saves
+// A register of bfloat16 holds two lanes in every 32 bits. A left shift gives the even lanes as float32; clearing the
+// lower halves gives the odd ones. That takes two instructions, while widening in order takes four, and a store saves
 // as many. So a main loop whose memory is all bfloat16, or scratch of such loops, holds its even lanes first and then
-// the odd ones. Anything else that goes to memory, or asks for the number of a lane, is put in order; nests that do so
-// in their innermost loop stay in order.
+// the odd ones. Anything else that goes to memory, or asks for the number of a lane, is put in order. Nests that need
+// this in their innermost loop stay in order.
 #include <algorithm>
 
 #include "inductor/cpu/plan/planning.h"

@@ -28,7 +28,7 @@ bool is_search(const Planning& p) {
   return carried == 1;
 }
 
-// In half precision, a register of float32 lanes is half a register.
+// In memory, the lanes of a float32 register fill only half a register if they have half precision.
 unsigned stream_lanes(const Planning& p) {
   const bool has_halves = std::any_of(p.nest.body.begin(), p.nest.body.end(), [&](const LoopInst& i) {
     return is_address(i) && row_of(p.kernel.buffers[i.buffer].dtype).bytes < 4;
@@ -68,7 +68,7 @@ void plan_main_loop(Planning& p) {
   } else if (lanes.main == MainLoop::kStreams) {
     if (is_known) lanes.main_end = streams_end(p, points);
   } else {
-    // There is never a tail, whatever part of the range a call asks for.
+    // If even, there is never a tail, whichever part of the range a call asks for.
     lanes.is_even = size && *size % wide == 0 && (!lanes.is_part || kFlatUnit % wide == 0);
     if (is_known) lanes.main_end = points / wide * wide;
   }

@@ -22,7 +22,7 @@ enum class Access : uint8_t {
   kNone,  // not at all
   kOne,  // one element for all lanes
   kContiguous,  // lanes side by side
-  kOfLane,  // scratch of which each lane has its own, interleaved
+  kOfLane,  // each lane has its own scratch, interleaved
   kScattered,  // each lane has its own address
   kTile,  // from a block that was read along the tile's points, and transposed
 };
@@ -40,7 +40,7 @@ struct InstPlan {
   bool is_after = false;  // needs the result of a reduction
   bool has_lanes = false;  // its value differs from lane to lane
   bool is_border = false;  // compares a position that lanes step through one by one with a number that they share
-  bool is_place = false;  // of these, whether it asks for the position itself: at most one lane has it
+  bool is_place = false;  // a border that tests for equality: at most one lane is at that position
   Access access = Access::kNone;
   MaskKind mask = MaskKind::kNone;
   Bf16Rounding bf16 = Bf16Rounding::kAny;
@@ -77,9 +77,9 @@ struct LanesPlan {
   bool is_split = false;  // the main loop holds its even lanes first, then the odd ones
   bool is_part = false;  // of a flat kernel: from begin to end of the call
   MainLoop main = MainLoop::kNone;
-  int64_t part_points = 0;  // kStreams: neighbours below so many points each; above, each has its part of the range
+  int64_t part_points = 0;  // kStreams: from this many points each, each has its part of the range; below: neighbours
   std::optional<int64_t> main_end;  // where the main loop ends, if that is a constant
-  bool is_even = false;  // it ends where the range does, whatever the range
+  bool is_even = false;  // it ends where the range ends, for every range
   bool has_tail = true;
   unsigned wide() const { return width * unroll; }
   bool has_lanes() const { return dim != SIZE_MAX; }
@@ -123,8 +123,8 @@ struct TilePlan {
 struct ProductPlan {
   unsigned rows = 0, columns = 0;  // of a tile of sums in registers
   int64_t blocks = 0, terms = 0;  // of the summed dimension; terms per block
-  bool has_whole_columns = false;  // no column is left outside of the tiles
-  int64_t columns_at_once = 0;  // what is summed of them stays in the second-level cache
+  bool has_whole_columns = false;  // no column is left outside the tiles
+  int64_t columns_at_once = 0;  // so few that their terms of one block stay in the second-level cache
 };
 
 struct KernelPlan {

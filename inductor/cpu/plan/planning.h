@@ -41,7 +41,7 @@ void plan_tiles(Planning& p);  // tiles.cpp
 void plan_prefetches(Planning& p);  // prefetches.cpp
 
 bool may_walk_in_slabs(const Planning& p);  // slabs.cpp
-bool steps_one_by_one(const Planning& p, const LoopInst& inst);  // unroll.cpp: or not at all, along the lanes
+bool steps_one_by_one(const Planning& p, const LoopInst& inst);  // unroll.cpp: along the lanes, or stays in place
 TilePlan plan_tile(const Kernel& kernel, const TargetInfo& target);  // tiles.cpp
 int64_t tile_line(const Kernel& kernel, const TargetInfo& target);
 

@@ -7,13 +7,13 @@
 namespace framejit::inductor {
 namespace {
 
-// In second-level caches: where prefetching gains over the hardware's own.
+// Sizes from which prefetching beats the hardware's own, in units of the second-level cache.
 constexpr int64_t kStreamCaches = 2;  // streams of at least this size are prefetched
 constexpr int64_t kRowsCaches = 8;    // rows of at least this size together are prefetched
 constexpr int64_t kPartOfRow = 16;    // if each is at most this part of the cache
 
-// A reduction that does little with the data that it reads once, row after row: the hardware follows a stream only to
-// the end of a page. Sums of float32 keep pace with memory anyway.
+// A reduction that reads its data once, row after row, and does little work on it. The hardware follows such a stream
+// only to the end of a page. Sums of float32 are left out: they keep pace with memory anyway.
 bool reads_a_stream(const Planning& p, DType dtype) {
   constexpr int64_t kHalf = 2;
   if (!p.plan.is_light || p.plan.lanes.main == MainLoop::kNone || p.kernel.nests.size() != 1 ||
@@ -26,7 +26,7 @@ bool is_over_the_row_of(const Planning& p, const KernelNest& other) {
   return other.vector_dim == p.n.vector_dim && other.nest.extent(other.vector_dim) == p.nest.extent(p.n.vector_dim);
 }
 
-// A kernel over rows reads the row in its first nest and only computes in the later ones, which leaves memory idle: so
+// A kernel over rows reads the row in its first nest and only computes in the later ones, which leaves memory idle. So
 // the second nest over the row prefetches the next row.
 bool is_second_over_the_row(const Planning& p) {
   const std::vector<KernelNest>& nests = p.kernel.nests;

@@ -6,7 +6,8 @@
 namespace framejit::inductor {
 namespace {
 
-// How many terms are summed before results go to memory: `rows` of the left operand take half of the first-level cache.
+// How many terms are summed before results go to memory: as many as let `rows` of the left operand take half of the
+// first-level cache.
 int64_t most_terms(const Caches& caches, int64_t rows) {
   constexpr int64_t kUnit = 64, kElement = 4;
   return std::max<int64_t>(caches.first / 2 / (rows * kElement) / kUnit * kUnit, kUnit);

@@ -30,8 +30,8 @@ bool may_walk_in_slabs(const Planning& p) {
   return true;
 }
 
-// As many columns as fit on the stack; a multiple of the lanes. Each accumulator begins at a cache line. If slabs have
-// a middle total, accumulators exist twice, except for what rounding lost.
+// Takes as many columns as fit on the stack, in a multiple of the lanes. Each accumulator begins at a cache line. If
+// slabs have a middle total, accumulators exist twice, except for what rounding lost.
 void plan_slabs(Planning& p) {
   if (p.plan.lanes.main != MainLoop::kSlabs) return;
   const int64_t lanes = p.plan.lanes.wide();

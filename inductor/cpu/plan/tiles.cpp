@@ -26,7 +26,7 @@ bool is_beyond_caches(const Kernel& kernel, const TargetInfo& target) {
   return tiled > 0 && tiled <= kMostOnStack && bytes >= caches;
 }
 
-// The only tiled load, if there are registers for its blocks. Blocks on the stack take twice as long beyond caches:
+// The only tiled load, if there are registers for its blocks. Beyond caches, blocks on the stack take twice as long:
 // their stores queue with those of the results, which wait for memory.
 std::optional<InstId> load_in_registers(const Planning& p) {
   constexpr unsigned kManyRegisters = 32;
@@ -57,9 +57,9 @@ int64_t tile_line(const Kernel& kernel, const TargetInfo& target) {
   return line / bytes;
 }
 
-// One cache line of points and no more: each is a separate stream for everything else, and hardware follows only a few.
-// Beyond caches, several lines, and everything that is read is prefetched two tiles ahead: there, a new page for each
-// row of a tile costs more than streams do (benchmarks/results/decisions.md).
+// In caches, a tile has one cache line of points: for all other accesses, each point is a separate stream, and hardware
+// follows only a few. Beyond caches, it has several lines, and everything that is read is prefetched two tiles ahead:
+// there, a new page for each row of a tile costs more than streams do (benchmarks/results/decisions.md).
 TilePlan plan_tile(const Kernel& kernel, const TargetInfo& target) {
   if (!kernel.in_tiles) return {};
   const int64_t line = tile_line(kernel, target);

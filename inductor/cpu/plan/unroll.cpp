@@ -16,7 +16,7 @@ size_t weight_of(const LoopInst& inst) {
   return static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
 }
 
-// Instructions that only borders need, which compute with the position of the first lane.
+// Instructions that only borders need: borders compute with the position of the first lane.
 std::vector<bool> only_borders(const Planning& p) {
   std::vector<bool> aside(p.nest.body.size(), false), used(p.nest.body.size(), false);
   for (size_t i = p.nest.body.size(); i-- > 0;) {
@@ -32,7 +32,7 @@ std::vector<bool> only_borders(const Planning& p) {
 
 struct Body {
   size_t weight = 0;
-  bool is_narrow = false;  // 64-bit lanes, or each lane with its own address: one register of them is work enough
+  bool is_narrow = false;  // 64-bit lanes, or each lane with its own address: one register of them is enough work
 };
 
 bool is_narrow(const Planning& p, const LoopInst& inst) {
@@ -50,8 +50,8 @@ Body body_of(const Planning& p) {
   const bool has_rows = !p.plan.loops.empty() && is_ordered(p.nest) &&
                         p.plan.loops.back().dim == p.n.vector_dim;  // the lanes are the innermost loop
   for (size_t i = 0; i < p.nest.body.size(); ++i) {
-    if (has_rows && !p.is_inside_all_loops(i)) continue;                    // once for all lanes
-    if (p.lanes_are_reduced() && p.plan.insts[i].is_after) continue;        // once, not per lane
+    if (has_rows && !p.is_inside_all_loops(i)) continue;                    // runs once, outside the loop over lanes
+    if (p.lanes_are_reduced() && p.plan.insts[i].is_after) continue;        // runs once, after the loop over lanes
     if (aside[i]) continue;
     body.is_narrow |= is_narrow(p, p.nest.body[i]);
     body.weight += weight_of(p.nest.body[i]);
@@ -59,8 +59,9 @@ Body body_of(const Planning& p) {
   return body;
 }
 
-// Several points side by side, if each instruction waits for the previous one over a longer stretch than a CPU looks
-// ahead: few values live at a time, so registers allow it (benchmarks/results/decisions.md).
+// The unroll factor of a long chain. Each instruction waits for the previous one, and the CPU does not look far enough
+// ahead, so several points are computed side by side. Few values are live at a time, so registers allow it
+// (benchmarks/results/decisions.md).
 unsigned chain_unroll(const Planning& p) {
   const bool is_wide = std::any_of(p.nest.body.begin(), p.nest.body.end(), [](const LoopInst& inst) {
     return inst.op == LoopOp::kScalar && is_widened(inst.scalar);
@@ -69,7 +70,7 @@ unsigned chain_unroll(const Planning& p) {
   return std::max(p.target.registers.count / each, 1u);
 }
 
-// The weight of the longest chain of instructions, each of which needs the one before.
+// The weight of the longest chain of instructions, each of which needs the previous one.
 size_t chain_weight(const Nest& nest) {
   std::vector<size_t> until(nest.body.size(), 0);
   size_t longest = 0;

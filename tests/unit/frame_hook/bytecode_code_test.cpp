@@ -1,5 +1,5 @@
-// tests/unit/frame_hook/bytecode_code_test.cpp — the decoder's tables and queries. Against dis:
-// tests/e2e/hook/test_decode.py.
+// tests/unit/frame_hook/bytecode_code_test.cpp — the decoder's tables and queries. tests/e2e/hook/test_decode.py
+// compares it with dis.
 #include "frame_hook/bytecode/code.h"
 
 #include <gtest/gtest.h>

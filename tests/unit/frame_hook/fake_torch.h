@@ -20,7 +20,7 @@ namespace framejit::frame_hook::fake {
 struct State {
   std::vector<std::string>* ops = nullptr;   // of the active recording
   std::optional<Error> reason;
-  bool grad = true;                          // the one mode
+  bool grad = true;                          // the only mode
 };
 inline State& state() {
   static State s;

@@ -152,7 +152,7 @@ PyObject* py_last_options(PyObject*, PyObject*) {
   return options ? options.release() : Py_NewRef(Py_None);
 }
 
-// call_into(function, locals by name, stack, next index, budget): the way that a driver resumes an inlined callee.
+// call_into(function, locals by name, stack, next index, budget): resumes an inlined callee as a driver does.
 class TestFiller : public FrameFiller {
  public:
   PyObject *locals, *values;
@@ -222,7 +222,7 @@ PyObject* py_trace_all(PyObject*, PyObject* on) {
   return PyBool_FromLong(start_trace_all());
 }
 
-// What was traced since the last call: instructions that segments stood for, instructions left to native execution,
+// What was traced since the last call: instructions that segments replaced, instructions left to native execution,
 // breaks and defects by reason.
 PyObject* py_trace_stats(PyObject*, PyObject*) {
   Stats& s = stats();

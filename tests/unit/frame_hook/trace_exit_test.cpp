@@ -47,7 +47,7 @@ TEST(TraceExit, HalfRunGeneratorMovesTheStopToItsMaking) {
   EXPECT_EQ(t.exit_lines, (Lines{"f:5"}));
 }
 
-// A weak reference breaks if something was written before: by this attempt, not by the one before it.
+// A weak reference is a graph break after a write. Only writes of the same attempt count.
 TEST(TraceExit, EachAttemptCountsItsOwnWrites) {
   const Trial t = trial(
       "import weakref\nclass A:\n  n = 1\nkept = A()\ndef f(x, d, r):\n  n = r().n\n  d['k'] = n\n  "

@@ -1,4 +1,4 @@
-// Ops are known by their whole name: neither another overload nor another library's op is taken for one.
+// Known ops are recognised by their whole name: no other overload, and no other library's op, is mistaken for one.
 #include "graph/known_ops.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// tests/unit/graph/planted_module.cpp — the extension _framejit_planted: a backend that fails as a defect of ours
-// would.
+// tests/unit/graph/planted_module.cpp — the extension _framejit_planted: a backend that fails as if it had a defect.
 //
 // Importing it adds the backend "planted", which is "eager" except for what plant() says. It needs neither torch nor
 // LLVM.
@@ -36,7 +35,7 @@ Result<void> fail_if_planted(const std::string& stage) {
 // The code of a kernel that no device runs.
 struct RefusedKernel final : runtime::KernelCode {};
 
-// Adds a step whose launch fails, as the driver of a GPU refuses one.
+// Adds a step whose launch fails, as if a GPU's driver had refused it.
 runtime::Executable with_refused_launch(runtime::Executable executable) {
   auto kernel = std::make_shared<RefusedKernel>();
   kernel->id = runtime::content_id("planted", "a refused launch");

@@ -161,8 +161,7 @@ TEST(ShapeEnv, KeepsWhatMayNotFit) {
   EXPECT_EQ(env.known(n * (int64_t{1} << 62), Relation::kLt, SymExpr(0) - n * (int64_t{1} << 62)), std::nullopt);
 }
 
-// Whatever known() claims holds for every assignment in the ranges that satisfies the facts.
-// A loop over a number makes a symbol for each step, of the same hint, and a fact that a later step still fits.
+// A loop over a number makes a symbol with the same hint for each step, and a fact that a later step still satisfies.
 TEST(ShapeEnv, AsksAboutNoMoreEqualitiesThanFacts) {
   ShapeEnv env;
   constexpr SymbolId kSteps = 400;
@@ -201,6 +200,7 @@ TEST(ShapeEnv, LeavesOutNoEqualityThatIsKnown) {
   EXPECT_GT(equal, 100);
 }
 
+// What known() claims holds for every assignment in the ranges that satisfies the facts.
 TEST(ShapeEnv, ClaimsHoldByBruteForce) {
   std::mt19937_64 random(5);
   const Relation relations[] = {Relation::kEq, Relation::kNe, Relation::kLt, Relation::kLe};

@@ -52,7 +52,7 @@ TEST_F(SymNodeTest, AnswersFromHintsBecomeFacts) {
   EXPECT_EQ(facts(), 1u);
 }
 
-// Kernels ask this if both answers give the same values, but shared memory still differs.
+// Torch asks this way if both answers give the same values. But which results share memory may still depend on it.
 TEST_F(SymNodeTest, UndecidedOrADefaultIsAnsweredAndGuarded) {
   EXPECT_TRUE(TORCH_GUARD_OR_FALSE(a.sym_ne(b)));
   ASSERT_EQ(facts(), 1u);

@@ -11,7 +11,7 @@
 
 namespace framejit::guards {
 
-// Python source that runs in a fresh module namespace; its names are read back as locals of a made-up frame.
+// Runs Python source in a fresh module namespace, and reads its names back as locals of a made-up frame.
 class GuardTest : public testing::Test {
  protected:
   GuardTest() : globals_(PyRef::steal(PyDict_New())) {

@@ -1,5 +1,5 @@
-// tests/unit/inductor/accesses.h — nests and calls of which only reads and writes are known, and when two must keep
-// their order.
+// tests/unit/inductor/accesses.h — nests and calls that only say what they read and write, and when two must keep their
+// order.
 #pragma once
 
 #include <algorithm>

@@ -80,7 +80,7 @@ void check(const char* what, const Kernel& kernel, const std::vector<Element>& x
   }
 }
 
-// x counts through all patterns; y visits them in another order, and half of the time takes special values.
+// x takes all patterns in order; y visits them in another order, and takes special values half of the time.
 void check_bf16(const char* what, const Body& body, const Number& number, Scratch scratch = Scratch::kNone) {
   std::vector<uint16_t> x(kCount), y(kCount);
   constexpr uint16_t kSpecial[] = {0,      0x8000, 1,      0x8001, 0x7F80, 0xFF80, 0x7F81, 0xFF81,
@@ -178,9 +178,9 @@ TEST(Bf16, OfFloat32OfAnyBits) {
   }
 }
 
-// --- reductions, along the lanes and across them
-// --------------------------------------------------------------------------------- With few different values, so that
-// there are ties; each fourth row or column has NaN, which wins.
+// --- reductions, along the lanes and across them ---
+
+// With few different values, so that there are ties; every fourth row or column has NaN, which wins.
 double reduced(ReduceOp op, const std::vector<float>& values) {
   double best = values[0], sum = 0;
   size_t at = 0;

@@ -28,7 +28,7 @@ void for_each_seed(int rounds, Round round) {
 // The message if one number of threads gives other results than another.
 inline constexpr const char* kOtherBits = "threads give other bits";
 
-// The first seed of 1 to `rounds` whose round fails, 0 if none does. The first failure must be the fuzzer's own
+// The first seed from 1 to `rounds` whose round fails, 0 if none does. The first failure must be the fuzzer's own
 // finding: `finding` is part of its message, or kOtherBits. These failures do not fail the running test.
 template <class Round>
 int seeds_until_found(int rounds, const std::string& finding, Round round) {

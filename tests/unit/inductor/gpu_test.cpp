@@ -361,7 +361,7 @@ const HostCase kCases[] = {
      {6, 5, 96}},
 };
 
-// A GPU for which no kernel is too small for the treatment of large ones.
+// A GPU that treats every kernel, however small, as a large one.
 TargetInfo tiny_gpu() {
   TargetInfo target = gpu_target();
   target.costs.column_blocks = target.costs.few_rows = target.costs.short_columns = 1;
@@ -451,7 +451,7 @@ TEST(SlowGpu, KernelsCompileForAmd) {
   expect_compiles(*compiler.value(), {"gfx90a", "gfx1030"});
 }
 
-// No package provides NVRTC: it comes with a torch for CUDA.
+// No package provides NVRTC: it comes with CUDA builds of torch.
 TEST(Gpu, KernelsCompileForNvidia) {
   const auto compiler = runtime::GpuCompiler::find(runtime::GpuVendor::kNvidia);
   if (!compiler) FJ_NOT_TESTED_HERE("GPU kernels for NVIDIA: NVRTC was not found");

@@ -131,7 +131,7 @@ double largest(const std::vector<double>& values, const std::vector<double>& bas
   return most;
 }
 
-// The text without outputs that consist visibly of rounding errors, such as the sum of differences from a mean: any
+// The text without outputs that consist mostly of rounding errors, such as the sum of differences from a mean: each
 // order of evaluation gives other values. float64 shows which outputs these are. Empty: none is left.
 std::string without_roundings(const std::string& text, uint32_t seed) {
   const auto rounded = interpret(text, seed),
@@ -172,8 +172,8 @@ TEST(Fuzz, OutputsThatAreRoundingsAreLeftOut) {
   EXPECT_GE(whole, 90);
 }
 
-// --- planted defects
-// ----------------------------------------------------------------------------------------------------------
+// --- planted defects ---
+
 int first_seed_that_finds(const std::string& pattern, const std::string& wrong, const PlanChange& plan) {
   return seeds_until_found(kGraphRounds, ", expected ", [&](uint32_t seed) {
     const std::string text = without_roundings(RandomGraph(seed).make(), seed);

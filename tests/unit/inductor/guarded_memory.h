@@ -1,5 +1,5 @@
-// tests/unit/inductor/guarded_memory.h — memory that ends at pages that must not be read or written: machine code that
-// goes past a buffer crashes at once, and says why. No sanitizer sees what the kernels do.
+// tests/unit/inductor/guarded_memory.h — memory that ends at pages that must not be read or written: if machine code
+// goes past a buffer, the process crashes at once and says why. No sanitizer sees what the kernels do.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ namespace framejit::inductor::testing {
 
 // Printed on the way to the crash: the line above it (gtest), or --gtest_brief=0, says which test it was.
 inline void say_where_it_died(int signal) {
-  constexpr char kSaid[] = "a kernel reached outside of its buffers (guarded_memory.h), or code of ours does\n";
+  constexpr char kSaid[] = "a kernel, or other code of ours, reached outside of its buffers (guarded_memory.h)\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kSaid, sizeof(kSaid) - 1);
   std::signal(signal, SIG_DFL);
   std::raise(signal);
@@ -36,7 +36,7 @@ class Unguarded {
 };
 
 // `bytes` of 0xCB, so that reads before writes show. The last byte, rounded up to `alignment`, lies before a page that
-// cannot be touched; the first one after such a page and a part of another, which is 0xCB too.
+// cannot be touched. The first one comes after such a page and a part of another page, which is 0xCB too.
 inline std::shared_ptr<char[]> guarded_block(int64_t bytes, int64_t alignment) {
   static const bool handled = std::signal(SIGSEGV, say_where_it_died) != SIG_ERR;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

@@ -9,8 +9,8 @@
 namespace framejit::inductor::testing {
 namespace {
 
-// The kernel of all nests of a program over x: f32[64, 48] and y of the same shape, with `outer` common dimensions; ""
-// if y may take the memory of x.
+// Why y may not take the memory of x, in the kernel of all nests of a program over x: f32[64, 48] and y of the same
+// shape, with `outer` common dimensions; "" if it may.
 std::string answer(const std::string& nests, size_t outer, const std::string& y = "f32[64, 48]",
                    const std::string& x = "f32[64, 48]") {
   auto parsed = parse_loops("loops @f symbols 1 {\n  input x: " + x +
@@ -90,7 +90,7 @@ TEST(InPlace, EveryReason) {
 #undef KEPT_APART
 }
 
-// A chain of buffers that each outlive a kernel, between products, which need them in memory.
+// A chain of buffers that each outlive a kernel, because products between them need them in memory.
 TEST(InPlace, ChainsEqualTheInterpreter) {
   const auto in_shape = [](std::string text) {
     for (size_t at; (at = text.find("MAT")) != std::string::npos;) text.replace(at, 3, "f32[2048, 8]");

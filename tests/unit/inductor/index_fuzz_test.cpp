@@ -179,8 +179,8 @@ TEST(Fuzz, IndexExpressions) {
   for_each_seed(kIndexRounds, [](uint32_t seed) { check_index(seed, {}); });
 }
 
-// --- planted defects
-// ----------------------------------------------------------------------------------------------------------
+// --- planted defects ---
+
 SymExpr toward_zero(const SymExpr& a, const SymExpr& b) {
   return SymExpr::floor_div(SymExpr::max(a, 0), b) - SymExpr::floor_div(SymExpr::max(SymExpr(0) - a, 0), b);
 }

@@ -23,8 +23,8 @@ const char* const kLookUp =
     "  nest l (i0: 8) {\n    %0 = load n[0] : i64\n    %1 = check %0, 4 : i64\n    %2 = load v[$1, i0] : f32\n    "
     "store y[i0], %2\n  }\n";
 
-// Each item is a separate step, in order, with the numbers of the nodes that they compute; `together`: all nests in one
-// kernel with this many outer dimensions.
+// Whether a schedule writes in order. Each item is a separate step, in order, and computes the node of that number in
+// `nodes`. `together`: all nests are in one kernel with this many outer dimensions.
 bool is_right(const std::string& items, const std::vector<uint32_t>& nodes, std::optional<size_t> together = {}) {
   auto parsed = parse_loops(kHeader + items + "}\n");
   EXPECT_TRUE(parsed.ok()) << parsed.error().message;

@@ -177,8 +177,8 @@ TEST(SlowFuzz, LoopPrograms) {
   for_each_seed(kLoopRounds, [](uint32_t seed) { check_program(seed); });
 }
 
-// --- planted defects
-// ----------------------------------------------------------------------------------------------------------
+// --- planted defects ---
+
 template <class Change>
 PlantedTarget::Change in_each_instruction(Change change) {
   return [=](Kernel& kernel) {

@@ -137,7 +137,7 @@ class Host : public runtime::PlanHost {
     EXPECT_NE(data_[b], nullptr) << "buffer " << b << " is used before it exists or after it was freed";
     return data_[b];
   }
-  // Whatever a plan may write over, it writes over here.
+  // Here, a plan writes over everything that it may write over.
   void allocate(runtime::BufferId b, runtime::BufferId over) override {
     const View v = view(b, nullptr);
     if (over != runtime::kNoBuffer) {  // inputs are protected against writes

@@ -17,7 +17,7 @@
 
 namespace framejit::inductor::testing {
 
-void declare_ops();  // torch's schemas would declare them: parsed graphs may name every op that is lowered
+void declare_ops();  // as torch's schemas do in the product: parsed graphs may name every op that is lowered
 
 struct Data {  // a dense block that a meta's strides index
   std::vector<char> bytes;
@@ -54,8 +54,8 @@ struct CheckOptions {
   std::vector<int64_t> symbols;  // empty: the hints
   uint32_t seed = 1;
   int kernels = -1;              // expected kernel steps when fused; -1: any
-  std::string compiled = {};     // planted: this graph is compiled in place of the one that the interpreter runs
-  std::function<void(runtime::Executable&)> plan = {};  // planted: changes what was compiled
+  std::string compiled = {};  // a planted defect: compiles this graph, not the one that the interpreter runs
+  std::function<void(runtime::Executable&)> plan = {};  // a planted defect: changes what was compiled
   Choices choices = {};
   bool passes = true;  // run the graph passes first, as in production; false: the text is lowered unchanged
 };

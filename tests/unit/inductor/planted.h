@@ -1,5 +1,4 @@
-// tests/unit/inductor/planted.h — defects planted at the interfaces of the product, for tests that show that fuzzers
-// find them.
+// tests/unit/inductor/planted.h — defects planted at the interfaces of the product: tests show that fuzzers find them.
 #pragma once
 
 #include <functional>
@@ -11,7 +10,7 @@
 
 namespace framejit::inductor::testing {
 
-// Compiles other kernels than the given ones.
+// Compiles kernels that differ from the given ones.
 class PlantedTarget : public KernelTarget {
  public:
   using Change = std::function<void(Kernel&)>;

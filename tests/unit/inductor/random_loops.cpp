@@ -110,8 +110,8 @@ class Maker {
     return NestBuilder(1, "n" + std::to_string(next_nest_++), std::move(ranges), std::move(reduced));
   }
 
-  // --- values
-  // --------------------------------------------------------------------------------------------------------------
+  // --- values ---
+
   void keep(InstId id, Value::Level level, Fact fact) { values_.push_back({id, level, fact}); }
 
   // An index into a dimension of `extent` elements, made from some dimension of the nest. False: nothing fits.
@@ -377,8 +377,8 @@ class Maker {
     remember(b, made(op), level, f);
   }
 
-  // --- nests
-  // ---------------------------------------------------------------------------------------------------------------
+  // --- nests ---
+
   void fill(NestBuilder& b) {
     const int loads = 1 + pick(3), operations = 1 + pick(7);
     for (int k = 0; k < loads; ++k) load(b);

@@ -273,8 +273,8 @@ TEST(Executable, RulesAreChecked) {
   }
 }
 
-// --- random executables: text and back; truncated or changed texts give an error, never a crash
-// ---------------------------
+// --- random executables: text and back; truncated or changed texts give an error, never a crash ---
+
 class RandomExecutable {
  public:
   explicit RandomExecutable(uint64_t seed) : random_(seed) {}

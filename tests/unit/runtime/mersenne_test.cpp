@@ -33,12 +33,12 @@ bool trial(std::mt19937& engine, double probability) {
   return std::ldexp(static_cast<double>((high << 32 | low) & ((uint64_t{1} << 53) - 1)), -53) < probability;
 }
 
-// Parts in an order of their own, one by one.
+// Runs the parts in reverse order, one by one.
 void backwards(int64_t count, void (*body)(void*, int64_t, int64_t), void* state) {
   for (int64_t part = count; part-- > 0;) body(state, part, part + 1);
 }
 
-// Each part on a thread of its own: parts are drawn while the states of later ones are computed.
+// Runs each part on its own thread: parts are drawn while the states of later ones are computed.
 void at_once(int64_t count, void (*body)(void*, int64_t, int64_t), void* state) {
   std::vector<std::jthread> threads;
   for (int64_t part = 0; part < count; ++part) threads.emplace_back(body, state, part, part + 1);

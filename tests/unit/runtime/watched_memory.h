@@ -18,7 +18,7 @@ namespace framejit::runtime::testing {
 
 inline const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
 
-// Unmaps what is left of it. Aligned to `alignment`, with a page that cannot be touched at either end.
+// Memory aligned to `alignment`, with a page that cannot be touched at either end. Unmaps what is left of it.
 class Memory {
  public:
   explicit Memory(size_t bytes, int flags = MAP_PRIVATE | MAP_ANONYMOUS, int fd = -1, int can = PROT_READ | PROT_WRITE,

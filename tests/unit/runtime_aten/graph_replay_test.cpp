@@ -198,7 +198,7 @@ TEST(GraphReplay, AnOutputThatIsReplacedInEachCallTakesTwoRecordings) {
   EXPECT_EQ(p.graphs.captures, 2);
 }
 
-// The second graph's memory is the first one's too, which may run while an output of the second is in use.
+// Both graphs share their memory, and the first one may run while an output of the second is in use.
 TEST(GraphReplay, TheFirstGraphOfAStreamAloneHandsOutItsMemory) {
   Program p(sum_of_two(at::ones({5})), {false, true});
   const at::Tensor x = at::ones({5}), w = at::ones({5});
@@ -265,7 +265,7 @@ TEST(GraphReplay, SizesHaveGraphsOfTheirOwnUpToTheLimit) {
   Program p(std::move(b));
   const int64_t limit = config().replays;
   int replayed = 0;
-  // All inputs live on: one in the memory of an earlier one would count as an input that stays where it is.
+  // All inputs are kept alive: one in the memory of an earlier one would count as an input that stays where it is.
   std::vector<at::Tensor> kept;
   for (int round = 0; round < 3; ++round)
     for (int64_t n = 1; n <= limit + 3; ++n) {
@@ -387,7 +387,7 @@ TEST(GraphReplay, AThreadRecordsOnlyAfterACallThatItRanStepByStep) {
   }).join();
   EXPECT_EQ(how, (std::vector<std::string>{"plain", "recorded", "replayed"}));
   p.call({x, w});
-  EXPECT_EQ(p.how, "replayed");  // whoever has recorded it
+  EXPECT_EQ(p.how, "replayed");  // no matter which thread recorded it
 }
 
 TEST(GraphReplay, AStreamHasRecordingsOfItsOwn) {
@@ -431,7 +431,7 @@ TEST(GraphReplay, WhatIsHandedOutOutlivesTheRecording) {
   EXPECT_TRUE(at::equal(y, x + w));
 }
 
-// ------------------------------------------------------------------ what is not replayed
+// --- what is not replayed ---
 
 std::string refusal_of(PlanRunner runner, bool takes_cpu = true) {
   Program p(std::move(runner));

@@ -62,7 +62,7 @@ TEST(PlanRunner, KernelWritesAFreshTensor) {
 
 std::tuple<at::Tensor, int64_t, at::Tensor> with_a_number(const at::Tensor& x) { return {x + 1, 7, x + 2}; }
 
-// As the attention of cuDNN gives them.
+// cuDNN's attention returns such numbers.
 TEST(PlanRunner, NumbersAmongResultsHaveNoBuffer) {
   static torch::Library library(torch::Library::DEF, "framejit_test", std::nullopt, __FILE__, __LINE__);
   library.def("with_a_number", &with_a_number);

@@ -9,7 +9,7 @@
 namespace framejit::runtime {
 namespace {
 
-// No package provides NVRTC: it comes with a torch for CUDA.
+// No package provides NVRTC: it comes with CUDA builds of torch.
 TEST(ShortAttention, CompilesForNvidia) {
   const auto compiler = GpuCompiler::find(GpuVendor::kNvidia);
   if (!compiler.ok()) FJ_NOT_TESTED_HERE("the kernel for attention over few keys: NVRTC was not found");
