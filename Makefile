@@ -34,7 +34,7 @@ DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
 PYTHON_PARTS := $(DEALT_PARTS) $(OWN_PARTS)
 
 .DEFAULT_GOAL := help
-.PHONY: setup early early-build core build build-tests demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
+.PHONY: setup early early-build core build build-tests demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench wild trace-all sweep ulp fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -1,7 +1,7 @@
 // frame_hook/hook/code_state.h — what framejit keeps per code object: its decoded form, and the driver's entries per
 // instruction.
 //
-// A CodeState lives in the code object's co_extra slot and dies with it; so entries never keep their code alive.
+// A CodeState lives in the code object's co_extra slot and dies with it; so entries must never keep their code alive.
 // The driver owns what it derives from EntryBase. reset() drops all sites of all codes; sites and entries that a
 // running call may still use are kept until no LiveFrame of their code exists (retired), so reset() during a call is
 // safe. The GIL guards everything here.

@@ -62,17 +62,17 @@ Value* Indices::eval_symbol(graph::SymbolId id) {
 
 Indices::Address Indices::address(const LoopInst& inst, Access access) {
   const SymExpr& e = inst.index[0];
-  const auto behind = [&](Value* address, Value* offset) {
+  const auto plus = [&](Value* address, Value* offset) {
     return b_.CreateGEP(ops_.memory_type(kernel_.buffers[inst.buffer].dtype, 0), address, offset);
   };
   Value* const buffer = s_.buffers[inst.buffer];
   if (access == Access::kScattered) return {buffer, eval(e)};
-  if (access == Access::kOne) return {behind(buffer, eval(e))};
-  if (access == Access::kOfLane) return {behind(buffer, b_.CreateMul(eval(e), b_.getInt64(lanes_)))};
+  if (access == Access::kOne) return {plus(buffer, eval(e))};
+  if (access == Access::kOfLane) return {plus(buffer, b_.CreateMul(eval(e), b_.getInt64(lanes_)))};
   SymExpr coefficient, rest;
   split_linear(e, symbols_.dim(plan_.lanes.dim), coefficient, rest);
   // The part that the loop does not change is added first, so nothing is left for strength reduction.
-  return {behind(behind(buffer, eval(rest)), dims_[plan_.lanes.dim])};
+  return {plus(plus(buffer, eval(rest)), dims_[plan_.lanes.dim])};
 }
 
 }  // namespace framejit::inductor

@@ -3,6 +3,7 @@ that is reset."""
 import gc
 import itertools
 import os
+import weakref
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,20 @@ def test_a_thousand_recompiles_keep_memory_flat(make, backend, monkeypatch):
     run(200)
     thousands = assert_flat(lambda: run(1000), MOST)
     assert made + framejit.stats()["graphs"] == 200 + 1000 * thousands
+
+
+@pytest.mark.breaks(outside_effect={"broken": 1})
+@pytest.mark.parametrize("stop", ["", "    print(end='')\n"], ids=["whole", "broken"])
+def test_compiled_code_keeps_no_function_alive(stop, backend):
+    names = {}
+    exec(f"def f(x):\n    y = x + {next(NUMBERS)}\n{stop}    return y * y", names)
+    compiled, code = framejit.compile(names["f"], backend=backend, fullgraph=not stop), weakref.ref(names["f"].__code__)
+    compiled(torch.ones(4))
+    compiled(torch.ones(4))
+    assert framejit.stats()["graphs"] > 0
+    del names, compiled
+    gc.collect()
+    assert code() is None
 
 
 GLOBAL = '''
