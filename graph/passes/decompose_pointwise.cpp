@@ -5,7 +5,7 @@
 namespace framejit::graph {
 namespace {
 
-// If the op itself must check a number, it stays its argument.
+// If the op itself must check a number, the op is left whole.
 bool surely_fits(Decomposing& d, const Arg& number) {
   const ValueId* tensor = number.get<ValueId>();
   return tensor != nullptr ? !fitting_range(d.meta(*tensor).dtype, d.metas[0].dtype)
