@@ -148,7 +148,7 @@ class Cutter {
     for (ValueId v : node.results) {
       if (v == kNoValue) continue;
       if (is_cut && is_written(v))
-        return Error{Reason::no_backward, "memory is written that belongs to a value without a history"};
+        return Error{Reason::no_backward, "the memory of a value without a history is written"};
       if (is_cut) cut_.push_back(v);
       else has_history_[index_of(v)] = true;
     }

@@ -223,7 +223,7 @@ Result<std::vector<ValueId>> lost_values(const TrainingGraphs& graphs, const Wha
     for_each_value(node, [&](ValueId v) { reads_unknown = reads_unknown || is_unknown(v); });
     if (!reads_unknown) continue;
     if ((node.op->flags & kNeedsContents) != 0)
-      return Error{Reason::no_backward, node.op->name + " looks at an input that is gone"};
+      return Error{Reason::no_backward, node.op->name + " needs the contents of an input that is gone"};
     for (ValueId v : node.results)
       if (v != kNoValue) unknown.insert(recorded.values[index_of(v)].storage);
   }

@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-TORCH = os.path.dirname(importlib.util.find_spec("torch").origin)  # to import it would take seconds
+TORCH = os.path.dirname(importlib.util.find_spec("torch").origin)  # an import would take seconds
 OPS = os.path.join(TORCH, "include", "ATen", "ops")
 DECLARATION = re.compile(r"TORCH_API (.+?) (\w+)\((.*)\);")
 OPERATOR = re.compile(

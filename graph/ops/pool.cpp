@@ -53,7 +53,7 @@ bool pooled_sizes(const RuleArgs& args, ShapeEnv& env, size_t dilation_at, size_
   for (size_t i = 0; i < count; ++i) {
     SymExpr& size = sizes[self->ndim() - count + i];
     size = pooled(env, size, kernel[i], stride[i], padding[i], dilation[i], args.flag(ceil_at));
-    if (env.decide(size, Relation::kLe, 0, "pooling leaves something")) return false;
+    if (env.decide(size, Relation::kLe, 0, "the pooled result has elements")) return false;
   }
   return true;
 }
