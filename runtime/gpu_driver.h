@@ -54,7 +54,7 @@ class GpuDriver {
   // within a device.
   int launch_graph(void* graph, void* stream) const;
   int copy(void* to, const void* from, size_t bytes, void* stream) const;
-  bool is_capturing(void* stream) const;          // or the driver cannot say, because another stream interferes
+  bool is_capturing(void* stream) const;  // or the driver cannot say, because another stream interferes
   Result<void*> make_stream(int device) const;    // does not wait for the default stream; lives as long as the process
   struct Entries;
 

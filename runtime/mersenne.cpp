@@ -209,7 +209,7 @@ void TrialParts::make_starts() {
 void TrialParts::draw(MersenneState state, int64_t begin, int64_t end) const {
   const MersenneLoops& loop = mersenne_loops();
   alignas(64)
-      uint32_t words[kWords + 1];  // begins with the last word of the previous state, if that is half a trial
+      uint32_t words[kWords + 1];  // begins with the last word of the previous state, if that word is only half a trial
   alignas(64) uint32_t hits[kWords / 2];
   int64_t left = 0;
   while (begin < end) {
