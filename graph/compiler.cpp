@@ -53,7 +53,7 @@ Backend& op_by_op() {
   return *backend;
 }
 
-// A stage after the graph passes. It is no row of their table, because it makes two graphs from one.
+// A stage after the graph passes. It is not a row of their table, because it makes two graphs from one.
 Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_ptr<const Graph> recorded,
                   bool is_decomposed) {
   const log::Stopwatch watch(made.functional.name, "partition");

@@ -21,8 +21,8 @@ struct ForwardAgainGraphs {
   // given, a root that they do not reach is a zero without a history.
   Graph roots;
   std::vector<bool> reads;  // per input of the forward: whether one of the two needs it
-  // The contents of the lost values, if inputs are missing. The forward runs again with arbitrary tensors
-  // in place of the missing inputs. Afterwards these contents are written to its lost values.
+  // The contents of the lost values, if inputs are missing. The forward runs again with arbitrary tensors in place of
+  // the missing inputs. Afterwards these contents are written to its lost values.
   std::optional<LostContents> lost;
 };
 

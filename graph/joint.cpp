@@ -138,7 +138,7 @@ void describe_joint(const Graph& recorded, JointLayout& layout) {
     on[r] = true;
   }
   std::vector<Set> kept(recorded.values.size());  // per storage: for which roots
-  std::map<ValueId, std::vector<uint32_t>> made_of;  // values that formulas make from the forward alone: its storages
+  std::map<ValueId, std::vector<uint32_t>> made_of;  // value of a formula -> storages; made from the forward alone
   std::vector<Set> shared(roots, Set(roots));
   std::map<uint32_t, Set> written;  // per storage: the tangents that writes to it depend on
   const auto tangents_of = [&](ValueId v) {

@@ -31,8 +31,8 @@ struct Saved {
 struct Holder {
   std::vector<bool> roots, gradients;  // no gradient at all: it runs in a backward of everything
   std::vector<Saved> versions;         // inputs and outputs of the forward
-  // What eager raises after a write to one of several views that one op returned. Its error is not that a version
-  // differs.
+  // What eager raises after a write to one of several views that one op returned. It is not the error about a version
+  // that differs.
   std::vector<std::pair<Saved, std::string>> write_errors;
   size_t first_op = 0, end_op = 0;     // the recorded nodes that it consists of
   bool holds = false;
@@ -68,7 +68,7 @@ struct TrainingGraphs {
   std::vector<uint32_t> roots;  // as in JointLayout
   std::vector<GradientOf> gradients;
   std::vector<uint32_t> kept_inputs, kept_outputs;  // whose versions eager checks in the backward
-  std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept tensor, per root: a formula of it keeps it
+  std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept tensor, per root: its formulas keep it
   std::vector<Holder> holders;  // as in JointLayout
   // Per value in `saved`: for which tangents, and for which gradients, the backward reads it.
   std::vector<std::vector<bool>> readers, gradient_readers;

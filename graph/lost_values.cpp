@@ -105,7 +105,7 @@ class Joined {
     return true;
   }
 
-  // No pass drops or reorders random ops. So the n-th one of each graph is the same draw.
+  // No pass drops or reorders random ops. So the n-th ones of both graphs are one draw, if they are equal.
   std::vector<ValueId> drawn(const Graph& graph, const Node& node, const std::map<ValueId, ValueId>& map, size_t draw) {
     if (draw < draws_.size()) {
       const Node& known = out_.peek().nodes[draws_[draw]];

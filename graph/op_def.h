@@ -29,7 +29,7 @@ enum OpFlags : uint32_t {
   kPointwise = 32,  // sizes and strides follow from broadcasting, whatever the sizes are
   kChecksData = 64,  // raises for some data (an index out of range), used or not
   kDivides = 128,  // raises for an integer zero in argument 1, used or not
-  kTakesAlpha = 256,  // argument 2 scales argument 1: it must not be a fraction if both are integers
+  kTakesAlpha = 256,  // argument 2 scales argument 1, and must not be a fraction if the operands are integers
   kRuleIsComplete = 512,  // eager raises if the shape rule does not cover the arguments
   kKeepsPlace = 1024,  // a result has the storage offset of argument 0
   kRequiresOperands = 2048,  // as an in-place op, it requires by itself that its operands fit

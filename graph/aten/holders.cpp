@@ -47,7 +47,7 @@ std::optional<std::string> error_of(torch::autograd::Node& node) {
 
 bool errs(torch::autograd::Node& node) { return error_of(node).has_value(); }
 
-// What the node raises if the program has written to the tensor.
+// What the node would raise if the program had written to the tensor.
 std::optional<std::string> error_after_write(torch::autograd::Node& node, const at::Tensor& tensor) {
   c10::VariableVersion counter = tensor.unsafeGetTensorImpl()->version_counter();
   if (!counter.enabled()) return std::nullopt;
@@ -80,7 +80,7 @@ class HistoriesOfViews {
   std::vector<std::tuple<Meta*, decltype(Meta::grad_fn_), uint32_t>> metas_;
 };
 
-// Whether views show parts of its memory. These ops make such views, whichever call of the program does.
+// Whether views show parts of a value's memory. These ops make such views, in whatever call of the program.
 bool shows_parts(const Graph& graph, ValueId of) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) {
     const bool makes_several = node.op->has(kView) && node.results.size() > 1;

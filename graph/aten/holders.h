@@ -34,7 +34,7 @@ class HolderNotes {
   HolderNotes(const Recorder& recorder, const HistoryReached& reached, const std::vector<at::Tensor>& leaves);
   // The name of a node that holds a value that was written since. (torch's error names sizes, which vary.)
   std::optional<std::string> holds_written() const;
-  // Call it before the engine runs, inside of a RecordScope. Inputs may be undefined.
+  // Call it before the engine runs, inside a RecordScope. Inputs may be undefined.
   void look_into_ends(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
   // Call it before look_into_ends(), in the same way. Notes eager's errors for writes to views among the tensors.
   void look_into_views(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);

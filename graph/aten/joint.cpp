@@ -209,7 +209,7 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   RecordScope scope(*recorder_);
   ForwardScope views_by_op;  // a backward may write to views of what it made
   OnThisThread alone;
-  // Eager's backward runs outside of the autocast region, as a rule.
+  // Eager's backward runs outside the autocast region, as a rule.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   recorder_->set_line({});
   recorder_->allow_sparse_results(true);
@@ -332,7 +332,7 @@ std::string JointRecording::name_of_history(const at::Tensor& tensor) {
   return tensor.grad_fn()->name();
 }
 
-// torch::autograd::grad() with formulas of ours. Call it inside of a RecordScope.
+// torch::autograd::grad() with formulas of ours. Call it inside a RecordScope.
 std::vector<at::Tensor> JointRecording::run_engine(const std::vector<at::Tensor>& outputs,
                                                    const std::vector<at::Tensor>& wanted,
                                                    const std::vector<at::Tensor>& given, bool keeps_graph,

@@ -64,13 +64,13 @@ class JointRecording {
 
   // Which of `views` have a gradient of their own in eager: other outputs are computed from them, they are computed
   // from such views, or their history does not lead to their base. `views` and the result are per output; roots: which
-  // other outputs have a history. Call it inside of a RecordScope and a ForwardScope.
+  // other outputs have a history. Call it inside a RecordScope and a ForwardScope.
   std::vector<bool> views_on_the_way(const std::vector<at::Tensor>& outputs, const std::vector<bool>& roots,
                                      const std::vector<bool>& views) const;
 
   // An error: the recording cannot be finished.
   // is_root: per output, whether its tangent is its whole gradient. If empty, each output that needs a gradient has a
-  // tangent, which is only the part that arrives from outside of the graph.
+  // tangent, which is only the part that arrives from outside the graph.
   Result<JointGraph> build(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root = {});
 
  private:

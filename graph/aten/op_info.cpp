@@ -89,7 +89,7 @@ void read_tags(const c10::OperatorHandle& op, OpDef& def) {
   for (at::Tag tag : op.getTags())
     if (tag == at::Tag::nondeterministic_seeded) def.flags |= kRandom;
   if (is_in(OpList::only_asserts, def.name)) def.flags |= kSideEffect;
-  if (runtime::is_users(def.name)) def.flags |= kSideEffect;  // it may count, print, draw: nobody knows
+  if (runtime::is_users(def.name)) def.flags |= kSideEffect;  // it may count, print or draw
 }
 
 bool same_argument(const c10::Argument& a, const c10::Argument& b) {

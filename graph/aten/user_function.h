@@ -37,7 +37,7 @@ class UserFunction final : public torch::autograd::Node {
  public:
   using Tensors = std::vector<std::optional<at::Tensor>>;
 
-  // Call wrap() once, inside of a RecordScope and a ForwardScope, with grad mode. It returns the outputs with their
+  // Call wrap() once, inside a RecordScope and a ForwardScope, with grad mode. It returns the outputs with their
   // history, and throws what torch throws.
   Tensors wrap(const std::shared_ptr<Recorder>& recorder, const FunctionForward& forward);
   // One per output: the tensor that backward() gets as its gradient while it is traced. Without one, it gets None.

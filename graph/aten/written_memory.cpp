@@ -29,7 +29,7 @@ struct Place {
   size_t arg;
   std::optional<size_t> item;  // in a list
   bool is_written;
-  int64_t begin = 0, end = 0;  // the bytes of the storage that it lies between, for the hints
+  int64_t begin = 0, end = 0;  // the range of bytes that it spans in the storage, for the hints
 };
 
 std::vector<Place> places_of(const OpCall& call, const Graph& g) {

@@ -304,7 +304,7 @@ bool channel_shuffle(const RuleArgs& args, ShapeEnv& env, Results& results) {  /
   return true;
 }
 
-// input, weight, bias, mean, var, momentum, eps: the results of _with_update, then the new mean and variance.
+// input, weight, bias, mean, var, momentum, eps: as _batch_norm_with_update, then the new mean and variance.
 bool batch_norm_functional(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (!batch_norm_with_reserve<true>(args, env, results)) return false;
   for (const size_t i : {3, 4}) {

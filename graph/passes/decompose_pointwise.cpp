@@ -46,7 +46,7 @@ bool empty_like(Decomposing& d) {  // self, dtype, layout, device, pin_memory, m
   return true;
 }
 
-// Dropout outside of training: the input, and a mask of ones.
+// Dropout outside training: the input, and a mask of ones.
 bool dropout(Decomposing& d) {  // input, p, train
   const bool* train = d.args.size() > 2 ? d.args[2].get<bool>() : nullptr;
   if (train == nullptr || *train) return false;

@@ -193,7 +193,7 @@ class Functionalizer {
     return kNoValue;
   }
 
-  // as_strided sees the whole storage, including elements outside of its argument. If its place in the storage is
+  // as_strided sees the whole storage, including elements outside its argument. If its place in the storage is
   // known, it is taken from the root. The offset of an input is not known, but the recorder lets nothing depend on it.
   View view_of_root(const Node& node, const OpDef* op, ValueId parent) {
     const Storage& s = storage_of(parent);

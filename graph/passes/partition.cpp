@@ -6,9 +6,9 @@
 // of random ops) are on the first side; what the backward reads is on the second. A value is saved where the cut goes
 // through it.
 //
-// Bytes are not the only cost. To save a value inside a fused kernel costs a write, to save one between kernels does
-// not. If a value is far before the op that reads it, the ops in between must run again. The weights include both. So
-// of two cuts with about the same bytes, the one with less work is taken.
+// Bytes are not the only cost. Saving a value inside a fused kernel costs a write, saving one between kernels does not.
+// If a value is far before the op that reads it, the ops in between must run again. The weights of edges include both.
+// So of two cuts with about the same bytes, the one with less work is taken.
 //
 // Values inside a checkpoint of the program are computed again, even products. Values that a checkpoint passes on count
 // as values that the forward has.

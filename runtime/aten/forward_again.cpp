@@ -42,7 +42,7 @@ class Rerun {
   void run(std::vector<at::Tensor> inputs, const std::vector<GeneratorState>& drawn) {
     inputs_ = std::move(inputs);
     const c10::impl::ExcludeDispatchKeyGuard casts_are_recorded(c10::autocast_dispatch_keyset);
-    // The forward ran outside of vmap, which refuses to draw random numbers.
+    // The forward ran outside vmap, which refuses to draw random numbers.
     const c10::impl::ExcludeDispatchKeyGuard outside_of_vmap(c10::DispatchKey::VmapMode);
     if (forward_.constants) {
       const c10::AutoGradMode no_history(false);

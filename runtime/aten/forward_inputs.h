@@ -14,7 +14,7 @@
 
 namespace framejit::runtime {
 
-// How a tensor lies in its memory.
+// How a tensor is laid out in its memory.
 class Showing {
  public:
   explicit Showing(const at::Tensor& tensor);

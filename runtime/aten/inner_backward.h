@@ -1,4 +1,4 @@
-// runtime/aten/inner_backward.h — a backward inside of a compiled plan: its conditions on the tensors outside, and the
+// runtime/aten/inner_backward.h — a backward inside a compiled plan: its conditions on the tensors outside, and the
 // history that it leaves there.
 #pragma once
 

@@ -1,6 +1,6 @@
 // runtime/base/log.cpp — sinks, and the two forms of an event.
 //
-// One mutex guards the sinks. Listeners run and die outside of it, because they may take other locks, such as the GIL.
+// One mutex guards the sinks. Listeners run and die outside it, because they may take other locks, such as the GIL.
 // Text and JSON are both made from the fields of the event; the row of log_events.def only gives their order in the
 // line.
 #include "runtime/base/log.h"
