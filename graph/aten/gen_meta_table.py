@@ -40,7 +40,7 @@ struct Row {
   void (*function)();
 };
 
-// For each type of function, not for each function: the code that boxes takes the compiler long.
+// One instance for each type of function, not for each function: boxing code takes long to compile.
 template <class F>
 c10::KernelFunction box(void (*function)()) {
   return c10::KernelFunction::makeFromUnboxedRuntimeFunction(reinterpret_cast<F*>(function));
