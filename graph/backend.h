@@ -14,12 +14,12 @@
 
 namespace framejit::graph {
 
-// Runs executables of one graph with the inputs of the call that it is compiled for. The program sees no change, as
-// long as the graph's ops only compute.
+// Runs executables of one graph on the inputs of the call that the graph is compiled for. The program sees no change,
+// as long as the graph's ops only compute.
 class PlanTimer {
  public:
   virtual ~PlanTimer() = default;
-  // Seconds of one run; infinity if it was given up after about `most` of them. An Error: a step failed or threw.
+  // Seconds of one run; infinity if the run was abandoned after about `most` seconds. An Error: a step failed or threw.
   virtual Result<double> seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) = 0;
 };
 
@@ -27,10 +27,11 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  // Whether composite ops are decomposed for it. False: it takes the recorded ops.
+  // Whether composite ops are decomposed for this backend. If not, it takes the recorded ops.
   virtual bool takes_core_ops() const { return true; }
   virtual Result<runtime::Executable> compile(const Graph& functional) = 0;
-  // spent: per input, a saved value that only this plan reads, so that it may write over it after its last use.
+  // spent: per input, whether it is a saved value that only this plan reads. The plan may overwrite it after its last
+  // use.
   virtual Result<runtime::Executable> compile_backward(const Graph& functional, const std::vector<bool>& /*spent*/) {
     return compile(functional);
   }
@@ -40,8 +41,8 @@ class Backend {
     decided.clear();
     return compile(functional);
   }
-  // For graphs some of whose inputs (`weights`) stay the same from call to call: values that depend only on those may
-  // become derived values. An executable without any means that none would pay.
+  // For graphs some of whose inputs (`weights`) stay the same from call to call. Values that depend only on those
+  // inputs may become derived values. The executable has no derived values if none would pay off.
   virtual Result<runtime::Executable> derive(const Graph&, const std::vector<bool>& /*weights*/,
                                              const std::string& /*decided*/) {
     return runtime::Executable{};
@@ -51,11 +52,11 @@ class Backend {
 };
 
 runtime::DeviceId runtime_device(Device device);
-// The place where a node runs: that of its last result.
+// The place where a node runs: the place of its last result.
 runtime::Place place_of(const Graph& graph, const Node& node);
 
-// Every node is an extern call, nothing is fused: graph/eager_backend.cpp. Takes a functional graph, or a recorded one
-// without changes.
+// Every node is an extern call, nothing is fused: graph/eager_backend.cpp. Takes a functional graph, or a recorded
+// graph as it is.
 std::unique_ptr<Backend> make_eager_backend();
 
 // Shared by all backends: fills size program slots for the SymExprs of one plan.

@@ -53,7 +53,7 @@ Backend& op_by_op() {
   return *backend;
 }
 
-// A row of its own after the graph passes: it makes two graphs of one.
+// A stage after the graph passes. It is not a row of their table, because it makes two graphs from one.
 Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_ptr<const Graph> recorded,
                   bool is_decomposed) {
   const log::Stopwatch watch(made.functional.name, "partition");
@@ -159,8 +159,8 @@ namespace {
 
 bool is_made(const Graph& graph, ValueId v) { return graph.values[index_of(memory_of(graph, v))].node >= 0; }
 
-// Per input of a backward for the tangents that are given: whether it is a value in memory that the forward made, and
-// that no other tangent's backward reads.
+// Per input of a backward for the given tangents: whether it is a value in memory that the forward made, and that the
+// backward of no other tangent reads.
 std::vector<bool> spent_by(const TrainingGraphs& graphs, const std::vector<bool>& given) {
   std::vector<bool> spent;
   for (size_t i = 0; i < graphs.saved.size(); ++i) {

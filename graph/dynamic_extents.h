@@ -1,4 +1,4 @@
-// graph/dynamic_extents.h — which sizes and strides of an input are symbols; those beyond the end are constant.
+// graph/dynamic_extents.h — which sizes and strides of an input are symbols; those beyond a vector's end are constant.
 #pragma once
 
 #include <vector>

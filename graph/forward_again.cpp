@@ -30,9 +30,9 @@ std::vector<bool> roots_reached(const TrainingGraphs& graphs, const std::vector<
   return reached;
 }
 
-// The part of a joint graph that was recorded before its backward. Outputs: a clone of each root, so that the output
-// has the value that ops after the root read. (A root that is a view would be made again, from the later contents of
-// its base.) A zero replaces a root that the backward does not reach. Then a clone of each of `others`.
+// The part of a joint graph that was recorded before its backward. Outputs: a clone of each root, then a clone of each
+// of `others`. A clone has the value that ops after the root read. (A root that is a view would be made again, from the
+// later contents of its base.) A zero replaces a root that the backward does not reach.
 Graph forward_of(const TrainingGraphs& graphs, const std::vector<bool>& given, const std::vector<ValueId>& others) {
   Graph made = *graphs.recorded;
   const std::vector<bool> reached = roots_reached(graphs, given);
@@ -79,7 +79,7 @@ bool draws_from_own_generator(const Node& node) {
                                               [](const Arg& arg) { return arg.get<OpaqueSlot>() != nullptr; });
 }
 
-// Where values without a history begin.
+// Cuts the forward where values without a history begin: constants() makes these values, rest() takes them.
 class Cutter {
  public:
   Cutter(const Graph& forward, const std::vector<uint32_t>& without_history)
@@ -99,7 +99,7 @@ class Cutter {
   }
   bool has_cut() const { return !cut_.empty(); }
 
-  // Drops constants that the rest does not read: what they were made of may be gone.
+  // Drops constants that the rest does not read: the inputs that they need may be gone.
   void drop_unread(Graph& rest) {
     const std::set<ValueId> read = values_read(rest);
     for (size_t i = cut_.size(), first = forward_.inputs.size(); i-- > 0;) {
@@ -117,7 +117,7 @@ class Cutter {
     return made;
   }
 
-  // The nodes stay, with results that nobody reads.
+  // The nodes that made the constants stay, with results that nobody reads.
   Graph rest() const {
     Graph made = forward_;
     uint32_t storage = 0;
@@ -148,7 +148,7 @@ class Cutter {
     for (ValueId v : node.results) {
       if (v == kNoValue) continue;
       if (is_cut && is_written(v))
-        return Error{Reason::no_backward, "memory is written that belongs to a value without a history"};
+        return Error{Reason::no_backward, "the memory of a value without a history is written"};
       if (is_cut) cut_.push_back(v);
       else has_history_[index_of(v)] = true;
     }
@@ -164,10 +164,12 @@ class Cutter {
   std::vector<ValueId> cut_;
 };
 
-// Makes what is written depend on what it replaces: eager's formulas go on there, with zeros. The functional form of
-// copy_() is its source alone, and those of some random ops have no derivative. Nor have random ops that read only the
-// shape of their operand: torch's functions call them below autograd. They get an operand without a history.
-// The zeros are fill()'s: they have no history. Eager overwrites a part of the gradient of a base, which has one.
+// Makes a written value depend on the value that it replaces, because eager's formulas continue there, with zeros. The
+// functional form of copy_() is its source alone, and those of some random ops have no derivative. Random ops that read
+// only the shape of their operand have none either, because torch's functions call them below autograd. They get an
+// operand without a history.
+// The zeros of fill()'s formula have no history. For a view, eager overwrites a part of the base's gradient. The result
+// has a history, so masked_fill() stands for that write.
 class Overwriting {
  public:
   explicit Overwriting(Graph forward) : made_(std::move(forward)) {
@@ -224,7 +226,7 @@ class Overwriting {
     made_.nodes.push_back(std::move(node));
   }
 
-  // kNoValue: there is no shape rule for it.
+  // kNoValue: no shape rule covers it.
   ValueId emit(const char* op, std::vector<Arg> args, LineId line) {
     std::vector<TensorMeta> metas;
     if (!infer_metas(*find_op(op), args, made_.values, made_.shapes, metas)) return kNoValue;
@@ -238,14 +240,14 @@ class Overwriting {
     return emit("empty_like", {self, Arg{}, Arg{}, Arg{}, Arg{}, Arg{}}, line);
   }
 
-  // x + -0.0 is x
+  // x + -0.0 is x, for every x.
   ValueId negative_zeros(ValueId self, LineId line) {
     if (!views_.contains(self)) return emit("fill.Scalar", {self, -0.0}, line);
     const ValueId all = emit("full", {SymSizes{}, true, DType::kBool, Arg{}, made_.meta(self).device, Arg{}}, line);
     return all == kNoValue ? all : emit("masked_fill.Scalar", {self, all, -0.0}, line);
   }
 
-  // False: it stays as it is.
+  // False: the node must stay as it is.
   bool add_dependent(const Node& node) {
     const ValueId self = *node.args[0].get<ValueId>();
     const ValueId content = is_draw(node) ? emit_empty_like(self, node.line) : *node.args[1].get<ValueId>();
@@ -270,8 +272,8 @@ class Overwriting {
   uint32_t next_storage_ = 0;
 };
 
-// Which memory an output is a view of. An output that counts as fresh would become a copy, and no other op would read
-// the copy.
+// The input or earlier output whose memory an output shares. An output that counts as fresh would become a copy, and no
+// other op would read the copy.
 OutputAlias shared_memory(const Graph& graph, size_t output) {
   const ValueId memory = memory_of(graph, graph.outputs[output]);
   const auto input = std::find(graph.inputs.begin(), graph.inputs.end(), memory);
@@ -282,7 +284,7 @@ OutputAlias shared_memory(const Graph& graph, size_t output) {
   return {};
 }
 
-// Batch norm in training only updates its running statistics, which the forward has written meanwhile.
+// In training, batch norm does not use its running statistics. It only updates them, and the forward has done that.
 bool take_without_statistics(Rebuild& rebuild, const Node& node) {
   if (!node.op->is(KnownOp::legit_batch_norm)) return false;
   const bool* const training = node.args[5].get<bool>();
@@ -296,7 +298,7 @@ bool take_without_statistics(Rebuild& rebuild, const Node& node) {
   return true;
 }
 
-// As Overwriting makes them.
+// Recognises the fills that Overwriting emits.
 bool reads_only_shape(const Graph& graph, const Node& node) {
   return node.op->is(KnownOp::fill_scalar) || (node.op->is(KnownOp::masked_fill_scalar) &&
                                                graph.maker(*node.args[1].get<ValueId>(), KnownOp::full) != nullptr &&
@@ -349,8 +351,8 @@ Result<Graph> with_written_inputs(const Graph& from, const std::vector<std::pair
   return made;
 }
 
-// Functional, without its writes to inputs. Equal values are not merged: a merged root would become a copy that no
-// later op reads.
+// Makes the forward functional and drops its writes to inputs. Equal values are not merged: a merged root would become
+// a copy that no later op reads.
 Result<Graph> without_writes(Graph forward, bool of_roots) {
   FJ_TRY(Graph made, fix_sizes(std::move(forward)));
   FJ_TRY(made, of_roots ? functionalize_histories(std::move(made)) : functionalize(std::move(made)));
@@ -368,7 +370,7 @@ Result<Graph> without_writes(Graph forward, bool of_roots) {
   return dce(std::move(made));
 }
 
-// Whether a root with its own gradient is the same value as another root or an input, as copy_() makes it.
+// Whether a root with its own gradient is the same value as another root or an input. copy_() makes such roots.
 bool has_shared_root(const Graph& graph, const TrainingGraphs& graphs) {
   const auto end = graph.outputs.begin() + static_cast<ptrdiff_t>(graphs.roots.size());
   for (uint32_t r = 0; r < graphs.roots.size(); ++r) {
@@ -386,7 +388,7 @@ Graph with_aliases(const Graph& from, const TrainingGraphs& graphs) {
   for (const GradientOf& gradient : graphs.gradients)
     if (gradient.of == GradientOf::kRoot) parted.insert(from.outputs[gradient.index]);
   Rebuild rebuild(from, false);
-  std::map<ValueId, ValueId> root;  // as it was made
+  std::map<ValueId, ValueId> root;  // the value before its alias
   const auto part = [&](ValueId v) {
     if (v == kNoValue || !parted.contains(v) || root.contains(v)) return;
     root[v] = rebuild.get(v);
@@ -420,9 +422,9 @@ Graph with_aliases(const Graph& from, const TrainingGraphs& graphs) {
   return rebuild.build(std::move(outputs), std::move(aliases), {});
 }
 
-// The formula of rrelu reads the noise that was drawn. torch's formula of its functional form reads the noise that was
-// given. So the op itself runs, and writes to memory of its own. Its result is contiguous, that of the functional form
-// need not be.
+// The formula of rrelu reads the noise that the op drew. torch's formula for the functional form reads the noise that
+// the op was given. So the op itself runs, and writes its noise to a clone. Its result is contiguous; that of the
+// functional form need not be.
 Graph with_drawn_noise(const Graph& from) {
   Rebuild rebuild(from, false);
   for (const Node& node : from.nodes) {

@@ -15,14 +15,14 @@
 namespace framejit::graph {
 
 struct ForwardAgainGraphs {
-  std::optional<Graph> constants;  // from the forward's inputs; nothing: all values have the history of their ops
-  // Takes the forward's inputs, then the constants. Gives each root, then, for each root with a gradient of its own
-  // (in order), the alias of it that the ops after it read, then the memory of each lost value. Where WhatIsLeft says
-  // which gradients are given, a root that these do not reach is a zero without a history.
+  std::optional<Graph> constants;  // from the forward's inputs; nullopt: all values have the history of their ops
+  // Inputs: the forward's, then the constants. Outputs: each root; then, for each root with a gradient of its own (in
+  // order), the alias that later ops read; then the memory of each lost value. If WhatIsLeft says which gradients are
+  // given, a root that they do not reach is a zero without a history.
   Graph roots;
   std::vector<bool> reads;  // per input of the forward: whether one of the two needs it
-  // What the lost values hold, where inputs are missing: it runs over anything in place of these inputs, and
-  // then its lost values get their contents.
+  // The contents of the lost values, if inputs are missing. The forward runs again with arbitrary tensors in place of
+  // the missing inputs. Afterwards these contents are written to its lost values.
   std::optional<LostContents> lost;
 };
 
@@ -30,7 +30,7 @@ struct ForwardAgainGraphs {
 //   - the memory of a value without a history is written;
 //   - the forward writes an input whose old value is needed;
 //   - a root is the same value as another;
-//   - what formulas read is lost.
+//   - a value that formulas read is lost and cannot be computed again.
 Result<ForwardAgainGraphs> forward_again(const TrainingGraphs& graphs, const WhatIsLeft& left);
 
 }  // namespace framejit::graph

@@ -71,8 +71,7 @@ struct OutputAlias {
   uint32_t of = 0;  // index of the input or output
 };
 
-using ValueInfos = std::deque<ValueInfo>;  // a deque, because passes hold metas while they add values, and none may
-                                           // move
+using ValueInfos = std::deque<ValueInfo>;  // a deque, because passes hold references to metas while they add values
 
 struct Graph {
   std::string name = "f";

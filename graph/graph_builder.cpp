@@ -149,7 +149,7 @@ GraphBuilder::Mark GraphBuilder::mark() const {
   return {graph_.nodes.size(), graph_.values.size(), graph_.shapes.facts().size()};
 }
 
-// Facts that the dropped nodes asked for stay: they are true for this call, and only make the guards narrower.
+// Facts that the dropped nodes needed stay. They are true for this call and only make the guards stricter.
 void GraphBuilder::rollback(const Mark& mark) {
   std::erase_if(seen_, [&](const auto& entry) { return entry.second >= mark.nodes; });
   const bool holds_boundary =

@@ -8,7 +8,7 @@
 
 namespace framejit::graph {
 
-// By value index, without "%"; empty for a value that no node and no boundary names.
+// By value index, without "%"; empty for a value that is no input, constant or result.
 std::vector<std::string> value_names(const Graph& graph);
 
 }  // namespace framejit::graph

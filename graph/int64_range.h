@@ -1,8 +1,8 @@
-// graph/int64_range.h — sizes and Python ints as int64: in a run, an expression has its true value, or the guards miss.
+// graph/int64_range.h — sizes and Python ints as int64: in a run, an expression has its true value, or a guard fails.
 //
-// A SymExpr means an integer of any length. NoInt64 is thrown if a coefficient or a value would need more than 64 bits
-// or is divided by zero. Results that a trace computes from Python ints go through keep_exact(), so that this does not
-// happen in a later run.
+// A SymExpr stands for an integer of any length. NoInt64 is thrown if a coefficient or a value would need more than 64
+// bits, or on a division by zero. Results that a trace computes from Python ints go through keep_exact(), so that this
+// does not happen in a later run.
 #pragma once
 
 #include <optional>
@@ -19,15 +19,15 @@ class NoInt64 : public std::range_error {
   NoInt64() : std::range_error("a size that does not fit 64 bits") {}
 };
 
-// Symbols of sizes lie within these bounds. 0 and 1 specialise. No memory holds more than the upper bound, so most
-// expressions of sizes are seen to fit.
+// The bounds of symbols that stand for sizes. 0 and 1 specialise. No memory holds more elements than the upper bound.
+// So most size expressions are known to fit.
 inline constexpr int64_t kLeastSize = SymbolInfo{}.low, kMostSize = int64_t{1} << 40;
 
 // As SymExpr::eval; nullopt if that throws NoInt64.
 std::optional<int64_t> value_of(const SymExpr& e, std::span<const int64_t> symbol_values);
 
-// Ensures that e, evaluated as value_of() does it, is an int64 in every run: proven, or a fact. False if it is not one
-// for the hints.
+// Ensures that e, evaluated as value_of() does it, is an int64 in every run: by a proof, or by a new fact. False if it
+// is no int64 for the hints.
 bool keep_exact(ShapeEnv& env, const SymExpr& e, const std::string& why);
 // True of the facts that keep_exact() adds: the right side is an int64.
 inline bool is_any_int64(const SizeFact& fact) {

@@ -16,7 +16,7 @@ void add(Set& to, const Set& from) {
   for (size_t i = 0; i < from.size(); ++i) to[i] = to[i] || from[i];
 }
 
-// The engine adds gradients up. That is not a formula.
+// The engine adds up gradients. That is not a formula.
 bool is_sum(const Node& node) { return node.op->is(KnownOp::add_tensor) || node.op->is(KnownOp::add_in_place); }
 
 // Whether a gradient of one group leads to a root of the other, through further groups or not.
@@ -38,8 +38,9 @@ bool leads_to(uint32_t from, uint32_t to, const std::vector<uint32_t>& group, co
   return false;
 }
 
-// Groups roots that share formulas: eager runs each once, with the sum of what arrives. First those of one level: none
-// is computed from another. Then others, unless groups would be computed from each other.
+// Groups roots that share formulas, because eager runs each formula once, with the sum of the gradients that arrive.
+// Roots of one level come first: none is computed from another. Then come the others, unless two groups would be
+// computed from each other.
 std::vector<uint32_t> grouped(const std::vector<uint32_t>& levels, const std::vector<Set>& shared,
                               const std::vector<Set>& leads) {
   std::vector<uint32_t> group(levels.size());
@@ -55,7 +56,7 @@ std::vector<uint32_t> grouped(const std::vector<uint32_t>& levels, const std::ve
   return group;
 }
 
-// Per root: the roots that it is computed from. depends: per value, on which tangents.
+// Per root: the roots that it is computed from. depends: per value, the tangents that it depends on.
 std::vector<Set> roots_led_to(const Graph& recorded, const JointLayout& layout, const std::vector<Set>& depends) {
   const size_t roots = layout.roots.size();
   std::vector<Set> leads(roots, Set(roots));
@@ -80,7 +81,8 @@ std::vector<uint32_t> levels_of_roots(const std::vector<Set>& leads) {
   return levels;
 }
 
-// reads: per recorded node, storages of the forward. What nodes hold that lead to no gradient is added to `kept`.
+// reads: per recorded node, the storages of the forward that it reads. Holders whose versions are already known add
+// their storages to `kept`.
 void describe_holders(const Graph& recorded, const std::vector<std::vector<uint32_t>>& reads, JointLayout& layout,
                       std::vector<Set>& kept) {
   std::map<uint32_t, std::vector<Saved>> in_storage;
@@ -129,16 +131,16 @@ void describe_keepers(const Graph& recorded, const std::vector<Set>& kept, Joint
 
 void describe_joint(const Graph& recorded, JointLayout& layout) {
   const size_t roots = layout.roots.size();
-  std::vector<Set> depends(recorded.values.size());  // on which tangents; empty: it is the forward's
+  std::vector<Set> depends(recorded.values.size());  // on which tangents; empty: a value of the forward
   for (size_t r = 0; r < roots; ++r) {
     Set& on = depends[index_of(recorded.inputs[layout.forward_inputs + r])];
     on.resize(roots);
     on[r] = true;
   }
   std::vector<Set> kept(recorded.values.size());  // per storage: for which roots
-  std::map<ValueId, std::vector<uint32_t>> made_of;  // what a formula makes of the forward alone: of which storages
+  std::map<ValueId, std::vector<uint32_t>> made_of;  // value of a formula -> storages; made from the forward alone
   std::vector<Set> shared(roots, Set(roots));
-  std::map<uint32_t, Set> written;  // per storage: tangents on which writes into it depend
+  std::map<uint32_t, Set> written;  // per storage: the tangents that writes to it depend on
   const auto tangents_of = [&](ValueId v) {
     Set on = depends[index_of(v)];
     if (const auto at = written.find(recorded.values[index_of(v)].storage); at != written.end()) {
@@ -202,7 +204,7 @@ std::vector<bool> roots_that_read(const TrainingGraphs& graphs, ValueId v) {
   const size_t roots = graphs.roots.size(), first_tangent = recorded.inputs.size() - roots;
   std::vector<Set> depends(recorded.values.size(), Set(roots));  // on which tangents
   for (size_t r = 0; r < roots; ++r) depends[index_of(recorded.inputs[first_tangent + r])][r] = true;
-  std::set<ValueId> made_of{v};  // by formulas, without a tangent
+  std::set<ValueId> made_of{v};  // values that formulas make from v without a tangent
   Set found(roots);
   for (size_t n = graphs.forward_nodes; n < recorded.nodes.size(); ++n) {
     Set on(roots);

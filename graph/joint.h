@@ -11,8 +11,8 @@
 
 namespace framejit::graph {
 
-// What a gradient is for: an input of the forward, or a root, which is an output with a history. A root has one if
-// another root is computed from it: eager adds both before the root's hooks run.
+// What a gradient is for: an input of the forward, or a root, which is an output with a history. A root has a gradient
+// if another root is computed from it. Eager adds it to the root's tangent before the root's hooks run.
 struct GradientOf {
   enum Of : uint8_t { kInput, kRoot } of = kInput;
   uint32_t index = 0;  // of the input, or among the roots
@@ -27,11 +27,12 @@ struct Saved {
 };
 
 // A node of eager's graph that holds something for the backward. It runs for a root that is given and a gradient that
-// is wanted. It checks the versions of what it holds and frees it, as a rule, so that a second run raises.
+// is wanted. As a rule, it checks the versions of what it holds, then frees it, so that a second run raises.
 struct Holder {
   std::vector<bool> roots, gradients;  // no gradient at all: it runs in a backward of everything
   std::vector<Saved> versions;         // inputs and outputs of the forward
-  // What eager says of a write to one of these: of one that shows several views, not that its version differs.
+  // What eager raises after a write to one of several views that one op returned. It is not the error about a version
+  // that differs.
   std::vector<std::pair<Saved, std::string>> write_errors;
   size_t first_op = 0, end_op = 0;     // the recorded nodes that it consists of
   bool holds = false;
@@ -43,10 +44,10 @@ struct JointLayout {
   size_t forward_inputs = 0, forward_outputs = 0, forward_nodes = 0;  // nodes: as they were recorded
   std::vector<uint32_t> roots;  // which forward output each tangent belongs to
   std::vector<GradientOf> gradients;
-  // Whether eager's formulas keep the memory of a forward input or output for the backward. They check its version
-  // then, so a write in between is an error. The program may write to what they do not keep.
+  // Whether eager's formulas keep the memory of a forward input or output for the backward. They check its version in
+  // the backward, so a write in between is an error. The program may write to memory that they do not keep.
   std::vector<bool> keeps_input, keeps_output;
-  // Per forward input, and per output: for which roots such a formula runs. A backward of the others does not look at
+  // Per forward input, and per output: for which roots such a formula runs. A backward of other roots does not check
   // the version.
   std::vector<std::vector<bool>> input_keepers, output_keepers;
   std::vector<std::string> root_names;  // what eager calls the node that made the output
@@ -67,7 +68,7 @@ struct TrainingGraphs {
   std::vector<uint32_t> roots;  // as in JointLayout
   std::vector<GradientOf> gradients;
   std::vector<uint32_t> kept_inputs, kept_outputs;  // whose versions eager checks in the backward
-  std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept one, per root: it keeps it
+  std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept tensor, per root: its formulas keep it
   std::vector<Holder> holders;  // as in JointLayout
   // Per value in `saved`: for which tangents, and for which gradients, the backward reads it.
   std::vector<std::vector<bool>> readers, gradient_readers;
@@ -86,8 +87,8 @@ struct TrainingGraphs {
 // roots a gradient depends. Adds to what `reaches` and `holders` already have; removes holders that hold nothing.
 void describe_joint(const Graph& recorded, JointLayout& layout);
 
-// The alias of a gradient of the joint graph in the backward alone, which takes so many saved values and then the
-// tangents. What shows a tangent in eager shows it here; anything else has memory of its own.
+// Translates the alias of a gradient from the joint graph to the backward, which takes `saved` values and then the
+// tangents. A gradient that shares a tangent's memory in eager does so here; any other has memory of its own.
 OutputAlias alias_in_backward(OutputAlias in_joint, const JointLayout& layout, size_t saved);
 
 // Per root: whether a formula that runs for it reads this very value of the recorded forward. Formulas that read

@@ -1,4 +1,4 @@
-// graph/known_ops.h — ops of which rules know more than their rows say: rows of known_ops.def.
+// graph/known_ops.h — ops of which C++ code knows more than their rows say: rows of known_ops.def.
 //
 // A rule asks `op.is(KnownOp::mm)`. The id is found once, when the op enters the table of ops.
 #pragma once

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kNeedsContents = kMutates | kChecksData | kDataDependent;
 
-// Which formulas run for the gradients that are given: per node of the recorded joint graph.
+// Per node of the recorded joint graph: whether it is a formula that runs for the given gradients.
 std::vector<bool> formulas_that_run(const TrainingGraphs& graphs, const std::vector<bool>& given) {
   const Graph& recorded = *graphs.recorded;
   std::set<ValueId> depends, needed, silent;  // silent: depends on gradients that are not given
@@ -42,7 +42,7 @@ std::vector<bool> formulas_that_run(const TrainingGraphs& graphs, const std::vec
   return runs;
 }
 
-// Two functional graphs of one forward in one graph, where equal values are one value.
+// Joins two functional graphs of one forward into one graph, in which equal values are one value.
 class Joined {
  public:
   explicit Joined(const Graph& first) : out_(first.name, /*merge=*/true) {
@@ -54,7 +54,7 @@ class Joined {
     for (ValueId v : first.constants) constants_.push_back(out_.add_constant(first.meta(v), out_.new_storage()));
   }
 
-  // Which value each of the graph's is.
+  // Returns the joined graph's value for each value of `graph`.
   std::map<ValueId, ValueId> add(const Graph& graph) {
     std::map<ValueId, ValueId> map{{kNoValue, kNoValue}};
     for (size_t i = 0; i < inputs_.size(); ++i) map[graph.inputs[i]] = inputs_[i];
@@ -105,7 +105,7 @@ class Joined {
     return true;
   }
 
-  // Draws are never dropped, and keep their order.
+  // No pass drops or reorders random ops. So the n-th ones of both graphs are one draw, if they are equal.
   std::vector<ValueId> drawn(const Graph& graph, const Node& node, const std::map<ValueId, ValueId>& map, size_t draw) {
     if (draw < draws_.size()) {
       const Node& known = out_.peek().nodes[draws_[draw]];
@@ -149,7 +149,7 @@ HeldValues held_values(const TrainingGraphs& graphs, const WhatIsLeft& left, con
   return held;
 }
 
-// The part of a graph that makes `wanted` of what is held.
+// The part of a graph that makes `wanted` from the held values.
 Result<LostContents> part_of(const Graph& whole, const std::vector<ValueId>& wanted, const HeldValues& held) {
   const auto is_constant = [&](ValueId v) {
     return std::find(whole.constants.begin(), whole.constants.end(), v) != whole.constants.end();
@@ -192,7 +192,7 @@ Result<LostContents> part_of(const Graph& whole, const std::vector<ValueId>& wan
     for (ValueId& v : node.results) {
       if (v == kNoValue) continue;
       const ValueId result = out.new_value(whole.meta(v), out.new_storage());
-      map.insert({v, result});  // what is held stays
+      map.insert({v, result});  // does not replace a held value
       v = result;
     }
     out.add_node(std::move(node));
@@ -223,7 +223,7 @@ Result<std::vector<ValueId>> lost_values(const TrainingGraphs& graphs, const Wha
     for_each_value(node, [&](ValueId v) { reads_unknown = reads_unknown || is_unknown(v); });
     if (!reads_unknown) continue;
     if ((node.op->flags & kNeedsContents) != 0)
-      return Error{Reason::no_backward, node.op->name + " looks at an input that is gone"};
+      return Error{Reason::no_backward, node.op->name + " needs the contents of an input that is gone"};
     for (ValueId v : node.results)
       if (v != kNoValue) unknown.insert(recorded.values[index_of(v)].storage);
   }
@@ -243,7 +243,7 @@ Result<LostContents> lost_contents(const TrainingGraphs& graphs, const WhatIsLef
   values.updates.clear();
   values.output_aliases.assign(values.outputs.size(), OutputAlias{});
   FJ_TRY(values, run_pipeline(std::move(values), graphs.is_decomposed));
-  if (std::optional<Graph> narrow = narrow_masks(values)) values = std::move(*narrow);  // as the forward's
+  if (std::optional<Graph> narrow = narrow_masks(values)) values = std::move(*narrow);  // as in the forward
   Joined joined(graphs.forward);
   const std::map<ValueId, ValueId> of_forward = joined.add(graphs.forward), of_values = joined.add(values);
   std::vector<ValueId> wanted;

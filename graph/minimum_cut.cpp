@@ -1,5 +1,5 @@
-// graph/minimum_cut.cpp — maximum flow by Dinic's method: finds shortest paths for all vertices at once, then fills
-// them.
+// graph/minimum_cut.cpp — maximum flow by Dinic's method: finds shortest paths for all vertices at once, then
+// saturates them.
 #include "graph/minimum_cut.h"
 
 #include <algorithm>

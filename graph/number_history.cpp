@@ -1,4 +1,4 @@
-// graph/number_history.cpp — walks back from a value to what wrote its storage last, and on to the operands.
+// graph/number_history.cpp — walks back from a value to the last node that wrote its storage, and on to its operands.
 #include "graph/number_history.h"
 
 #include <algorithm>
@@ -130,7 +130,7 @@ class Walk {
     return step ? std::optional(Operand{*step, std::nullopt}) : std::nullopt;
   }
 
-  // Element k of the results of arithmetic, with a result of dtype `to`.
+  // Element k of the results of an arithmetic op, in dtype `to`.
   Found computed(const Node& node, size_t k, size_t before, DType to) {
     static constexpr std::pair<NumberOpKind, NumberStep::Op> kSteps[] = {{NumberOpKind::kAdd, NumberStep::kAdd},
                                                                          {NumberOpKind::kSub, NumberStep::kSub},
@@ -154,7 +154,7 @@ class Walk {
     return rounded(add({row->second, a, b, 0, is_single}), common, to);
   }
 
-  // The node writes the storage of `v`.
+  // The number in `v` after node n, which writes the storage of `v`.
   Found written(ValueId v, size_t n) {
     const Node& node = g_.nodes[n];
     if (node.op->write_args != std::vector<int8_t>{0}) return std::nullopt;
@@ -173,7 +173,7 @@ class Walk {
     return computed(node, k, n, dtype(v));
   }
 
-  // The node made `v`.
+  // The number in `v`, which node n made.
   Found made(ValueId v, size_t n) {
     const Node& node = g_.nodes[n];
     if (node.op->has(kMutates) || node.op->has(kView)) return std::nullopt;

@@ -34,10 +34,10 @@ using NumberSteps = std::vector<NumberStep>;
 class NumberHistory {
  public:
   using ConstantOf = std::function<std::optional<double>(ValueId)>;  // the number in a captured tensor, if it is known
-  // The steps that make the number that `value` holds after all nodes so far; the last one is the result. Empty: the
-  // number is not known as such steps, or it takes more than a few.
+  // The steps that compute the number that `value` holds after all nodes so far; the last step is the result. Empty: no
+  // such steps are known, or there are too many.
   NumberSteps find(const Graph& graph, ValueId value, const ConstantOf& constant_of);
-  void forget();  // nodes were dropped
+  void forget();  // must be called after nodes were dropped
 
  private:
   std::unordered_map<uint32_t, std::vector<uint32_t>> writers_;  // storage -> nodes that write it, in order

@@ -29,7 +29,7 @@ std::optional<NumberRange> fitting_range(DType from, DType target) {
   if (from_int && row_of(from).bytes <= row_of(target).bytes) return std::nullopt;
   const double span = std::ldexp(1.0, 8 * row_of(target).bytes - 1);
   if (kind == DTypeKind::signed_kind) return NumberRange{-span, span - 1, false};
-  return NumberRange{from_int ? 1 - 2 * span : 0, 2 * span - 1, false};  // an int -1 means the greatest one
+  return NumberRange{from_int ? 1 - 2 * span : 0, 2 * span - 1, false};  // an int -1 stands for the greatest value
 }
 
 bool is_fitting_constant(const Arg& number, DType target) {

@@ -13,7 +13,7 @@ struct NumberRange {
 };
 
 double largest(DType float_dtype);  // finite value
-// Which numbers of dtype `from` fit into `target`; nothing if all do.
+// Which numbers of dtype `from` fit into `target`; nullopt if all do.
 std::optional<NumberRange> fitting_range(DType from, DType target);
 // Whether it is a constant that fits into `target`; false if it is not a constant number.
 bool is_fitting_constant(const Arg& number, DType target);

@@ -29,14 +29,14 @@ enum OpFlags : uint32_t {
   kPointwise = 32,  // sizes and strides follow from broadcasting, whatever the sizes are
   kChecksData = 64,  // raises for some data (an index out of range), used or not
   kDivides = 128,  // raises for an integer zero in argument 1, used or not
-  kTakesAlpha = 256,  // argument 2 scales argument 1: no fraction among integers
-  kRuleIsComplete = 512,  // eager raises what the shape rule does not cover
-  kKeepsPlace = 1024,  // a result has the same place in its storage as argument 0 in its own
-  kRequiresOperands = 2048,  // as an in-place op, it requires operands that fit
-  kRefusesNumbers = 4096,    // raises for some numbers: they cannot be values of the graph
+  kTakesAlpha = 256,  // argument 2 scales argument 1, and must not be a fraction if the operands are integers
+  kRuleIsComplete = 512,  // eager raises if the shape rule does not cover the arguments
+  kKeepsPlace = 1024,  // a result has the storage offset of argument 0
+  kRequiresOperands = 2048,  // as an in-place op, it requires by itself that its operands fit
+  kRefusesNumbers = 4096,  // raises for some numbers: they cannot be values of the graph
 };
 
-// Such an op runs once, in its place: a second run may give another result, or has its effect twice.
+// Such an op runs once, in its place: a second run may give another result, or repeat the effect.
 constexpr uint32_t kRunsOnce = kMutates | kRandom | kDataDependent | kSideEffect;
 
 // The arguments as a shape rule sees them: tensors as metas, the others as Arg.

@@ -45,7 +45,7 @@ Bounds remainder(const Bounds& b) { return {std::min<Wide>(b.low + 1, 0), std::m
 bool may_be_zero(const Bounds& b) { return b.low <= 0 && b.high >= 0; }
 bool is_int64(const Bounds& b) { return b.low >= INT64_MIN && b.high <= INT64_MAX; }
 
-// If `fits` is given, it becomes false if e, or a part of it as value() evaluates it, may not be an int64.
+// If `fits` is given, it becomes false if e, or a part of it as value_of() evaluates it, may not be an int64.
 Bounds bounds_of(const SymExpr& e, const ShapeEnv& env, bool* fits = nullptr) {
   if (e.is_constant()) return {e.constant(), e.constant()};
   const SymExpr::Node& n = *e.node();
@@ -70,7 +70,7 @@ Bounds bounds_of(const SymExpr& e, const ShapeEnv& env, bool* fits = nullptr) {
   return result;
 }
 
-// Bounds of a difference: the better of the plain ones and those after s = low + s', s' >= 0, where only the
+// Bounds of a difference: the tighter of the plain bounds and those after s = low + s', s' >= 0, where only the
 // coefficients count.
 Bounds tight_bounds(const SymExpr& e, const ShapeEnv& env) {
   Bounds plain = bounds_of(e, env);

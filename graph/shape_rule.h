@@ -31,7 +31,7 @@ struct RuleArgs {
   bool flag(size_t i, bool otherwise = false) const;
   std::optional<DType> dtype(size_t i) const;
   std::optional<Device> device(size_t i) const;
-  // Category of a number argument: kBool, kInt64 or kFloat64; nullopt for tensors and absent ones.
+  // Category of a number argument: kBool, kInt64 or kFloat64; nullopt for tensors and absent arguments.
   std::optional<DType> number(size_t i) const;
   int memory_format(size_t i) const;                     // c10 value, -1 when absent
 };

@@ -1,6 +1,6 @@
-// graph/size_program.h — size expressions as a straight program over int64, which plans and guards run.
+// graph/size_program.h — size expressions as a straight-line program over int64, which plans and guards run.
 //
-// It computes as value_of() does: where that was proven to be an int64, every instruction has a result.
+// It computes as value_of() does: if that was proven to be an int64, every instruction has a result.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace framejit::graph {
 class SizeProgram {
  public:
   explicit SizeProgram(std::vector<runtime::SizeOp>& ops) : ops_(ops) {}
-  // The instruction that computes e. Instructions that are missing are added.
+  // The instruction that computes e. Adds missing instructions.
   int32_t slot(const SymExpr& e);
 
  private:

@@ -23,7 +23,7 @@ template <class State> struct Stage {
   void (*dump)(State&, const char* stage);
 };
 
-// `graph`: the name under which it is timed. If the result of a row does not verify, that is a defect of the row.
+// `graph`: the name under which the row is timed. If the result of a row does not verify, the row has a defect.
 template <class State> Result<void> run_stage(const Stage<State>& row, State& state, const std::string& graph) {
   FJ_TRY_VOID(stop_if_interrupted());
   {

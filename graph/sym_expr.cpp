@@ -6,8 +6,8 @@
 // polynomials, works there, and packs the result; packing is the only place where nodes are made, so equal polynomials
 // have equal nodes.
 // Division first tries to be exact (graded order is a monomial order, so long division finds every exact quotient),
-// then takes out multiples of a constant divisor; the rest becomes an atom. Integers have any length: a coefficient
-// that needs more than 64 bits throws NoInt64.
+// then takes out multiples of a constant divisor; the rest becomes an atom. Arithmetic is exact: a coefficient that
+// needs more than 64 bits throws NoInt64.
 #include "graph/sym_expr.h"
 
 #include <algorithm>

@@ -11,7 +11,7 @@ namespace framejit::graph {
 // Per value of a graph. A value that depends on inputs that vary from call to call has neither flag.
 struct WeightValues {
   std::vector<bool> is_known;      // depends only on weights and constants
-  std::vector<bool> has_weight;    // and on at least one weight
+  std::vector<bool> has_weight;    // the same, and depends on at least one weight
   bool is_weight(ValueId v) const { return v != kNoValue && has_weight[index_of(v)]; }
   bool makes_known(const Node& node) const {  // each of its results depends only on weights and constants
     return std::all_of(node.results.begin(), node.results.end(),

@@ -33,13 +33,13 @@ ArenaPool::Block make_block(int64_t bytes) {
   return {data, size};
 }
 
-// A step of training of a middle-sized model holds a gigabyte.
+// A training step of a medium-sized model holds a gigabyte.
 int64_t most_idle_on_this_machine() {
   const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   return std::max(int64_t{1} << 30, pages > 0 ? pages / 16 * page : 0);
 }
 
-// Blocks that are much larger stay for those who need them.
+// Much larger blocks are left for callers that need them.
 constexpr int64_t kAnyoneMayHave = int64_t{1} << 16;
 bool fits(int64_t block, int64_t wanted) { return block <= std::max(2 * wanted, kAnyoneMayHave); }
 

@@ -38,7 +38,7 @@ class ArenaPool {
  private:
   struct Idle {
     Block block;
-    uint64_t since;  // counts what was given
+    uint64_t since;  // the value of given_ when it was given
   };
   static constexpr size_t kMostIdle = 1024;  // blocks; the one that has been idle longest is freed first
   const int64_t most_idle_bytes_;  // in all; a larger block is not kept

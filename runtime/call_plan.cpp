@@ -61,7 +61,7 @@ Result<void> run_kernel(const KernelStep& step, const LoadedKernel& kernel, Plan
   return failure(step, status);
 }
 
-// A kernel among those that run together: its part of the region's pieces, in which it is cut like a kernel that runs
+// A kernel among those that run together, and its pieces of the region. It is cut into these like a kernel that runs
 // alone.
 struct Member {
   KernelCall call;
@@ -87,7 +87,7 @@ void run_pieces(void* state, int64_t begin, int64_t end) {
   }
 }
 
-// The steps from `first` on that do not need each other. Unlike a kernel alone, they may be too many for the C stack.
+// Runs `count` steps from `first` on, which do not need each other. They may have too many operands for the C stack.
 Result<void> run_together(const BoundPlan& bound, size_t first, size_t count, PlanHost& host) {
   size_t pointers = 0, numbers = 0;
   const auto step = [&](size_t k) -> const KernelStep& { return std::get<KernelStep>(bound.plan->steps[first + k]); };

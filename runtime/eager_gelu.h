@@ -9,8 +9,8 @@
 
 namespace framejit::runtime {
 
-// Its gelu (approximate="none") of an element x of a contiguous CPU tensor of several elements. Float32, bfloat16 and
-// float16 only.
+// PyTorch's gelu (approximate="none") of an element x of a contiguous CPU tensor of several elements. Float32, bfloat16
+// and float16 only.
 using GeluReader = double (*)(DType dtype, double x);
 void set_gelu_reader(GeluReader reader);
 std::optional<double> eager_gelu(DType dtype, double x);

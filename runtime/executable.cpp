@@ -140,7 +140,7 @@ class Verifier {
   const Executable& executable_;
   const CallPlan& plan_;
   const char* kind_;
-  size_t step_ = 0;  // that is checked now
+  size_t step_ = 0;  // the step that is checked now
   std::string wrong_;
 };
 
@@ -177,7 +177,7 @@ Result<void> verify_derivation(const Executable& executable, const CallPlan& der
   const bool is_one_value = derivation.outputs.size() == 1 && derivation.outputs[0].kind == Output::kBuffer;
   if (is_one_value && derivation.symbol_count == 0 && derivation.updates.empty()) return {};
   return Error{Reason::not_verified,
-               "plan derive @" + derivation.name + ": no derivation for one value of constant size"};
+               "plan derive @" + derivation.name + ": it does not derive one value of constant size"};
 }
 
 Result<void> verify_derived(const Executable& executable) {

@@ -37,15 +37,16 @@ struct Executable {
   bool operator==(const Executable& other) const;  // kernels by id
 };
 
-// The first rule that an executable breaks (an index out of range, a plan that reads what it must not); nothing: it may
-// be bound.
+// An Error: the first rule that the executable breaks (an index out of range, a plan that reads what it must not). No
+// Error: it may be bound.
 Result<void> verify(const Executable& executable);
 
 // The forward of one executable as a plan of another, which takes over its kernels.
 CallPlan moved_plan(Executable from, Executable& to);
 
 std::string print(const Executable& executable);
-// 32 hexadecimal digits of the text, and so of the contents: equal executables have the same in every process and run.
+// A hash of the text, and so of the contents, as 32 hexadecimal digits. Equal executables have the same hash in every
+// process and run.
 std::string content_hash(const Executable& executable);
 
 // An executable in this process: every kernel is loaded for the devices on which it runs.

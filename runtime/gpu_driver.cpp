@@ -1,7 +1,7 @@
 // runtime/gpu_driver.cpp — libraries found, entry points bound from gpu_driver.def.
 //
-// torch's wheels carry NVRTC outside the loader's search path. It is looked for beside the CUDA libraries that the
-// process has loaded, and its companion library, which it opens by bare name, is opened before it.
+// torch's wheels carry NVRTC outside the loader's search path. It is looked for next to the CUDA libraries that the
+// process has loaded. Its companion library, which it opens by bare name, is opened before it.
 #include "runtime/gpu_driver.h"
 
 #include <dlfcn.h>
@@ -171,7 +171,7 @@ Result<std::string> GpuCompiler::compile(const std::string& source, const std::s
 
 namespace {
 
-// This thread in the device's own context: code belongs to it.
+// Makes the device's primary context the current one of this thread, because loaded code belongs to a context.
 struct InContext {
   InContext(const GpuDriver::Entries& e, int device) : entries(e) {
     int handle = 0;
@@ -220,7 +220,7 @@ Result<int> GpuDriver::attribute(int which, int device) const {
   return value;
 }
 
-// AMD: the unversioned entry fills the structure of HIP 5 in all later versions; members stand at fixed places in it.
+// AMD: the unversioned entry fills the structure of HIP 5 in all later versions. Its members have fixed offsets.
 Result<std::vector<char>> GpuDriver::properties(int device) const {
   constexpr size_t kSize = 4096;
   using Properties = int(void* properties, int device);

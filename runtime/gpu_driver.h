@@ -44,16 +44,17 @@ class GpuDriver {
   };
   // Loads a code object on a device and finds one kernel of it.
   Result<Function> load(const std::string& code, const char* kernel, int device) const;
-  // Lets a kernel's blocks have more shared memory than they get unasked. NVIDIA only.
+  // Lets a kernel's blocks have more shared memory than they get by default. NVIDIA only.
   Result<void> allow_shared(const Function& function, int bytes) const;
   // Enqueues blocks x threads on a stream of the current device; 0, or the driver's error. shared: bytes for each
   // block.
   int launch(void* function, uint32_t blocks, uint32_t threads, void* stream, void** arguments,
              uint32_t shared = 0) const;
-  // The driver's graph, as torch has made it. 0, or the driver's error; so is copy, within a device.
+  // Launches a graph of the driver that torch has made. Returns 0 or the driver's error. So does copy(), which copies
+  // within a device.
   int launch_graph(void* graph, void* stream) const;
   int copy(void* to, const void* from, size_t bytes, void* stream) const;
-  bool is_capturing(void* stream) const;          // or it cannot say, because another stream interferes
+  bool is_capturing(void* stream) const;  // or the driver cannot say, because another stream interferes
   Result<void*> make_stream(int device) const;    // does not wait for the default stream; lives as long as the process
   struct Entries;
 

@@ -6,8 +6,8 @@
 
 namespace framejit::runtime {
 
-// Rounds to whole small pages around the block: an allocator keeps some bytes in front of it, and would otherwise cost
-// the first huge page.
+// Rounds to whole small pages around the block: an allocator keeps some bytes in front of it, which would otherwise
+// cost the first huge page.
 void prefer_huge_pages(void* data, int64_t bytes) noexcept {
   if (bytes < kLeastInHugePages) return;
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));

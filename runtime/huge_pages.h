@@ -1,5 +1,5 @@
-// runtime/huge_pages.h — large blocks that are about to be written: asks for pages of 2 MiB if the system gives them on
-// request.
+// runtime/huge_pages.h — asks the system for pages of 2 MiB for large blocks that are about to be written, if it gives
+// them on request.
 #pragma once
 
 #include <cstdint>

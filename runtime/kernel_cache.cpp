@@ -113,7 +113,7 @@ class FolderLock {
     }
   }
   explicit operator bool() const { return static_cast<bool>(lock_); }
-  bool is_held() const { return is_held_; }  // by another process, all the time
+  bool is_held() const { return is_held_; }  // by another process, during all tries
 
  private:
   Descriptor lock_;
@@ -158,7 +158,7 @@ class KernelCache::File {
     return code;
   }
 
-  // Everything up to the end is records: more may be appended.
+  // Whether the file ends with a whole record, so that more may be appended.
   bool ends_whole() const { return scanned_ == mapped_; }
   uint64_t bytes() const { return mapped_; }
   const std::string& path() const { return path_; }
@@ -239,7 +239,7 @@ Result<std::unique_ptr<KernelCache>> KernelCache::open(const std::string& folder
     return refused("it may hold no bytes",
                    "allow it a megabyte or more (FRAMEJIT_CACHE_MB, or max_mb= of framejit.cache())");
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    return refused(reason("cannot make", folder), "name a folder that you may make, or that is there");
+    return refused(reason("cannot make", folder), "name a folder that exists, or that you may create");
   struct stat is {};
   if (lstat(folder.c_str(), &is) != 0)
     return refused(reason("cannot read", folder), "name a folder that you may read and write");
@@ -281,15 +281,15 @@ void KernelCache::store(const KernelCode& code) {
   say(failure);
 }
 
-// Once, and without the mutex: listeners may wait for the GIL.
+// Logs the first failure. Call it without the mutex: listeners may wait for the GIL.
 void KernelCache::say(const std::string& failure) {
   if (!failure.empty() && !has_said_.exchange(true))
     log::emit(log::Kind::NotWritten, "",
               {{"path", young_->path()}, {"reason", failure}, {"setting", "FRAMEJIT_CACHE_DIR"}});
 }
 
-// With the mutex held. Kernels that another process has written meanwhile are not written again. `failure` says what
-// the system refuses; a lock that another process holds, and a kernel that is too large, are not failures.
+// Call it with the mutex held. Kernels that another process has written meanwhile are not written again. `failure` says
+// what the system refuses; a lock that another process holds, and a kernel that is too large, are not failures.
 bool KernelCache::append(const KernelCode& code, std::string& failure) {
   const auto refused = [&] { return failure = refusal(errno), false; };
   const std::string record = record_of(code);

@@ -18,18 +18,18 @@ namespace {
 
 constexpr int64_t kWords = MersenneState::kWords, kAhead = 397, kNear = kWords - kAhead;
 
-// m < limit for a number m of 53 bits.
+// The limit in m < limit, for a number m of 53 bits, as two words.
 struct TrialLimit {
   uint32_t high, low;
 };
 
-// A probability p: m / 2^53 < p. p * 2^53 is exact; p is at most one.
+// For a probability p: m / 2^53 < p. p * 2^53 is exact; p is at most one.
 TrialLimit limit_of(double probability) {
   const auto limit = static_cast<uint64_t>(std::ceil(std::ldexp(probability, 53)));
   return {static_cast<uint32_t>(limit >> 32), static_cast<uint32_t>(limit)};
 }
 
-// A register of W words; every other word of two registers.
+// A register of W words. split() gives every other word of two registers.
 template <int W>
 struct Register;
 #define FJ_REGISTER(width, even, odd)                                                          \
@@ -90,7 +90,7 @@ struct Lanes {
     y ^= y >> 18;
   }
 
-  // hits[i]: all bits, or none.
+  // hits[i]: all bits are set, or none.
   static FJ_INLINE void compare(const uint32_t* words, int64_t pairs, TrialLimit limit, uint32_t* hits) {
     int64_t i = 0;
     for (; i + W <= pairs; i += W) {
@@ -171,7 +171,7 @@ class TrialParts {
 
   int64_t count() const { return static_cast<int64_t>(starts_.size()); }
 
-  // On any thread, once for each part.
+  // Call it on any thread, once for each part.
   void draw_next() {
     if (!has_producer_.exchange(true, std::memory_order_relaxed)) make_starts();
     const int64_t part = next_.fetch_add(1, std::memory_order_relaxed);
@@ -205,11 +205,11 @@ void TrialParts::make_starts() {
   }
 }
 
-// Trials whose first word is the next of `state`.
+// Draws trials. Their first word is the next word of `state`.
 void TrialParts::draw(MersenneState state, int64_t begin, int64_t end) const {
   const MersenneLoops& loop = mersenne_loops();
   alignas(64)
-      uint32_t words[kWords + 1];  // begins with a word that the state before has left, if that was half a trial
+      uint32_t words[kWords + 1];  // begins with the last word of the previous state, if that word is only half a trial
   alignas(64) uint32_t hits[kWords / 2];
   int64_t left = 0;
   while (begin < end) {

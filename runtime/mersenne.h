@@ -2,8 +2,8 @@
 //
 // torch draws one number after the other, on one thread: the masks of a training step take as long as a third of its
 // matrix products on sixteen cores. The numbers depend on each other only through the state of 624 words, which can be
-// advanced without them. So one thread advances the state and keeps a copy here and there. The other threads compute
-// numbers meanwhile, each from the copy before its part.
+// advanced without them. So one thread advances the state and keeps a copy at the beginning of each part. Meanwhile,
+// the other threads compute the numbers of parts from these copies.
 #pragma once
 
 #include <array>

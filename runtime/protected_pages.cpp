@@ -1,9 +1,9 @@
-// runtime/protected_pages.cpp — the kernel's interfaces, which the headers of a build may be too old to name, and the
-// gaps in their answers.
+// runtime/protected_pages.cpp — the interfaces of the Linux kernel, declared here because a build's headers may be too
+// old, and the gaps in their answers.
 //
 // PAGEMAP_SCAN does not report addresses where nothing is mapped. msync(MS_ASYNC), which writes nothing, does. Some
-// kernels do not report places without a page table as written. One trial finds that out; then a second call asks for
-// them, which takes longer than the first.
+// kernels do not report places without a page table as written. One trial finds that out. On these kernels, a second
+// call asks for such places, which takes longer than the first.
 // In private mappings of files, a page that is dropped (MADV_DONTNEED, a truncated file) leaves its protection behind,
 // and the page of the file that replaces it looks protected. So there, each page is checked for being a page of a file.
 #include "runtime/protected_pages.h"
@@ -92,7 +92,7 @@ void close_and_forget(int& fd) {
   fd = -1;
 }
 
-// If the system call is refused, the device may be allowed.
+// If the system call is refused, /dev/userfaultfd may be allowed.
 int open_userfault() {
   const int fd = static_cast<int>(syscall(kUserfault, O_CLOEXEC | O_NONBLOCK | kUserModeOnly));
   if (fd >= 0) return fd;

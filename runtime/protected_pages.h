@@ -1,8 +1,8 @@
 // runtime/protected_pages.h — the system calls under the write watch: userfaultfd, PAGEMAP_SCAN, /proc/self/maps.
 //
 // Pages are added (the system learns that their protection matters), protected, and queried. A page that is not
-// protected counts as written. While pages are protected, or this object is opened, callers must do nothing else with
-// it; queries may run concurrently.
+// protected counts as written. While a call protects pages or opens this object, no other call may run. Queries may run
+// concurrently.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class ProtectedPages {
   // Return 0 or an errno.
   int add(const PageRange& range);  // does not change pages that were added before
   int protect(const PageRange& range);
-  // The same; also reports every piece that was not protected at that moment, or is not what was protected.
+  // The same. Also reports every piece that was not protected at that moment, or is no longer the protected memory.
   int protect_and_tell(const PageRange& range, const std::function<void(const PageRange&)>& found);
   void remove(const PageRange& range);
 

@@ -43,7 +43,7 @@ constexpr int64_t kFewGrains = 16;  // a job of a few microseconds
 void wait_on(Word& word, uint32_t value) { syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0); }
 void wake(Word& word, int count) { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0); }
 
-// Spins until something is there, or the time is over. Reads the clock only now and then.
+// Spins until ready() is true, or the time is over. Reads the clock only now and then.
 template <class Ready>
 bool look_for(Clock::duration time, Ready ready) {
   if (time <= Clock::duration::zero()) return ready();
@@ -100,7 +100,7 @@ struct Job {
   }
 };
 
-thread_local bool t_is_inside = false;  // a body
+thread_local bool t_is_inside = false;  // this thread runs a body
 
 struct Workers {
   std::array<Job, kSlots> jobs;
@@ -161,7 +161,7 @@ struct Workers {
   }
 
   // Whether waking sleepers is worth a system call. If small jobs were repeatedly done before the sleepers came, it is
-  // not for a while.
+  // not worth it for a while.
   bool should_wake(bool is_small) {
     const uint32_t in_vain = missed.load(std::memory_order_relaxed);
     if (!is_small || in_vain < 2) return true;
@@ -200,7 +200,8 @@ struct Workers {
     else if (has_woken) missed.fetch_add(1, std::memory_order_relaxed);
   }
 
-  // Threads that took parts have their cores, so they are nearly done; or they wait for this one.
+  // Threads that took parts are usually running and nearly done, so this thread spins first. Otherwise they may be
+  // waiting for its core, so it sleeps.
   static void await(Job& job, uint32_t others) {
     if (look_for(kWaitAwake, [&] { return job.done.load(std::memory_order_acquire) == others; })) return;
     job.is_awaited.store(true);

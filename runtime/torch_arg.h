@@ -8,7 +8,7 @@ namespace framejit::runtime {
 struct None {
   bool operator==(const None&) const = default;
 };
-// A member of an enumeration of torch: kind 'l' layout, 'm' memory format, 'q' scheme, 'x' others; value as in c10.
+// A member of an enumeration of torch: kind 'l' layout, 'm' memory format, 'q' QScheme, 'x' others; value as in c10.
 struct TorchEnum {
   char kind;
   int8_t value;

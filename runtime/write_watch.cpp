@@ -19,7 +19,7 @@ namespace framejit::runtime {
 
 struct WriteWatch::Watched {
   const PageRange pages;
-  PageRange reach;          // what is added: the pages, and other pages of the caller next to them
+  PageRange reach;          // what the system watches: the pages, and other pages of the caller next to them
   bool is_added = false;    // in this process, not in the one that it was forked from
   bool was_written = true;  // since it was armed. The mutex guards these three.
 };
@@ -37,7 +37,7 @@ struct Part {
   PageRange pages;
   bool is_shared;
 };
-// The range, cut at the borders of the others.
+// The range, cut at the borders of other ranges.
 std::vector<Part> parts_of(const PageRange& range, std::vector<PageRange> others) {
   std::sort(others.begin(), others.end(), [](const PageRange& a, const PageRange& b) { return a.begin < b.begin; });
   std::vector<Part> parts;

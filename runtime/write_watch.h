@@ -5,7 +5,7 @@
 //
 // The order is: arm, read the source, ask. Every write after arming is seen, also one while the source is read. A write
 // between the question and the use of a derived value is a race in the program itself.
-// "Written" is also the answer where nothing is known: memory that was unmapped, moved or mapped anew, pages that were
+// The answer is also "written" if nothing is known: memory that was unmapped, moved or mapped anew, pages that were
 // dropped, a forked child, a call that failed. Ranges are rounded outwards to pages: writes next to them count too.
 //
 // Not seen: writes of a device into pages that were pinned for it before they were armed (cudaHostRegister, RDMA,
@@ -31,7 +31,7 @@ class WriteWatch {
   static WriteWatch& instance();
   WriteWatch(const WriteWatch&) = delete;
 
-  // Why nothing can be watched in this process, and what to do; empty: it can.
+  // Why nothing can be watched in this process, and what to do; empty: memory can be watched.
   const std::string& unavailable();
 
   enum class Refusal : uint8_t {

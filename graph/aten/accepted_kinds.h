@@ -14,7 +14,7 @@ namespace framejit::graph {
 // Kinds: of a tensor, its dtype and whether it has dimensions; of a number, its type and sign; of a list, its type; of
 // a dtype or a text, its value.
 bool refuses_kinds(const OpInfo& info, std::span<const c10::IValue> args);
-// No call with these kinds was noted in this process, and they are not all of one floating dtype.
+// Whether no call with these kinds was noted in this process, and they are not all of one floating dtype.
 bool is_new_mix(const OpInfo& info, std::span<const c10::IValue> args);
 void note_mix(const OpInfo& info, std::span<const c10::IValue> args);  // eager accepts them
 

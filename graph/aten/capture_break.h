@@ -1,7 +1,7 @@
 // graph/aten/capture_break.h — how code on the ATen side says that a call cannot be part of a graph.
 //
-// The exception travels through torch's C++ and Python layers, which turn it into a RuntimeError. The copy that the
-// recorder keeps (Recorder::take_break) is what counts, so nobody on the way can swallow it.
+// The exception travels through torch's C++ and Python layers, which turn it into a RuntimeError. The recorder keeps a
+// copy (Recorder::take_break), and only the copy counts. So no code on the way can swallow the break.
 #pragma once
 
 #include <exception>

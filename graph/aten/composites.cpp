@@ -1,5 +1,5 @@
-// graph/aten/composites.cpp — see composites.h. Each has the results of the ATen function that it names, and leaves
-// unusual calls, errors and calls with constant sizes to that function. One is called with fewer arguments.
+// graph/aten/composites.cpp — see composites.h. Each gives the results of the ATen function of its name, and leaves
+// unusual calls, errors and calls with constant sizes to that function. For attention, it drops an argument.
 #include "graph/aten/composites.h"
 
 #include <ATen/autocast_mode.h>
@@ -118,7 +118,7 @@ bool pad_sequence(const c10::OperatorHandle&,
   return true;
 }
 
-// Newer versions of torch count negative indices from the end, and wrap others.
+// Newer versions of torch wrap indices that are out of range, negative ones too.
 bool wraps_indices() {
   static const bool wraps = [] {
     const c10::impl::ExcludeDispatchKeyGuard no_recording(
@@ -189,7 +189,7 @@ void settle_all(const torch::jit::Stack& args) {
 // Straight to the recorder: at the keys in between, the op would be split into its parts.
 bool recurrent_layer(const c10::OperatorHandle& op, torch::jit::Stack& args) {
   if (!stays_whole(op_info_of(op), args)) {
-    // With symbols, torch warns, and computes with parts what is one op of a library otherwise.
+    // With symbols, torch warns, and computes the layer in parts instead of as one op of a library.
     if (is_in(OpList::warns_of_symbols, op_info_of(op).def->name)) settle_all(args);
     return false;
   }
@@ -197,7 +197,7 @@ bool recurrent_layer(const c10::OperatorHandle& op, torch::jit::Stack& args) {
   return true;
 }
 
-// query, key, value, mask, ...: without a mask that excludes nothing, if torch takes a mask of this shape.
+// query, key, value, mask, ...: drops a mask that excludes nothing, if torch takes a mask of this shape.
 bool attention(const c10::OperatorHandle& op, torch::jit::Stack& args) {
   if (!args[3].isTensor() || args[5].toBool()) return false;  // a mask and is_causal: an error
   const at::Tensor query = args[0].toTensor(), key = args[1].toTensor(), mask = args[3].toTensor();

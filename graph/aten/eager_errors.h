@@ -6,14 +6,14 @@
 
 namespace framejit::graph {
 
-// Plain Python raises at this instruction.
+// Whether eager refuses the call. Then plain Python raises at this instruction.
 bool eager_raises(const Graph& graph, const Node& node);
-// The kernel warns in each call that it divides by zero: a variance of as many elements as its correction says, or
-// fewer.
+// Whether the kernel warns in each call, because a variance over at most as many elements as its correction has no
+// degrees of freedom.
 bool eager_warns(const Graph& graph, const Node& node);
-// Writing to such a tensor is an error; torch has the text.
+// Whether a write to the tensor is an error. If so, torch raises it.
 bool overlaps_itself(const TensorMeta& meta);
-// Whether two indices name the same element. What is asked about symbols becomes a fact.
+// Whether two indices name the same element. Answers about symbols become facts.
 bool shows_element_twice(const TensorMeta& meta, ShapeEnv& env);
 
 }  // namespace framejit::graph

@@ -98,7 +98,7 @@ bool fills_contiguous(const Graph& graph, const Node& node) {
   });
 }
 
-// Whether a fill of transposed memory draws in memory order: the op itself is tried, with its own generator.
+// Whether a fill of transposed memory draws in memory order. The op itself is tried, with a generator of its own.
 bool draws_along_memory(const OpInfo& info, std::span<const IValue> args) {
   for (const IValue& arg : args.subspan(1)) {
     bool takes_tensors = false;
@@ -152,8 +152,8 @@ c10::SymFloat Recorder::float_of(const at::Tensor& traced, double now) {
   return open_float(index_of(value_of(traced)), now, shared_from_this());
 }
 
-// Arguments look as if the numbers of open floats had been passed. Returns which arguments they are, if the op has a
-// form that takes values.
+// Replaces open floats among the arguments by their numbers. If the op has a form that takes values, returns which
+// arguments these were.
 Recorder::FloatArgs Recorder::settle_floats(const OpInfo& info, torch::jit::Stack* stack) {
   FloatArgs found;
   const size_t count = info.arg_classes.size(), first = stack->size() - count;
@@ -224,7 +224,7 @@ void Recorder::record(const OpInfo& info, torch::jit::Stack* stack) {
       if (call.def().has(kRuleIsComplete)) fail({Reason::exception_raised, "an error of " + call.def().name});
       origin = shape_by_torch(call);
     }
-    // A stand-in of an argument of as_strided has no storage around it. Its kernel takes every dtype.
+    // A stand-in for an argument of as_strided has no storage around it. The kernel of as_strided takes every dtype.
     const bool asks_kinds = (origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) && !is_pointwise &&
                             !is_as_strided(call.def()) && is_new_mix(info, call.args);
     if (asks_kinds || (origin != ShapeOrigin::kExecuted && has_empty_argument(graph(), call.node))) {
@@ -271,7 +271,8 @@ bool Recorder::fill_in_memory_order(const OpInfo& info, torch::jit::Stack* stack
   return true;
 }
 
-// Indices of the CPU, of a tensor on a GPU, as the kernel moves them. What is known of them becomes a constant there.
+// Moves CPU indices of a GPU tensor to the GPU, as the kernel does. If their contents are known, they become a constant
+// there.
 void Recorder::move_indices(const OpInfo& info, torch::jit::Stack* stack) {
   const size_t first = stack->size() - info.arg_classes.size();
   if (info.arg_classes.size() < 2 || !(*stack)[first].isTensor()) return;
@@ -458,7 +459,7 @@ at::Tensor Recorder::result_of_rule(OpCall& call, size_t result, TensorMeta meta
   const at::Tensor& base = call.args[static_cast<size_t>(alias)].toTensor();
   if (!call.info.returns_argument[result]) {
     at::Tensor view = view_result(std::move(meta), base);
-    // Torch asks for the mark of a lazy conjugate, and resolves it before ops that do not know it.
+    // Torch asks for the bit of a lazy conjugate, and resolves it before ops that do not support it.
     if (call.def().is(KnownOp::conj)) view._set_conj(!base.is_conj());
     return view;
   }

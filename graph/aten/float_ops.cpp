@@ -68,8 +68,8 @@ const OpDef* register_twin(const OpInfo& info) {
   library->impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd,
                                               torch::CppFunction::makeFromBoxedFunction<&run_twin>()));
   const OpInfo* twin = find_op_info(std::string(kNamespace) + name);
-  FJ_ASSERT(twin != nullptr, "the twin of " + name + " is not there");
-  // Passes take an op on lists apart.
+  FJ_ASSERT(twin != nullptr, "the twin of " + name + " is missing");
+  // Passes split an op on lists into single ops, so the single op needs a twin too.
   const std::string_view single = single_of_list_op(info.def->name);
   if (const OpInfo* of_single = single.empty() ? nullptr : find_op_info(single)) twin_with_values(*of_single);
   return twin->def;

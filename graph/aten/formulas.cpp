@@ -67,7 +67,7 @@ using Formula = at::Tensor (*)(const Of&, const at::Tensor& gradient, const at::
 
 using Held = Formulas::Node;
 
-// Replaces a node of torch, and holds it for the values that it has saved.
+// Replaces a node of torch, and keeps it alive for the values that it has saved.
 class InPlaceOfTorchs : public torch::autograd::Node {
  public:
   void take_place_of(const Held& torchs) {
@@ -93,7 +93,7 @@ class OurFormula final : public InPlaceOfTorchs {
   }
 };
 
-// The mask of x[..., mask] = values, and the dimension at which it starts. Nothing if there are other indices.
+// The mask of x[..., mask] = values, and the dimension at which it starts. nullopt if there are other indices.
 struct Mask {
   at::Tensor mask;
   int64_t dim = 0;
@@ -110,8 +110,8 @@ std::optional<Mask> only_mask(const generated::IndexPutBackward0& node, const He
   return found;
 }
 
-// Of x[mask] = values. Torch's formula counts the elements of the mask to find the size of the values' gradient, but
-// that is the size of the values. If one value is stored everywhere, its gradient is the sum.
+// The formula of x[mask] = values. Torch's formula counts the true elements of the mask to find the size of the values'
+// gradient, but that is the size of the values. If one value is stored everywhere, its gradient is the sum.
 class OfMaskedWrite final : public InPlaceOfTorchs {
  public:
   variable_list apply(variable_list&& gradients) override {
@@ -128,7 +128,7 @@ class OfMaskedWrite final : public InPlaceOfTorchs {
     if (task_should_compute_output(0)) of_self = node.accumulate ? gradient : at::where(spread, zero, gradient);
     if (task_should_compute_output(1)) {
       const std::vector<c10::SymInt>& sizes = node.values_info.sym_sizes;
-      const int64_t taken = static_cast<int64_t>(sizes.size()) - after - 1;  // the dimension of what the mask takes
+      const int64_t taken = static_cast<int64_t>(sizes.size()) - after - 1;  // the dimension that the mask selects
       const bool is_shared = taken < 0 || sizes[static_cast<size_t>(taken)] == 1;
       of_values = is_shared ? sum_of_taken(at::where(spread, gradient, zero), mask.dim(), dim)
                             : taken_one_by_one(gradient, mask, dim, sizes[static_cast<size_t>(taken)]);
@@ -152,8 +152,8 @@ class OfMaskedWrite final : public InPlaceOfTorchs {
   }
 };
 
-// Of sums and differences with one operand times alpha, if alpha differs from call to call. Torch's formula reads it,
-// to multiply only if it is not one.
+// The formula of sums and differences with one operand times alpha, if alpha differs from call to call. Torch's formula
+// reads alpha, to multiply only if it is not one.
 template <class Of>
 class OfScaledSum final : public InPlaceOfTorchs {
  public:
@@ -180,7 +180,8 @@ class OfScaledSum final : public InPlaceOfTorchs {
   }
 };
 
-// Torch's formula takes no sizes that vary. The grid of an identity, and ones, are the base of every grid.
+// The formula of affine grids. Torch's formula takes no sizes that vary. The grid of an identity, with a column of
+// ones, is the base of every grid.
 class OfAffineGrid final : public InPlaceOfTorchs {
  public:
   variable_list apply(variable_list&& gradients) override {
@@ -203,7 +204,7 @@ Held in_place_of(const Held& torchs) {
   return made;
 }
 
-// Each is null if torch's formula is fine.
+// Each of these returns null if torch's formula can stay.
 Held made_for_masks(const Held& torchs) {
   const auto* node = dynamic_cast<generated::IndexPutBackward0*>(torchs.get());
   return node != nullptr && only_mask(*node, torchs) ? in_place_of<OfMaskedWrite>(torchs) : nullptr;
@@ -256,8 +257,8 @@ void fix_integer(at::Scalar& number) {
   if (number.isSymInt()) fix(number);
 }
 
-// What torch's formulas cannot compute with a symbol: whether an exponent is zero, the logarithm of a base, an integer
-// with another sign.
+// Makes numbers constant that torch's formulas cannot take as symbols: they ask whether an exponent is zero, take the
+// logarithm of a base, or negate an integer.
 void fix_numbers(torch::autograd::Node& node) {
   if (auto* one = dynamic_cast<generated::PowBackward0*>(&node)) fix_integer(one->exponent);
   if (auto* of_all = dynamic_cast<generated::ForeachPowBackward0Scalar*>(&node)) fix_integer(of_all->exponent);
@@ -301,7 +302,7 @@ void Formulas::replace(torch::autograd::edge_list& edges) {
     replace(edge.function);
     begin.push_back(edge.function.get());
   }
-  // The new nodes are as deep as the old ones.
+  // The new nodes are as deep in the history as the old ones.
   runtime::walk_own_history(std::move(begin), [&](torch::autograd::Edge& edge) {
     replace(edge.function);
     return true;

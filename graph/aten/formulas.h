@@ -10,7 +10,7 @@
 
 namespace framejit::graph {
 
-// Of one recording.
+// The formulas of one recording.
 class Formulas {
  public:
   using Node = decltype(torch::autograd::Edge::function);  // as torch holds it

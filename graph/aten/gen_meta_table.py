@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-TORCH = os.path.dirname(importlib.util.find_spec("torch").origin)  # to import it would take seconds
+TORCH = os.path.dirname(importlib.util.find_spec("torch").origin)  # an import would take seconds
 OPS = os.path.join(TORCH, "include", "ATen", "ops")
 DECLARATION = re.compile(r"TORCH_API (.+?) (\w+)\((.*)\);")
 OPERATOR = re.compile(
@@ -40,7 +40,7 @@ struct Row {
   void (*function)();
 };
 
-// For each type of function, not for each function: the code that boxes takes the compiler long.
+// One instance for each type of function, not for each function: boxing code takes long to compile.
 template <class F>
 c10::KernelFunction box(void (*function)()) {
   return c10::KernelFunction::makeFromUnboxedRuntimeFunction(reinterpret_cast<F*>(function));

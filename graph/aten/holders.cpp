@@ -24,7 +24,7 @@ namespace {
 
 using torch::autograd::variable_list;
 
-// Runs when the engine comes to a node.
+// Makes a call when the engine comes to a node.
 class AtNode final : public torch::autograd::FunctionPreHook {
  public:
   explicit AtNode(std::function<void()> call) : call_(std::move(call)) {}
@@ -47,7 +47,7 @@ std::optional<std::string> error_of(torch::autograd::Node& node) {
 
 bool errs(torch::autograd::Node& node) { return error_of(node).has_value(); }
 
-// As if the program had written to it.
+// What the node would raise if the program had written to the tensor.
 std::optional<std::string> error_after_write(torch::autograd::Node& node, const at::Tensor& tensor) {
   c10::VariableVersion counter = tensor.unsafeGetTensorImpl()->version_counter();
   if (!counter.enabled()) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<std::string> error_after_write(torch::autograd::Node& node, const 
   return found;
 }
 
-// A view that is asked for its history after a write makes another one. These have theirs again in the end.
+// A view that is asked for its history after a write makes a new history. The destructor restores the old ones.
 class HistoriesOfViews {
  public:
   explicit HistoriesOfViews(const std::vector<at::Tensor>& tensors) {
@@ -80,7 +80,7 @@ class HistoriesOfViews {
   std::vector<std::tuple<Meta*, decltype(Meta::grad_fn_), uint32_t>> metas_;
 };
 
-// Parts are views by these ops, whichever call of the program made them.
+// Whether views show parts of a value's memory. These ops make such views, in whatever call of the program.
 bool shows_parts(const Graph& graph, ValueId of) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) {
     const bool makes_several = node.op->has(kView) && node.results.size() > 1;
@@ -190,7 +190,8 @@ void HolderNotes::look_into_views(const std::vector<at::Tensor>& inputs, const s
     }
 }
 
-// Throws what the node throws if nothing is written after the forward.
+// The inputs and outputs that the node holds: it raises after a write to them. Throws what the node throws if nothing
+// was written after the forward.
 std::vector<Saved> HolderNotes::versions_of(Node& node, const std::vector<at::Tensor>& inputs,
                                             const std::vector<at::Tensor>& outputs) {
   const SymbolsStay stay;
@@ -207,7 +208,7 @@ void HolderNotes::add_end(Node& node) {
   holder.roots = roots_of(node);
   holder.versions = versions_[&node];
   node.release_variables();
-  holder.holds = as_write(&node) != nullptr || errs(node);  // the node of a write frees what it runs
+  holder.holds = as_write(&node) != nullptr || errs(node);  // the node of a write frees the node that it runs
   ends_.emplace_back(node.sequence_nr(), std::move(holder));
 }
 

@@ -1,8 +1,8 @@
 // graph/aten/holders.h — which nodes of eager's graph hold something for a backward, seen while torch's engine runs
 // over a recording.
 //
-// What a node reads while it runs is what it holds. But here, a node that leads to no gradient does not run, and the
-// node before it computes no gradient for it. In eager, both do: views that were made without grad mode lead to such
+// A node holds what it reads while it runs. But here, a node that leads to no gradient does not run, and the node
+// before it computes no gradient for it. In eager, both happen: views that were made without grad mode lead to such
 // nodes. So these nodes are also run with an undefined gradient. Then a node computes nothing, but still unpacks what
 // it holds, and its errors show what that is.
 #pragma once
@@ -26,17 +26,17 @@ namespace framejit::graph {
 
 using HistoryReached = std::vector<std::set<const torch::autograd::Node*>>;  // per root: what its backward may run
 
-bool is_of_written(std::string_view text);  // what torch says of a held value that was written since
+bool is_of_written(std::string_view text);  // whether it is torch's error for a held value that was written since
 
 class HolderNotes {
  public:
-  // leaves: where the backward ends. The recorder and `reached` must stay.
+  // leaves: where the backward ends. The recorder and `reached` must outlive this.
   HolderNotes(const Recorder& recorder, const HistoryReached& reached, const std::vector<at::Tensor>& leaves);
-  // The name of a node that holds what was written since. torch's error names sizes, which vary.
+  // The name of a node that holds a value that was written since. (torch's error names sizes, which vary.)
   std::optional<std::string> holds_written() const;
-  // Call it before the engine runs, inside of a RecordScope. Inputs may be undefined.
+  // Call it before the engine runs, inside a RecordScope. Inputs may be undefined.
   void look_into_ends(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
-  // The same, before look_into_ends(): what eager says if the program writes to one of them.
+  // Call it before look_into_ends(), in the same way. Notes eager's errors for writes to views among the tensors.
   void look_into_views(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
   // After the engine has run. leaf_of: per gradient.
   std::vector<Holder> of(const std::vector<size_t>& leaf_of);
@@ -57,7 +57,7 @@ class HolderNotes {
   const Recorder& recorder_;
   const HistoryReached& reached_;
   std::map<const Node*, std::vector<bool>> leaves_reached_;
-  std::vector<Formulas::Node> held_;  // the node of a write frees the one that it runs, and what only that one leads to
+  std::vector<Formulas::Node> held_;  // all nodes: the node of a write frees the one that it runs, and what follows it
   std::vector<Run> runs_;
   std::map<const Node*, std::vector<std::pair<Saved, std::string>>> write_errors_;
   std::map<const Node*, std::vector<Saved>> versions_;  // by nodes at the ends

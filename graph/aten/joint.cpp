@@ -50,7 +50,7 @@ at::Tensor non_leaf(const at::Tensor& leaf) {
   return result;
 }
 
-// What a backward that begins with an output may run.
+// The nodes that a backward from these outputs may run.
 runtime::HistoryNodes nodes_reached(std::vector<torch::autograd::Node*> outputs) {
   return runtime::walk_own_history(std::move(outputs), [](const torch::autograd::Edge&) { return true; });
 }
@@ -135,8 +135,8 @@ void JointRecording::part_roots(std::vector<Root>& roots) const {
   });
 }
 
-// Whether the gradient of a view goes to its base. Not for views that were made without grad mode, for views of those,
-// and for views that an autograd.Function returned, which defines their gradient itself.
+// Whether the gradient of a view goes to its base. It does not for views that were made without grad mode, for views of
+// those, and for views that an autograd.Function returned, which defines their gradient itself.
 bool JointRecording::leads_to_base(const at::Tensor& view) const {
   const at::Tensor base = at::TensorBase(view._base());
   if (!base.requires_grad()) return false;
@@ -209,7 +209,7 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
   RecordScope scope(*recorder_);
   ForwardScope views_by_op;  // a backward may write to views of what it made
   OnThisThread alone;
-  // Eager's backward runs outside of the autocast region, as a rule.
+  // Eager's backward runs outside the autocast region, as a rule.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   recorder_->set_line({});
   recorder_->allow_sparse_results(true);
@@ -225,7 +225,7 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
     scope.drop();
     const bool names_sizes = recorder_->shapes().symbol_count() != 0 && is_of_written(e.what());
     const auto holder = names_sizes ? holders.holds_written() : std::nullopt;
-    if (holder) throw std::runtime_error("a value that " + *holder + " holds was written since");
+    if (holder) throw std::runtime_error("a value that " + *holder + " holds was modified after it was saved");
     throw;
   }
   std::vector<size_t> leaves;  // per gradient
@@ -270,7 +270,7 @@ int64_t JointRecording::input_of_leaf(const torch::autograd::Node& leaf) const {
 }
 
 std::vector<size_t> JointRecording::inputs_reached(const std::vector<at::Tensor>& outputs, bool with_history) const {
-  const RecordScope scope(*recorder_);  // asking a view for its history may run the op that made it again
+  const RecordScope scope(*recorder_);  // a view that is asked for its history may run again the ops that made it
   const ForwardScope views_by_op;
   std::vector<torch::autograd::Node*> begin;
   for (const at::Tensor& output : outputs)
@@ -327,12 +327,12 @@ bool JointRecording::is_freed(const at::Tensor& tensor) {
 }
 
 std::string JointRecording::name_of_history(const at::Tensor& tensor) {
-  const RecordScope scope(*recorder_);  // asking a view for its history may run the op that made it again
+  const RecordScope scope(*recorder_);  // a view that is asked for its history may run again the ops that made it
   const ForwardScope views_by_op;
   return tensor.grad_fn()->name();
 }
 
-// torch::autograd::grad() with formulas of ours. Call it inside of a RecordScope.
+// torch::autograd::grad() with formulas of ours. Call it inside a RecordScope.
 std::vector<at::Tensor> JointRecording::run_engine(const std::vector<at::Tensor>& outputs,
                                                    const std::vector<at::Tensor>& wanted,
                                                    const std::vector<at::Tensor>& given, bool keeps_graph,

@@ -35,14 +35,14 @@ struct InnerBackward {
   bool keeps_graph = false, creates_graph = false;
 };
 struct InnerGradients {
-  std::vector<at::Tensor> of, gradients;  // a gradient is undefined where the outputs do not depend on the tensor
+  std::vector<at::Tensor> of, gradients;  // a gradient is undefined if the outputs do not depend on the tensor
 };
 
 class JointRecording {
  public:
   explicit JointRecording(std::shared_ptr<Recorder> recorder) : recorder_(std::move(recorder)) {}
 
-  // What the program sees. An input that needs a gradient may be one that the recording has seen.
+  // Returns what the program sees. An input that needs a gradient may be one that the recording has seen before.
   at::Tensor add_input(const at::Tensor& real, const std::string& source, const DynamicExtents& dynamic = {});
   // Whether the history of an input has changed since it was added: the program wrote to it under autograd.
   bool has_new_history(size_t input) const;
@@ -57,20 +57,20 @@ class JointRecording {
   // Call this, is_freed() and build() without the GIL: the engine refuses to run under it. They throw what the engine
   // throws, after dropping the ops of the call; a capture break is then kept by the recorder.
   InnerGradients gradients(const InnerBackward& call);
-  bool has_freed() const { return has_freed_; }  // whether a call of gradients() has freed what it went through
-  // Whether a backward of the tensor would need what is freed: it raises eager's error.
+  bool has_freed() const { return has_freed_; }  // whether a call of gradients() has freed history
+  // Whether a backward of the tensor would need freed history. It would raise eager's error.
   bool is_freed(const at::Tensor& tensor);
   std::string name_of_history(const at::Tensor& tensor);  // what eager calls the node that made it
 
   // Which of `views` have a gradient of their own in eager: other outputs are computed from them, they are computed
   // from such views, or their history does not lead to their base. `views` and the result are per output; roots: which
-  // other outputs have a history. Call it inside of a RecordScope and a ForwardScope.
+  // other outputs have a history. Call it inside a RecordScope and a ForwardScope.
   std::vector<bool> views_on_the_way(const std::vector<at::Tensor>& outputs, const std::vector<bool>& roots,
                                      const std::vector<bool>& views) const;
 
   // An error: the recording cannot be finished.
   // is_root: per output, whether its tangent is its whole gradient. If empty, each output that needs a gradient has a
-  // tangent, which is only the part that arrives from outside of the graph.
+  // tangent, which is only the part that arrives from outside the graph.
   Result<JointGraph> build(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root = {});
 
  private:
@@ -89,7 +89,7 @@ class JointRecording {
   std::vector<at::Tensor> leaves_reached(const std::vector<at::Tensor>& outputs) const;
 
   std::shared_ptr<Recorder> recorder_;
-  std::vector<at::Tensor> leaves_;  // per input: the tensor whose gradient is its; undefined: needs none
+  std::vector<at::Tensor> leaves_;  // per input: the leaf that gets its gradient; undefined: it needs none
   std::vector<at::Tensor> visible_;  // per input: what the program sees
   std::vector<at::Tensor> added_leaves_;
   bool has_freed_ = false;

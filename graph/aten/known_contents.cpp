@@ -1,8 +1,9 @@
 // graph/aten/known_contents.cpp — the real contents of small traced tensors that depend only on fresh constants and
 // factories.
 //
-// The nodes that make a tensor run for real, once, and the result is kept. If its memory was written, its contents
-// depend on when they are asked for: the nodes that made or wrote it before that run again, and nothing is kept.
+// The nodes that make a tensor run for real, once, and the result is kept. If its memory was written, its contents at
+// the time of the question are needed. Then the nodes that made or wrote it up to that time run again, and nothing is
+// kept.
 #include <algorithm>
 
 #include "graph/aten/meta_call.h"
@@ -51,7 +52,7 @@ const at::Tensor* Recorder::find_contents(ValueId value, size_t before, Question
   return known.defined() ? &known : nullptr;
 }
 
-// The entries of contents_ for this storage are those of the moment that has been reached.
+// While writes are redone, the entries of contents_ for this storage are those at the node that has been reached.
 const at::Tensor* Recorder::redo_writes(ValueId value, size_t before, Question& question) {
   const Graph& g = graph();
   const uint32_t storage = g.values[index_of(value)].storage;
@@ -67,7 +68,7 @@ const at::Tensor* Recorder::redo_writes(ValueId value, size_t before, Question& 
     for (size_t v = 0; v < g.values.size(); ++v)
       if (g.values[v].storage == storage) contents_[v] = at::Tensor();
   };
-  const auto own_memory = [&](const Node& node) {  // what is kept of other memory must not be written
+  const auto own_memory = [&](const Node& node) {  // kept contents of other memory must not be written
     const PlainExecution plain;
     for (ValueId v : node.results)
       if (lies_there(v) && contents_[index_of(v)].defined()) contents_[index_of(v)] = contents_[index_of(v)].clone();
@@ -111,7 +112,7 @@ bool Recorder::run_for_real(size_t at, std::optional<uint32_t> redone, Question&
   for (size_t i = 0; i < node.args.size(); ++i) {
     if (const auto* v = node.args[i].get<ValueId>(); v != nullptr && !learn(*v)) return false;
     if (const auto* list = node.args[i].get<std::vector<ValueId>>(); list != nullptr) {
-      std::vector<at::Tensor> found;  // redoing one forgets those of the same storage
+      std::vector<at::Tensor> found;  // redoing the writes of one item forgets items of the same storage
       for (ValueId v : *list) {
         if (!learn(v)) return false;
         found.push_back(v == kNoValue ? at::Tensor() : contents_[index_of(v)]);

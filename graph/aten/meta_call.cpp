@@ -95,7 +95,7 @@ ShapeOrigin Recorder::shape_by_torch(OpCall& call) {
 
 at::Tensor MetaCall::twin_of(const at::Tensor& tensor) {
   if (!tensor.defined() || (tensor.unsafeGetTensorImpl()->is_wrapped_number() && as_traced(tensor) == nullptr))
-    return tensor;  // Python wants the number
+    return tensor;  // shape functions in Python need the number
   for (const Twin& twin : twins_)
     if (twin.argument.is_same(tensor)) return twin.meta;
   const TensorMeta meta = meta_of_argument(tensor);
@@ -193,7 +193,7 @@ torch::jit::Stack MetaCall::run_on(Filling filling, std::vector<Twin>& made) con
   for (size_t i = 0; i < call_.args.size(); ++i) {
     const IValue& given = call_.args[i];
     if (call_.def().has(kRandom) && schema[i].name() == "generator") {
-      stack.emplace_back(at::detail::createCPUGenerator(0));  // the program's keep their state
+      stack.emplace_back(at::detail::createCPUGenerator(0));  // the program's generators keep their state
     } else if (given.isTensor()) {
       stack.push_back(given.toTensor().defined() ? real(given.toTensor()) : given.toTensor());
     } else if (given.isTensorList()) {
@@ -223,7 +223,7 @@ std::optional<torch::jit::Stack> MetaCall::run_on_fillings(std::vector<Twin>& ma
     made.clear();
     try {
       return run_on(filling, made);
-    } catch (const c10::LinAlgError&) {  // a matrix without an inverse, which says nothing
+    } catch (const c10::LinAlgError&) {  // the filling has no inverse, which says nothing about the call
       is_singular = true;
     } catch (const std::exception&) {}
   }
@@ -232,7 +232,7 @@ std::optional<torch::jit::Stack> MetaCall::run_on_fillings(std::vector<Twin>& ma
   recorder_.fail({Reason::exception_raised, "an error of " + name});
 }
 
-// A random op only with a generator of its own.
+// A random op may run only with a generator of its own.
 bool MetaCall::may_execute() const {
   const OpDef& def = call_.def();
   const auto& names = def.arg_names;
@@ -308,7 +308,7 @@ at::Tensor MetaCall::result_of(const at::Tensor& meta) {
     if (meta.has_storage() && twin.meta.storage().unsafeGetStorageImpl() == meta.storage().unsafeGetStorageImpl()) {
       if (is_executed_) shape.offset = shape.offset + meta_of_argument(twin.argument).offset;
       at::Tensor view = recorder_.view_result(std::move(shape), twin.argument);
-      // A lazy conjugate: torch asks for the mark, and resolves it before ops that do not know it.
+      // A lazy conjugate: torch asks for its bit, and resolves it before ops that do not support it.
       if (view.is_conj() != meta.is_conj()) view._set_conj(meta.is_conj());
       if (view.is_neg() != meta.is_neg()) view._set_neg(meta.is_neg());
       return view;
@@ -361,7 +361,8 @@ IValue MetaCall::symbolic_argument(size_t index) {
   return value.isSymInt() || value.isSymIntList() ? value : meta_argument(index);
 }
 
-// Whether the results have their own memory and the arguments have kept their shapes. Calls compare the sizes.
+// Whether the results have their own memory and the arguments have kept their shapes. Each call compares the sizes when
+// the plan runs.
 bool MetaCall::may_hold_for_other_sizes(const torch::jit::Stack& results) const {
   const ShapeEnv& env = recorder_.shapes();
   const auto same = [&](const TensorMeta& a, const TensorMeta& b) {

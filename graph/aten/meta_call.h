@@ -2,9 +2,9 @@
 //
 // Arguments are replaced by meta twins of concrete shape. The results are trusted for dtype, sizes, strides and whether
 // they share an argument's storage. If a written argument's twin has another shape afterwards, the argument changes its
-// shape too. Hand-written shape functions (the dispatcher's) disagree with the CPU kernels in some cases, and those in
-// Python, which C++ ones may call, are slow and import half of torch: an op of torch on a CPU is run in place of them,
-// on zeros. A small op with a typed shape function is run too if our rule does not cover the call.
+// shape too. Hand-written shape functions (the dispatcher's) disagree with the CPU kernels in some cases. Those in
+// Python, which C++ ones may call, are slow and import half of torch. So an op of torch on a CPU is run in place of
+// them, on zeros. A small op with a typed shape function is run too if our rule does not cover the call.
 // The Python shape function of an op that is not torch's own is first called with symbols: such functions allocate what
 // the kernel would, and torch can do that for symbols as well as for numbers.
 #pragma once
@@ -34,11 +34,11 @@ class MetaCall {
  public:
   MetaCall(Recorder& recorder, OpCall& call) : recorder_(recorder), call_(call) {}
   ShapeOrigin run();
-  // With twins of symbolic shape; nothing if that says nothing about other sizes.
+  // With twins of symbolic shape; nullopt if the result says nothing about other sizes.
   std::optional<ShapeOrigin> run_with_symbols();
-  // The results of one of torch's own ops on zeros, ones or unit matrices; nothing if it must not or cannot be run: a
-  // user's kernel may have effects, and may not accept such values. If the op raises for all of them, eager raises
-  // too: the recording ends here, and plain Python raises it.
+  // The results of one of torch's own ops on zeros, ones or unit matrices. nullopt if the op must not or cannot be run:
+  // a user's kernel may have effects, and may not accept such values. If the op raises for all of them, eager raises
+  // too. Then the recording ends here, and plain Python raises the error.
   std::optional<torch::jit::Stack> execute() const;
 
  private:

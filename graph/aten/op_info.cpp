@@ -70,7 +70,7 @@ void read_aliases(const FunctionSchema& schema, OpDef& def, std::vector<bool>& r
 }
 
 DataDependence data_dependence_of(const c10::OperatorHandle& op, const std::string& name) {
-  // One number for each tensor of the lists: read, and passed to the kernels as a number.
+  // A tensor with one number for each tensor of the lists: torch reads the numbers and passes them to the kernels.
   const auto& arguments = op.schema().arguments();
   const auto reads_numbers = [](const c10::Argument& a) {
     return a.name() == "scalars" && a.type()->kind() == c10::TypeKind::TensorType;
@@ -89,7 +89,7 @@ void read_tags(const c10::OperatorHandle& op, OpDef& def) {
   for (at::Tag tag : op.getTags())
     if (tag == at::Tag::nondeterministic_seeded) def.flags |= kRandom;
   if (is_in(OpList::only_asserts, def.name)) def.flags |= kSideEffect;
-  if (runtime::is_users(def.name)) def.flags |= kSideEffect;  // it may count, print, draw: nobody knows
+  if (runtime::is_users(def.name)) def.flags |= kSideEffect;  // it may count, print or draw
 }
 
 bool same_argument(const c10::Argument& a, const c10::Argument& b) {
@@ -109,7 +109,7 @@ bool is_functional_twin(const FunctionSchema& candidate, const FunctionSchema& s
   return next == candidate.arguments().size();
 }
 
-// Overloads of a functional form have the names of the mutating one's, or others; the arguments decide.
+// The overload of a functional form may have the name of the mutating overload, or another one; the arguments decide.
 std::vector<std::string> overload_candidates(const std::string& name, const std::string& overload) {
   std::vector<std::string> names{overload, "", "Tensor", "default", "p", "functional"};
   for (const char* suffix : {"_out", ".out", "out"})

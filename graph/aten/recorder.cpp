@@ -180,7 +180,7 @@ at::Tensor Recorder::fresh_result(TensorMeta meta) {
   return new_traced(std::move(meta), make_traced_storage(bytes, device), nullptr);
 }
 
-// Kernels read and write strided memory.
+// A sparse tensor cannot be an operand, because kernels read and write strided memory.
 at::Tensor Recorder::sparse_result(const OpCall& call, TensorMeta meta) {
   if (!allows_sparse_) fail({Reason::unsupported_op, call.def().name + " with a result that is sparse"});
   at::Tensor result = fresh_result(std::move(meta));

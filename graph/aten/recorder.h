@@ -6,9 +6,9 @@
 //   - torch's typed C++ shape function;
 //   - the op itself, run on zeros, if it is torch's own and on a CPU (counted);
 //   - the dispatcher's kernel, in C++ or Python (Python is counted).
-// All but our rule make symbols constants, except the Python shape function of an op that is not torch's own. What
-// cannot be captured throws CaptureBreakError, and the reason is kept for take_break(). Only one thread uses a recorder
-// at a time.
+// Our rule keeps symbols, and so may the Python shape function of an op that is not torch's own. The others make them
+// constants. What cannot be captured throws CaptureBreakError, and the reason is kept for take_break(). Only one thread
+// uses a recorder at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -77,7 +77,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   c10::SymFloat float_of(const at::Tensor& traced, double now);
   std::vector<FloatRead> take_float_reads() { return std::exchange(float_reads_, {}); }  // since the last call
   void float_is_read(const FloatRead& read) override { float_reads_.push_back(read); }
-  // The trace depends on the offset of the inputs in this storage.
+  // Notes that the trace depends on the offset of the inputs in this storage.
   void offset_is_read(const c10::Storage& traced);
   bool relies_on_offsets() const { return !read_offsets_.empty(); }
   bool relies_on_offset(size_t input) const {
@@ -104,7 +104,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void record(const OpInfo& info, torch::jit::Stack* stack);
   // The real contents of a small traced tensor that depends only on fresh constants and factories, or undefined.
   at::Tensor known_contents(const at::Tensor& tensor);
-  // How the number in a traced 0-dim tensor comes about; empty: not known.
+  // The steps that compute the number in a traced 0-dim tensor; empty: not known.
   NumberSteps number_of(const at::Tensor& traced);
   // Records the nodes from `first` to `end` again. In each pair, the second tensor replaces the first. Returns the new
   // version of each result; a result is undefined, or a tensor of this recording. The nodes must not write to anything

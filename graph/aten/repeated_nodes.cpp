@@ -47,7 +47,7 @@ void Recorder::add_copy(Node node) {
   builder_.add_node(std::move(node));
 }
 
-// `objects`: storages by number; one that is not among them is that of `like`.
+// `objects`: storages by number. If the storage is not among them, it is that of `like`.
 at::Tensor Recorder::tensor_of(ValueId copy, const at::Tensor& like, const std::map<uint32_t, c10::Storage>& objects) {
   const ValueInfo& value = graph().values[index_of(copy)];
   const auto object = objects.find(value.storage);

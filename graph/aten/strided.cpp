@@ -1,7 +1,8 @@
 // graph/aten/strided.cpp — as_strided and related ops, whose offset counts from the beginning of the storage.
 //
-// A plan addresses an input from its first element, and a copy may stand for the input. So if as_strided of an input
-// has an offset, it is recorded as as_strided, without one, of the element there. A guard fixes where the input begins.
+// A plan addresses an input from its first element, and a copy may stand for the input. So as_strided of an input with
+// an offset is recorded as as_strided of the element at that offset, without an offset. A guard fixes where the input
+// begins.
 #include "graph/aten/strided.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -49,12 +50,13 @@ bool is_given(const Graph& graph, uint32_t storage) {
   return std::ranges::any_of(graph.inputs, lies_there) || std::ranges::any_of(graph.constants, lies_there);
 }
 
-// as_strided_scatter(self, src, sizes, strides, offset) writes to a copy of its argument, which must have the elements.
+// as_strided_scatter(self, src, sizes, strides, offset) writes to a copy of its argument. Whether the argument has all
+// elements that it writes.
 bool writes_inside(const TensorMeta& self, std::span<const c10::IValue> args, ShapeEnv& env) {
   SymSizes sizes, strides;
   for (const c10::SymInt& size : args[2].toSymIntVector()) sizes.push_back(expr_of(size));
   for (const c10::SymInt& stride : args[3].toSymIntVector()) strides.push_back(expr_of(stride));
-  if (sizes.size() != strides.size()) return true;  // an error, with torch's text
+  if (sizes.size() != strides.size()) return true;  // an error, which torch raises
   const SymExpr first = expr_of(args[4].toSymInt()), last = last_of(first, sizes, strides);
   const std::string why = "as_strided_scatter with an offset";
   return env.decide(self.offset, Relation::kLe, first, why) &&

@@ -25,7 +25,8 @@ struct FloatRead {
   bool is_equal = false;
 };
 
-// Owns the symbols of nodes and learns of every decision. Nodes keep it alive: Python may hold a SymInt for long.
+// Owns the symbols of nodes and learns of every decision. Nodes keep it alive, because Python may hold a SymInt for a
+// long time.
 class SymOwner {
  public:
   virtual ~SymOwner() = default;
@@ -43,7 +44,7 @@ std::vector<c10::SymInt> sym_ints_of(const SymSizes& sizes, const std::shared_pt
 // the recorder. Code that reads its number gets that of this trace, and the owner is notified.
 c10::SymFloat open_float(uint32_t value, double now, const std::shared_ptr<SymOwner>& owner);
 struct OpenFloat { uint32_t value; double now; };
-std::optional<OpenFloat> as_open_float(const c10::SymFloat& number);  // nothing for other symbolic floats
+std::optional<OpenFloat> as_open_float(const c10::SymFloat& number);  // nullopt for other symbolic floats
 // Whether an open float is this number. The owner is notified of the answer; the number stays open.
 bool is_open_float_equal(const c10::SymFloat& open, double other);
 // The node inside one of torch's nodes that refer to a Python object, or null; torch makes such a node for each float

@@ -16,7 +16,7 @@ enum class TorchText {
   python_kernel,
 };
 
-// Where the first row of the group that occurs in `text` does; npos: none does.
+// The position in `text` of the first row of the group that occurs in it; npos: none does.
 inline size_t find_torch_text(TorchText group, std::string_view text) {
   struct Row {
     TorchText group;

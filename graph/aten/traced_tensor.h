@@ -43,18 +43,18 @@ class TracedTensorImpl final : public c10::TensorImpl {
   const char* tensorimpl_type_name() const override { return "framejit::TracedTensorImpl"; }
 
  protected:
-  // C++ code asks for numbers: what is a symbol becomes a constant, with a fact, unless SymbolsStay.
+  // C++ code that calls these asks for numbers. A symbol becomes a constant, with a fact, unless SymbolsStay.
   c10::IntArrayRef sizes_custom() const override;
   c10::IntArrayRef strides_custom() const override;
   int64_t size_custom(int64_t d) const override;
   int64_t numel_custom() const override;
-  // Guards leave the storage offset open unless they are told, so every reader of it is noticed here.
+  // No guard checks the storage offset unless the trace depends on it, so every reader of it is noted here.
   int64_t storage_offset_custom() const override;
   c10::SymInt sym_storage_offset_custom() const override;
 
  private:
   template <class Version> c10::intrusive_ptr<c10::TensorImpl> copy(Version&& version, bool allow_change) const;
-  bool is_open() const;  // has symbols, in a recording that goes on
+  bool is_open() const;  // has symbols, in a recording that is not finished
   std::shared_ptr<Recorder> recorder_;
 };
 
@@ -85,8 +85,8 @@ at::Tensor make_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, c10
 at::Tensor make_symbolic_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, const TensorMeta& meta,
                                    const std::shared_ptr<SymOwner>& owner);
 
-// While it lives, C++ code on this thread that asks a tensor of symbols for numbers gets torch's own error: texts of
-// errors name sizes, and are no reason to make them constants.
+// While it lives, C++ code on this thread that asks a tensor of symbols for numbers gets torch's own error. Error texts
+// name sizes, but that is no reason to make the sizes constants.
 class SymbolsStay {
  public:
   SymbolsStay();

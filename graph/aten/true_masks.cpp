@@ -1,7 +1,7 @@
 // graph/aten/true_masks.cpp — a proof by the ops that made the mask.
 //
-// Where attention needs no mask, programs that are traced may make one all the same: transformers compares positions
-// with zero. Attention that gets a mask runs on slower kernels, and sums in another order than without one.
+// A program that is traced may make a mask even if attention needs none: transformers compares positions with zero.
+// Attention that gets a mask runs on slower kernels, and sums in another order than without one.
 #include "graph/aten/true_masks.h"
 
 #include <optional>

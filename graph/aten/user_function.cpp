@@ -142,7 +142,7 @@ UserFunction::Tensors UserFunction::wrap(const std::shared_ptr<Recorder>& record
   return outputs;
 }
 
-// A write, so that its contents do not count as known.
+// The stand-in is written, so that its contents do not count as known.
 void UserFunction::add_stand_in(const std::optional<at::Tensor>& output) {
   const bool is_differentiable = output && output->requires_grad();
   differentiable_ += is_differentiable ? 1 : 0;
@@ -184,7 +184,7 @@ std::optional<std::string> UserFunction::take_backward(const FunctionForward& fo
   return std::nullopt;
 }
 
-// The trace relies on sizes, strides and the offset of the stand-in.
+// Lays out a gradient like its stand-in: the trace relies on the stand-in's sizes, strides and offset.
 at::Tensor UserFunction::as_stand_in(const at::Tensor& gradient, const at::Tensor& stand_in) const {
   const Graph& graph = recorder_->graph();
   const TensorMeta meta = graph.meta(recorder_->value_of(stand_in));
@@ -202,7 +202,7 @@ at::Tensor UserFunction::as_stand_in(const at::Tensor& gradient, const at::Tenso
 variable_list UserFunction::apply(variable_list&& gradients) {
   if (c10::GradMode::is_enabled())
     recorder_->fail(
-        {Reason::custom_dispatch, "autograd.Function " + name_ + ", whose gradient is differentiated once more,"});
+        {Reason::custom_dispatch, "autograd.Function " + name_ + ", whose gradient is differentiated again,"});
   for (const auto& saved : saved_) saved.unpack(getptr());
   std::vector<std::pair<at::Tensor, at::Tensor>> known;
   for (size_t i = 0; i < stand_ins_.size(); ++i) {
@@ -232,7 +232,7 @@ Result<void> ReachedFunctions::verify(const JointLayout& layout) const {
     if (function->has_own_gradients() || !in_one_run || (roots.size() > 1 && function->tells_outputs_apart()))
       return Error{Reason::no_backward,
                    "autograd.Function " + function->name() +
-                       ", whose backward() gives something else where only some results have gradients"};
+                       ", whose backward() gives a different result if only some outputs have gradients"};
   }
   return {};
 }

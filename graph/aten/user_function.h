@@ -4,7 +4,7 @@
 // them there. When torch's engine comes to the node, it repeats them with the real gradients in place of the stand-ins.
 // So the backward runs where eager's runs, and the same gradients are undefined.
 // In a recording, a UserFunction takes three steps: its outputs get their history (wrap), the tracer traces backward()
-// over the stand-ins, and take_backward() learns what has been recorded meanwhile.
+// over the stand-ins, and take_backward() takes over what was recorded meanwhile.
 #pragma once
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -22,11 +22,11 @@
 
 namespace framejit::graph {
 
-// What a forward() has left, as traced tensors.
+// What is known of a forward() after it has run; its tensors are traced.
 struct FunctionForward {
   std::string name;  // of the node
   std::vector<at::Tensor> inputs;
-  std::vector<std::optional<at::Tensor>> outputs;  // nothing: no tensor
+  std::vector<std::optional<at::Tensor>> outputs;  // nullopt: not a tensor
   std::vector<at::Tensor> saved, dirty, not_differentiable;
   bool makes_zeros = true;  // a gradient that is not defined becomes zeros
   bool saves_after = false;  // setup_context() has saved the tensors, and sees the outputs
@@ -37,7 +37,7 @@ class UserFunction final : public torch::autograd::Node {
  public:
   using Tensors = std::vector<std::optional<at::Tensor>>;
 
-  // Call wrap() once, inside of a RecordScope and a ForwardScope, with grad mode. It returns the outputs with their
+  // Call wrap() once, inside a RecordScope and a ForwardScope, with grad mode. It returns the outputs with their
   // history, and throws what torch throws.
   Tensors wrap(const std::shared_ptr<Recorder>& recorder, const FunctionForward& forward);
   // One per output: the tensor that backward() gets as its gradient while it is traced. Without one, it gets None.

@@ -29,7 +29,7 @@ struct Place {
   size_t arg;
   std::optional<size_t> item;  // in a list
   bool is_written;
-  int64_t begin = 0, end = 0;  // the bytes of the storage that it lies between, for the hints
+  int64_t begin = 0, end = 0;  // the range of bytes that it spans in the storage, for the hints
 };
 
 std::vector<Place> places_of(const OpCall& call, const Graph& g) {
@@ -47,8 +47,8 @@ std::vector<Place> places_of(const OpCall& call, const Graph& g) {
   return places;
 }
 
-// Whether the sum of some multiples is `distance`; the multiple of each stride is between 0 and its size - 1. Sorted by
-// stride, the longest first. Gives up, and says yes, after too many steps.
+// Whether `distance` is a sum of multiples of the strides, where each multiple is between 0 and its size - 1. The steps
+// are sorted by stride, the longest first. After too many tries, it gives up and returns true.
 struct Step {
   int64_t stride, size;
 };
@@ -142,8 +142,8 @@ bool Recorder::reads_what_it_writes(const OpCall& call) {
   return false;
 }
 
-// What has no functional form: several writes to one element, and results that keep their first argument's place in its
-// storage.
+// Refuses what has no functional form: several writes to one element, and results that keep the storage offset of their
+// first argument.
 void Recorder::refuse_memory(const OpCall& call) {
   const auto meta_at = [&](size_t i) -> const TensorMeta* {
     const ValueId* v = i < call.node.args.size() ? call.node.args[i].get<ValueId>() : nullptr;
@@ -162,12 +162,12 @@ void Recorder::refuse_memory(const OpCall& call) {
     fail({Reason::unsupported_op, call.def().name + " that writes to a part of what it reads"});
   if (call.def().has(kKeepsPlace) && meta_at(0) != nullptr) {
     if (!(meta_at(0)->offset == SymExpr(0)))
-      fail({Reason::unsupported_op, call.def().name + " of a tensor that does not begin its storage"});
+      fail({Reason::unsupported_op, call.def().name + " of a tensor whose storage begins before it"});
     offset_is_read(traced_storage_of(call.args[0].toTensor()));
   }
 }
 
-// The dispatcher's own layers count writes, except to lists: there the kernels of the ops do it, which do not run here.
+// The dispatcher's own layers count writes, except to lists: there the ops' kernels do it, and they do not run here.
 void Recorder::note_writes(const OpCall& call) {
   const bool kernel_counts = call.def().name.starts_with("_foreach_");
   for (int8_t i : written_arguments(call))

@@ -1,5 +1,6 @@
-// graph/aten/written_shapes.cpp — shapes of ops that write: in-place forms and out= forms keep those of what they
-// write, if the functional form's rule says that it fits. Everything else is left to the other ways.
+// graph/aten/written_shapes.cpp — shapes of ops that write: in-place forms and out= forms keep the shapes of the
+// tensors that they write, if the functional form's rule says that the result fits. Otherwise the recorder finds the
+// shapes in another way.
 #include "graph/aten/eager_errors.h"
 #include "graph/aten/recorder.h"
 #include "graph/shape_rule.h"
@@ -88,7 +89,7 @@ bool Recorder::keep_shape_of_outs(OpCall& call) {
     const TensorMeta& meta = graph().meta(*out);
     const bool has_other_dtype = meta.dtype != metas[r].dtype;
     if (has_other_dtype && !functional->has(kPointwise))  // a reduction computes in it, and some kernels refuse it
-      fail({Reason::unsupported_op, call.def().name + " with an out= of another dtype than its result's,"});
+      fail({Reason::unsupported_op, call.def().name + " with an out= whose dtype is not that of the result,"});
     if (has_other_dtype || !(meta.device == device_of(call.device)) || overlaps_itself(meta) ||
         !equal_sizes(shapes(), metas[r].sizes, meta.sizes))
       return false;

@@ -89,7 +89,7 @@ bool batch_norm_backward(const RuleArgs& args, ShapeEnv& env, Results& results) 
   return true;
 }
 
-// grad_out, query, key, value, ...: [batch, heads, rows, width], which lie as [batch, rows, heads, width].
+// grad_out, query, key, value, ...: [batch, heads, rows, width], stored as [batch, rows, heads, width].
 bool flash_attention_backward(const RuleArgs& args, ShapeEnv&, Results& results) {
   for (size_t i = 1; i <= 3; ++i) {
     const TensorMeta* operand = args.tensor(i);
@@ -118,7 +118,7 @@ bool upsample_backward(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// grad_output, input, grid, interpolation_mode, padding_mode, align_corners, mask: the grid's is always made.
+// grad_output, input, grid, interpolation_mode, padding_mode, align_corners, mask: the grid always gets a gradient.
 bool grid_sampler_backward(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta *input = args.tensor(1), *grid = args.tensor(2);
   if (args.tensor(0) == nullptr || input == nullptr || grid == nullptr || !input->device.is_cpu()) return false;
@@ -135,7 +135,7 @@ bool weight_norm_backward(const RuleArgs& args, ShapeEnv&, Results& results) {
   return true;
 }
 
-// grad, indices, ..., with the rows of the weight at `rows_at`; not sparse.
+// grad, indices, ..., with the weight's number of rows at `rows_at`; not sparse.
 template <size_t rows_at, size_t sparse_at>
 bool embedding_bag_backward(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta* grad = args.tensor(0);
@@ -173,7 +173,7 @@ bool recurrent_layer_backward(const RuleArgs& args, ShapeEnv&, Results& results)
   return true;
 }
 
-// grad_output, self, target, reduction. As composed: z = exp(-target * self), then target * z * ...
+// grad_output, self, target, reduction. Eager composes it: z = exp(-target * self), then target * z * ...
 bool soft_margin_loss_backward(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *grad = args.tensor(0), *self = args.tensor(1), *target = args.tensor(2);
   if (grad == nullptr || self == nullptr || target == nullptr || self->dtype != target->dtype ||

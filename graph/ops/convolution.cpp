@@ -17,7 +17,7 @@ bool prefers_channels_last(const TensorMeta& t, ShapeEnv& env) {
   return suggests_channels_last(wide, env);
 }
 
-// Of a batch of lines, which the kernels see with height 1, or of images.
+// For a batch of lines, which the kernels treat as images of height 1, or for a batch of images.
 SymSizes strides_with_channels_last(const SymSizes& sizes) {
   return sizes.size() == 3 ? SymSizes{sizes[1] * sizes[2], 1, sizes[1]} : channels_last_strides(sizes);
 }
@@ -49,14 +49,15 @@ bool convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
   // stride.
   const bool keeps_input = n != 1 || input->is_contiguous();
   const bool channels_last = (keeps_input && prefers_channels_last(*input, env)) || prefers_channels_last(*weight, env);
-  if (channels_last && n == 3) return false;  // which library computes it decides
+  if (channels_last && n == 3) return false;  // the layout depends on the library that computes it
   if (channels_last) meta.strides = strides_with_channels_last(sizes);
   results.push_back(std::move(meta));
   return true;
 }
 
 // cudnn_convolution_relu, cudnn_convolution_add_relu: input, weight, (tensor, factor,) bias, stride, padding, dilation,
-// groups. Made from convolutions alone (inductor/lowering/convolution_epilogues.h), which were checked.
+// groups. The compiler makes them from convolutions (inductor/lowering/convolution_epilogues.h), whose arguments were
+// checked.
 template <size_t bias>
 bool fused_convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *input = args.tensor(0), *weight = args.tensor(1);
@@ -86,10 +87,10 @@ bool convolution_backward(const RuleArgs& args, ShapeEnv& env, Results& results)
       weight->ndim() != input->ndim() || grad->ndim() != input->ndim() || input->dtype != weight->dtype ||
       input->numel() == SymExpr(0) || weight->numel() == SymExpr(0))
     return false;
-  // Lines are made contiguous, their weights not.
+  // Eager makes lines contiguous, but not their weights.
   const bool keeps_input = input->ndim() != 3 || input->is_contiguous();
   const bool channels_last = (keeps_input && prefers_channels_last(*input, env)) || prefers_channels_last(*weight, env);
-  if (channels_last && input->ndim() == 5) return false;  // which library computes it decides
+  if (channels_last && input->ndim() == 5) return false;  // the layout depends on the library that computes it
   for (const TensorMeta* like : {input, weight}) {
     TensorMeta meta = dense_like(*like, like->sizes);
     if (channels_last) meta.strides = strides_with_channels_last(like->sizes);

@@ -32,7 +32,7 @@ bool empty_strided(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// Sizes at `sizes_at`, and out= as the last argument, which is resized if it has others.
+// Sizes at `sizes_at`, and out= as the last argument, which is resized if its sizes differ.
 template <size_t sizes_at>
 bool made_into(const RuleArgs& args, ShapeEnv& env, Results& results) {
   SymSizes sizes;
@@ -120,7 +120,7 @@ bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int
     }
     if (env.decide(length, Relation::kLt, 0, "arange is empty")) return false;
   } else {
-    const bool truncates = args.dtype(dtype) == DType::kInt64;  // eager counts with the numbers of such a result
+    const bool truncates = args.dtype(dtype) == DType::kInt64;  // eager first converts the numbers to int64
     const auto number = [&](size_t at) {
       const auto given = as_double(args, at);
       return given && truncates ? std::trunc(*given) : given;
@@ -160,8 +160,8 @@ bool randperm(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// start, end, steps, then dtype, layout, device from `dtype` on. Tensors are numbers without dimensions, whose values
-// the kernel reads.
+// start, end, steps, then dtype, layout, device from `dtype` on. start and end may be 0-dim tensors, whose values the
+// kernel reads.
 template <size_t dtype>
 bool spaced(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const auto steps = args.size(2);
@@ -182,7 +182,7 @@ bool window(const RuleArgs& args, ShapeEnv& env, Results& results) {  // length,
   return true;
 }
 
-// Elements of a triangle: in each row those up to the diagonal.
+// The number of elements in a lower triangle: in each row those up to the diagonal.
 int64_t count_lower(int64_t rows, int64_t columns, int64_t diagonal) {
   int64_t count = 0;
   for (int64_t row = std::max<int64_t>(0, -diagonal); row < rows; ++row) {
@@ -210,7 +210,7 @@ bool normal(const RuleArgs& args, ShapeEnv& env, Results& results) {  // mean, s
   return true;
 }
 
-// Means and deviations, one of which may be a number.
+// Means and standard deviations, one of which may be a number.
 bool normal_of_tensors(const RuleArgs& args, ShapeEnv& env, Results& results) {
   std::vector<const TensorMeta*> given;
   for (const size_t i : {0, 1})

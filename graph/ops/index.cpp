@@ -139,7 +139,7 @@ bool cat(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return joined(parts, args.integer_or(1, 0), args, env, results);
 }
 
-// As at::stack: concatenated along the dimension, which is then unfolded, or along a new last dimension.
+// As at::stack: concatenates along the dimension and then unfolds it, or concatenates along a new last dimension.
 bool stack(const RuleArgs& args, ShapeEnv& env, Results& results) {
   std::vector<const TensorMeta*> list;
   if (!args.tensors(0, list) || list.empty() || list[0] == nullptr) return false;
@@ -271,7 +271,7 @@ bool constant_pad_nd(const RuleArgs& args, ShapeEnv& env, Results& results) {  /
   return true;
 }
 
-// self, padding of the last `count` dimensions, before which come a batch and channels. A reflection stays inside.
+// self, padding of the last `count` dimensions. A batch and channels come before these. A reflection must stay inside.
 template <size_t count, bool reflects>
 bool edge_pad(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -304,8 +304,8 @@ bool diag_embed(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, o
   return true;
 }
 
-// The positions of the numbers of argument `numbers` (a tensor or a number) in the sorted argument `sorted`: 1-d, or
-// one row for each row of numbers.
+// The positions of the numbers of argument `numbers` (a tensor or a number) in the sorted argument `sorted`, which is
+// 1-d or has one row for each row of numbers.
 bool searched(const RuleArgs& args, ShapeEnv& env, size_t sorted, size_t numbers,
               Results& results) {  // then out_int32, right, side, sorter
   const TensorMeta *rows = args.tensor(sorted), *self = args.tensor(numbers);
@@ -360,7 +360,7 @@ bool index_reduce_of_nothing(const RuleArgs& args, ShapeEnv& env,
   return index != nullptr && index->numel() == SymExpr(0) && dense_self(args, env, results);
 }
 
-// self, mask, indices, fill: the selected elements, where the mask holds.
+// self, mask, indices, fill: the selected elements where the mask is true.
 bool masked_index(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *self = args.tensor(0), *mask = args.tensor(1);
   if (self == nullptr || mask == nullptr || self->numel() == SymExpr(0) || args.count() < 3) return false;
@@ -415,7 +415,7 @@ bool repeated_positions(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// tensors, dim, num_chunks: each is padded to whole chunks along the dimension; what follows it is flattened.
+// tensors, dim, num_chunks: each tensor is padded to whole chunks along the dimension, and flattened after it.
 bool chunk_cat(const RuleArgs& args, ShapeEnv& env, Results& results) {
   std::vector<const TensorMeta*> list;
   const auto dim = args.integer(1), chunks = args.integer(2);

@@ -151,7 +151,7 @@ bool reflections(const RuleArgs& args, ShapeEnv&, Results& results) {  // geqrf:
   return true;
 }
 
-// self, tau, other, left, transpose: other, multiplied from one side.
+// self, tau, other, left, transpose: `other`, multiplied from one side.
 bool multiplied_by_reflections(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *a = matrix(args, 0), *tau = args.tensor(1), *other = matrix(args, 2);
   if (a == nullptr || tau == nullptr || other == nullptr || tau->ndim() + 1 != a->ndim() ||
@@ -253,7 +253,8 @@ bool euclidean_distances(const RuleArgs& args, ShapeEnv& env, Results& results) 
   return true;
 }
 
-// grad, x1, x2, p, cdist: one gradient for each row of x1, over the common batch. Without elements, zeros like x1.
+// grad, x1, x2, p, cdist: one gradient for each row of x1, over the common batch. If there are no elements, the kernel
+// returns zeros like x1.
 bool cdist_backward(const RuleArgs& args, ShapeEnv& env, Results& results) {
   auto sizes = distances(args, env, 1);
   if (args.tensor(0) == nullptr || !sizes) return false;

@@ -40,7 +40,7 @@ bool binary_cross_entropy(const RuleArgs& args, ShapeEnv& env, Results& results)
   return true;
 }
 
-// Composed as (1 - target).mul_(self)...: it has the target's layout.
+// Eager composes it as (1 - target).mul_(self)..., so it has the target's layout.
 bool binary_cross_entropy_with_logits(const RuleArgs& args, ShapeEnv& env,
                                       Results& results) {  // self, target, weight, pos_weight, reduction
   const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
@@ -81,7 +81,7 @@ bool nll_loss2d_forward(const RuleArgs& args, ShapeEnv& env,
   return true;
 }
 
-// self, target, then the reduction at `reduction_at`: a number for each row, or one.
+// self, target, then the reduction at `reduction_at`: a number for each row, or one number.
 template <size_t reduction_at, bool has_mask>
 bool margin_loss(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
@@ -98,7 +98,7 @@ bool margin_loss(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// As composed of a product of both.
+// Eager composes it from the product of self and target.
 bool soft_margin_loss(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, target, reduction
   const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
   const auto reduction = args.integer(2);
@@ -126,7 +126,7 @@ bool glu(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim:
 
 // weight, indices, offsets, scale_grad_by_freq, mode (0 sum, 1 mean, 2 max), sparse, per_sample_weights,
 // include_last_offset, padding_idx.
-// Sums by fbgemm need no offset2bag. `forward_only` keeps the last offset in the sizes of bags that are summed.
+// If fbgemm computes the sums, offset2bag is empty. With `forward_only`, the bag sizes of a sum count the last offset.
 template <bool forward_only>
 bool embedding_bag(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta *weight = args.tensor(0), *indices = args.tensor(1), *offsets = args.tensor(2);

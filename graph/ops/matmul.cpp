@@ -118,8 +118,8 @@ bool transformer_encoder_layer(const RuleArgs& args, ShapeEnv& env,
   return true;
 }
 
-// i1, i2, i3, three lists of dimensions that each of them lacks, the dimensions that are summed: the product in
-// F.bilinear.
+// i1, i2, i3, for each a list of the dimensions that it lacks, then the dimensions that are summed. It is the product
+// in F.bilinear.
 bool trilinear(const RuleArgs& args, ShapeEnv& env, Results& results) {
   std::vector<TensorMeta> wide;
   std::vector<int64_t> absent, summed;
@@ -153,7 +153,7 @@ bool integer_product(const RuleArgs& args, ShapeEnv& env, Results& results) {  /
   return true;
 }
 
-// self [m, k], a weight of n rows with so many numbers in each byte, ...: [m, n].
+// self [m, k], a weight of n rows with `in_byte` numbers in each byte, ...: [m, n].
 template <int64_t in_byte>
 bool product_with_packed(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *a = args.tensor(0), *b = args.tensor(1);
@@ -164,7 +164,7 @@ bool product_with_packed(const RuleArgs& args, ShapeEnv& env, Results& results) 
   return true;
 }
 
-bool pack_pairs(const RuleArgs& args, ShapeEnv&, Results& results) {  // numbers of 4 bits, of which two become a byte
+bool pack_pairs(const RuleArgs& args, ShapeEnv&, Results& results) {  // packs two 4-bit numbers into a byte
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr || self->ndim() != 2 || self->dtype != DType::kInt32) return false;
   results.push_back(dense(DType::kUInt8, self->device, {self->sizes[0], SymExpr::floor_div(self->sizes[1], 2)}));

@@ -60,9 +60,8 @@ bool native_group_norm(const RuleArgs& args, ShapeEnv& env,
   return true;
 }
 
-// input, weight, bias, mean, var at arguments 0 to 4; no mean and var where `running` is 0. The CPU kernel returns
-// empty statistics when it does not train, and never a reserve. Parameters of another size are errors; torch has the
-// text.
+// input, weight, bias, mean, var at arguments 0 to 4; no mean and var if `running` is 0. The CPU kernel returns empty
+// statistics unless it trains, and never a reserve. Parameters of another size are refused, and torch raises its error.
 bool normalised_by_batch(const RuleArgs& args, ShapeEnv& env, bool training, size_t running, Results& results) {
   const TensorMeta* input = args.tensor(0);
   if (input == nullptr || input->ndim() < 2) return false;
@@ -70,7 +69,7 @@ bool normalised_by_batch(const RuleArgs& args, ShapeEnv& env, bool training, siz
     if (const TensorMeta* t = args.tensor(i);
         t != nullptr && (t->ndim() != 1 || !same_size(env, t->sizes[0], input->sizes[1])))
       return false;
-  // Of one channel, memory may be in both formats: it counts as contiguous.
+  // With one channel, memory may be in both formats. It counts as contiguous.
   results.push_back(input->is_contiguous() ? dense_like(*input, input->sizes)
                                            : in_suggested_format(*input, input->sizes, env));
   const SymSizes channels{training ? input->sizes[1] : SymExpr(0)};
@@ -139,7 +138,7 @@ bool resized(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// Blocks of a sliding window per dimension: those of im2col and col2im.
+// The number of blocks of a sliding window, over all dimensions: those of im2col and col2im.
 bool count_blocks(ShapeEnv& env, const SymSizes& sizes, const SymSizes& kernel, const SymSizes& dilation,
                   const SymSizes& padding, const SymSizes& stride, SymExpr& blocks) {
   blocks = 1;
@@ -257,7 +256,7 @@ bool pixel_shuffle(const RuleArgs& args, ShapeEnv& env, Results& results) {
 }
 
 // input, first state (lstm: hidden and cells), weights, has_biases, num_layers, dropout, train, bidirectional,
-// batch_first. For errors, torch has the text.
+// batch_first. Invalid arguments are refused, and torch raises its error.
 template <bool has_cells>
 bool recurrent(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* input = args.tensor(0);
@@ -285,7 +284,7 @@ bool recurrent(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// v, g, dim: the weight, and norms in the precision in which sums are made.
+// v, g, dim: the weight, and norms in the precision of the sums.
 bool weight_norm(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta *v = args.tensor(0), *g = args.tensor(1);
   if (v == nullptr || g == nullptr || v->dtype != g->dtype || !is_float(v->dtype)) return false;
@@ -305,7 +304,7 @@ bool channel_shuffle(const RuleArgs& args, ShapeEnv& env, Results& results) {  /
   return true;
 }
 
-// input, weight, bias, mean, var, momentum, eps: as with_update, and the new mean and variance.
+// input, weight, bias, mean, var, momentum, eps: as _batch_norm_with_update, then the new mean and variance.
 bool batch_norm_functional(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (!batch_norm_with_reserve<true>(args, env, results)) return false;
   for (const size_t i : {3, 4}) {

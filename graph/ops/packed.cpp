@@ -1,6 +1,6 @@
 // graph/ops/packed.cpp — ops that no program calls: products with weights that the library has packed, casts of many
-// tensors, and attention over few keys. Only the passes of a backend make them, and these passes say what the results
-// are.
+// tensors, and attention over few keys. Only the passes of a backend make them, and these passes give the metas of the
+// results.
 #include "graph/ops/families.h"
 
 namespace framejit::graph {

@@ -15,12 +15,12 @@ bool mapped(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return elementwise(args, env, {operands...}, dtype_of, results.emplace_back());
 }
 
-// Numbers take part in the dtype but are not operands of the iterator: pow(tensor, number), clamp.
 bool is_negative_integer(const RuleArgs& args, size_t i) {
   const auto n = args.integer(i);
   return n && *n < 0;
 }
 
+// Numbers take part in the dtype but are not operands of the iterator: pow(tensor, number), clamp.
 template <size_t... numbers>
 bool unary_with_numbers(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -32,8 +32,8 @@ bool unary_with_numbers(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// Integers to negative integer powers, bitwise ops on floating-point numbers, missing bounds: errors; torch has the
-// text.
+// Rules refuse integers to negative integer powers, bitwise ops on floating-point numbers and clamps without bounds.
+// Then torch raises its error.
 bool power_of_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return unary_with_numbers<1>(args, env, results) && !(is_negative_integer(args, 1) && !is_float(results[0].dtype));
 }
@@ -45,7 +45,7 @@ bool angle(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// Its result is row-major, whatever the layout of the exponents.
+// The result is row-major, whatever the layout of the exponents.
 bool power_of_number(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (!mapped<keep, 0, 1>(args, env, results)) return false;
   results[0] = dense(results[0].dtype, results[0].device, results[0].sizes);
@@ -142,7 +142,7 @@ bool copy_from(const RuleArgs& args, ShapeEnv& env,
 }
 
 bool log_sigmoid_forward(const RuleArgs& args, ShapeEnv&,
-                         Results& results) {  // the result and a buffer for the backward, of a CPU
+                         Results& results) {  // the result and a buffer for the backward, on a CPU
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr || !self->device.is_cpu() || !is_float(self->dtype)) return false;
   results.assign(2, dense_like(*self, self->sizes));
@@ -198,7 +198,7 @@ bool native_dropout_backward(const RuleArgs& args, ShapeEnv& env, Results& resul
   return true;
 }
 
-// self, noise, lower, upper, training: of a result of its own and of the noise.
+// self, noise, lower, upper, training: the result, and the new noise.
 bool rrelu_functional(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *self = args.tensor(0), *noise = args.tensor(1);
   if (self == nullptr || noise == nullptr) return false;
@@ -245,10 +245,10 @@ std::vector<OpRow> special_functions_with_numbers() {
   return rows;
 }
 
-// They write lists of tensors, or only check.
+// For ops that write lists of tensors, or only check.
 bool nothing(const RuleArgs&, ShapeEnv&, Results&) { return true; }
 
-// What makes memory of its own, and what writes without a result.
+// Ops that allocate their results, and ops that write without a result.
 void add_copies(std::vector<OpRow>& rows) {
   add_rows(rows, complex_of_parts, {"complex", "polar"});
   add_rows(rows, ldexp, {"ldexp.Tensor"});

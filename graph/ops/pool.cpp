@@ -39,7 +39,7 @@ bool add_in_format(const TensorMeta& self, SymSizes sizes, size_t count, ShapeEn
   return true;
 }
 
-// self, kernel, stride (kernel), padding, then dilation and ceil_mode at the given places.
+// self, kernel, stride (default: kernel), padding, then dilation and ceil_mode at the given places.
 template <size_t count>
 bool pooled_sizes(const RuleArgs& args, ShapeEnv& env, size_t dilation_at, size_t ceil_at, SymSizes& sizes) {
   const TensorMeta* self = args.tensor(0);
@@ -53,7 +53,7 @@ bool pooled_sizes(const RuleArgs& args, ShapeEnv& env, size_t dilation_at, size_
   for (size_t i = 0; i < count; ++i) {
     SymExpr& size = sizes[self->ndim() - count + i];
     size = pooled(env, size, kernel[i], stride[i], padding[i], dilation[i], args.flag(ceil_at));
-    if (env.decide(size, Relation::kLe, 0, "pooling leaves something")) return false;
+    if (env.decide(size, Relation::kLe, 0, "the pooled result has elements")) return false;
   }
   return true;
 }
@@ -74,7 +74,7 @@ bool avg_pool2d(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return pooled_sizes<2>(args, env, 0, 4, sizes) && add_in_format(*args.tensor(0), std::move(sizes), 2, env, results);
 }
 
-// The kernels of volumes know no half precision.
+// The kernels for volumes do not support half precision.
 bool holds_halves(const TensorMeta* t) { return t != nullptr && is_half(t->dtype); }
 
 bool avg_pool3d(const RuleArgs& args, ShapeEnv& env, Results& results) {
@@ -84,7 +84,7 @@ bool avg_pool3d(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// self, output_size: the last dimensions are replaced; those that are pooled have elements.
+// self, output_size: the last dimensions are replaced. Pooled dimensions must have elements.
 template <size_t count>
 bool adapted_sizes(const RuleArgs& args, ShapeEnv& env, SymSizes& sizes) {
   const TensorMeta* self = args.tensor(0);
@@ -117,7 +117,7 @@ bool adaptive_avg_pool3d(const RuleArgs& args, ShapeEnv& env, Results& results) 
   return true;
 }
 
-// self, indices, output_size, then stride and padding of volumes, which only check.
+// self, indices, output_size, then stride and padding for volumes, which do not affect the result.
 template <size_t count>
 bool max_unpool(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *self = args.tensor(0), *indices = args.tensor(1);
@@ -139,7 +139,7 @@ bool max_unpool(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// grad, self, ...: like the forward's input, in its memory format or without one.
+// grad, self, ...: like the forward's input, in its memory format or contiguous.
 bool like_input_in_format(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(1);
   if (self == nullptr || args.tensor(0) == nullptr) return false;

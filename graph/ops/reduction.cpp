@@ -17,7 +17,7 @@ DType index(DType) { return DType::kInt64; }
 
 constexpr size_t kAbsent = 99;
 
-// An extremum of nothing, or a mean of integers, is an error; torch has the text.
+// An extremum of no elements, or a mean of integers, is refused. Then torch raises its error.
 bool reduces_nothing(const TensorMeta& self, const std::vector<bool>& reduced, ShapeEnv& env) {
   for (size_t i = 0; i < self.ndim(); ++i)
     if (reduced[i] && !env.decide(0, Relation::kLt, self.sizes[i], "the compared tensor has elements")) return true;
@@ -28,7 +28,7 @@ bool has_fraction(const RuleArgs& args, size_t dtype) {
   return self != nullptr && is_float(args.dtype(dtype).value_or(self->dtype));
 }
 
-// One result over the dimensions of argument `dims`; argument `dtype` overrides.
+// One result over the dimensions of argument `dims`; argument `dtype` overrides its dtype.
 template <ReducedDType dtype_of, size_t dims, size_t keepdim, size_t dtype = kAbsent>
 bool reduce(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -48,7 +48,7 @@ bool reduce_all(const RuleArgs& args, ShapeEnv&, Results& results) {
   return true;
 }
 
-// self, dims, keepdim. Without dims, all of them; kept ones are 1.
+// self, dims, keepdim. Without dims, all dimensions are reduced. Kept dimensions have size 1.
 template <ReducedDType dtype_of>
 bool extremum(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -180,7 +180,8 @@ bool histogram(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bi
   return true;
 }
 
-// Whether the kernel counts such elements, and each may have a weight: the points of `self` have `dims` sizes.
+// Whether the kernel can count such elements, and argument `weight` fits them. Each point of `self` takes its last
+// `dims` dimensions.
 bool may_be_counted(const RuleArgs& args, ShapeEnv& env, size_t weight, size_t dims) {
   const TensorMeta *self = args.tensor(0), *weights = args.tensor(weight);
   if (self == nullptr || (self->dtype != DType::kFloat32 && self->dtype != DType::kFloat64) || self->ndim() < dims)
@@ -190,7 +191,7 @@ bool may_be_counted(const RuleArgs& args, ShapeEnv& env, size_t weight, size_t d
                                            [&](const SymExpr& a, const SymExpr& b) { return same_size(env, a, b); }));
 }
 
-// Counts of bins whose edges are a list, and the edges.
+// The count of each bin, and the list of the bins' edges.
 bool histogram_of_bins(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, bins, ...
   const TensorMeta* self = args.tensor(0);
   const auto bins = args.integer(1);
@@ -220,7 +221,7 @@ bool histogram_between(const RuleArgs& args, ShapeEnv& env, Results& results) { 
   return true;
 }
 
-// Of points of as many dimensions as there are numbers of bins.
+// Points must have as many coordinates as there are numbers of bins.
 bool bins_of_points(const RuleArgs& args, ShapeEnv& env, const TensorMeta*& self, std::vector<int64_t>& bins) {
   self = args.tensor(0);
   return may_be_counted(args, env, 3, 1) && args.integers(1, bins) && !bins.empty() &&

@@ -219,7 +219,7 @@ SymSizes iterator_strides(ShapeEnv& env, const SymSizes& shape, const std::vecto
 
 namespace {
 
-// at::native::combine_categories; kOther stands for "none yet".
+// at::native::combine_categories; nullopt stands for "none yet".
 DType combine(std::optional<DType> higher, std::optional<DType> lower) {
   if (!higher) return lower.value_or(DType::kFloat32);
   if (!lower) return *higher;
@@ -302,7 +302,7 @@ bool reduced_dims(const RuleArgs& args, size_t i, size_t ndim, std::vector<bool>
     const auto d = wrap_dim(dim, ndim);
     if (!d) return false;
     if (*d >= ndim) continue;
-    if (reduced[*d]) return false;  // named twice: torch has the error text
+    if (reduced[*d]) return false;  // named twice: torch raises its error
     reduced[*d] = true;
   }
   return true;

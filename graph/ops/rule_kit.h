@@ -36,7 +36,8 @@ SymSizes channels_last_strides(const SymSizes& sizes);
 bool is_channels_last(const TensorMeta& meta);  // structurally: strides are those of channels_last, 4 dimensions
 bool suggests_channels_last(const TensorMeta& meta, ShapeEnv& env);  // Tensor::suggest_memory_format, 4 or 5 dimensions
 TensorMeta in_suggested_format(const TensorMeta& like, SymSizes sizes, ShapeEnv& env);
-// What a kernel makes that pads with elements of `like`, or adds them up again: a GPU's is row-major.
+// The result of a kernel that pads with elements of `like`, or that adds them up again in a backward. On a GPU it is
+// row-major.
 TensorMeta with_edges(const TensorMeta& like, SymSizes sizes, ShapeEnv& env);
 bool is_dense(const TensorMeta& meta, const ShapeEnv& env);          // non-overlapping and dense
 SymSizes dense_strides(const SymSizes& sizes, const SymSizes& strides, ShapeEnv& env);  // at::infer_dense_strides
@@ -73,8 +74,8 @@ inline std::optional<DType> to_complex(DType d) {
 }
 Device common_device(const std::vector<const TensorMeta*>& tensors);
 
-// The elementwise result of arguments `operands` (tensors or numbers): broadcast, strides, device; dtype by `dtype_of`
-// the promoted. The first `conditions` operands are tensors that take no part in the dtype.
+// The elementwise result of arguments `operands` (tensors or numbers): broadcast sizes, strides, device. Its dtype is
+// `dtype_of` the promoted dtype. The first `conditions` operands are tensors that take no part in the dtype.
 using DTypeOf = DType (*)(DType promoted, DType default_dtype);
 bool elementwise(const RuleArgs& args, ShapeEnv& env, std::initializer_list<size_t> operands, DTypeOf dtype_of,
                  TensorMeta& result, size_t conditions = 0);
@@ -90,13 +91,14 @@ void add_rows_in_place(std::vector<OpRow>& rows, ShapeRule rule, std::initialize
 bool reduced_dims(const RuleArgs& args, size_t i, size_t ndim, std::vector<bool>& reduced);
 SymSizes reduced_sizes(const TensorMeta& self, const std::vector<bool>& reduced, bool keepdim);
 
-// One entry per spatial dimension from argument i; a single one counts for all, none or an empty list for `otherwise`.
+// One entry per spatial dimension from argument i. A single entry counts for all; no argument, or an empty list, means
+// `otherwise`.
 bool spatial(const RuleArgs& args, size_t i, size_t count, SymSizes otherwise, SymSizes& out);
 // Whether result `which` of the mask of bools in argument `mask` is wanted; without a mask, all are.
 bool is_wanted(const RuleArgs& args, size_t mask, size_t which);
 // Appends the next result, or an undefined one if the mask does not want it.
 void add_wanted(const RuleArgs& args, size_t mask, TensorMeta meta, std::vector<TensorMeta>& results);
-// Argument I, contiguous, is the result, whatever the others are.
+// The result is like argument I, but contiguous, whatever the other arguments are.
 template <size_t I>
 bool dense_as(const RuleArgs& args, ShapeEnv&, std::vector<TensorMeta>& results) {
   const TensorMeta* like = args.tensor(I);

@@ -30,13 +30,13 @@ void sort_by_strides(Dims::iterator begin, Dims::iterator end, const SymSizes& s
   });
 }
 
-// What a transform of a tensor with these strides leaves.
+// The strides of a transform's result, if its operand has `strides`.
 SymSizes strides_after(const SymSizes& strides, const SymSizes& sizes, const Dims& dims, ShapeEnv& env) {
   Dims order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto is_kept = [&](size_t d) { return std::find(dims.begin(), dims.end(), d) == dims.end(); };
-  // Where strides are equal, the order is that of std::partition, which ATen calls too (aten/native/mkl/SpectralOps.cpp
-  // of torch 2.13).
+  // If strides are equal, std::partition decides the order. ATen calls it too (aten/native/mkl/SpectralOps.cpp of torch
+  // 2.13).
   const auto kept_end = std::partition(order.begin(), order.end(), is_kept);
   sort_by_strides(order.begin(), kept_end, strides, env);
   std::copy(dims.begin(), dims.end(), kept_end);

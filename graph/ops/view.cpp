@@ -1,5 +1,5 @@
-// graph/ops/view.cpp — ops whose result lies in the storage of their argument, which gives its sizes, strides and
-// offset.
+// graph/ops/view.cpp — ops whose result lies in the storage of their argument. Its sizes, strides and offset follow
+// from those of the argument.
 #include "graph/op_lists.h"
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
@@ -367,7 +367,7 @@ bool view_copied_as_dtype(const RuleArgs& args, ShapeEnv&, Results& results) {  
   return true;
 }
 
-// The same where the source must have the sizes of a view of self: view(self, arguments after the source).
+// As scattered(), but the source must have the sizes of a view of self: view(self, arguments after the source).
 template <ShapeRule view>
 bool scattered_over(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *self = args.tensor(0), *source = args.tensor(1);

@@ -115,7 +115,7 @@ class Finder {
   size_t uses(ValueId v) const { return users(v).size(); }
 
  private:
-  // A number that is written out, or a tensor without dimensions that is filled with it.
+  // A literal number, or a 0-dim tensor that is filled with one.
   std::optional<double> scalar_of(const Arg& arg) const {
     const ValueId* v = arg.get<ValueId>();
     if (v == nullptr) return number_of(arg);
@@ -179,7 +179,7 @@ class Finder {
     return op.is(KnownOp::where_self) && find_chosen(*node, found);
   }
 
-  // Two factors become one if no product can overflow or underflow on its way.
+  // Two factors become one if no product can overflow or underflow in between.
   static bool add_factor(double factor, Attention& found) {
     const bool is_first = found.scale == 1;
     if (!is_first && (std::abs(factor) > 1 || std::abs(found.scale) > 1)) return false;
@@ -210,8 +210,8 @@ class Finder {
     return false;
   }
 
-  // Masks apply to the finished scores: at most two leading dimensions, each of size one or that of the scores, and all
-  // keys.
+  // Masks apply to the finished scores. A mask has at most two leading dimensions, each of size one or that of the
+  // scores, and covers all keys.
   bool set_mask(const SymSizes& sizes, ValueId scores, ValueId mask, Attention& found) const {
     const TensorMeta& meta = graph_.meta(mask);
     if (found.masks.size() > (found.replacement ? 0 : 1) || found.scale != 1 || graph_.meta(scores).sizes != sizes ||
@@ -310,8 +310,8 @@ class Rewriter {
     r_.adopt(product, reshaped(out(), contiguous_clone(out(), attended), graph_.meta(product).sizes));
   }
 
-  // [batch, rows, columns] as [b, h, rows, columns], without the copy that a matrix product needed; keys are
-  // transposed.
+  // [batch, rows, columns] as [b, h, rows, columns], without the copy that a matrix product needed. `turned`: the last
+  // two dimensions are swapped, as for keys.
   ValueId batched(ValueId matrices, const SymSizes& batch, bool turned) {
     static const SymSizes kTurned{SymExpr(0), SymExpr(2), SymExpr(1)},
         kTurned4{SymExpr(0), SymExpr(1), SymExpr(3), SymExpr(2)};
@@ -339,7 +339,7 @@ class Rewriter {
     return out().emit("view", args, metas[0]);
   }
 
-  // The mask to add to the scores, in four dimensions. Two masks are summed, here, once for all layers that share them.
+  // The mask to add to the scores, in four dimensions. Two masks are summed here, once for all layers that share them.
   ValueId mask_of(const Attention& found) {
     ValueId mask = in_four_dimensions(r_.get(found.masks[0]));
     if (found.masks.size() == 2)

@@ -2,8 +2,8 @@
 //
 // In: a functional graph.  Out: the same values with fewer nodes. A row gets the mapped arguments and returns the value
 // that replaces the node, or nothing. Copies are removed, because values of a functional graph are immutable; if a copy
-// made an output fresh, Rebuild::build() restores it. A change of dtype is never removed, because it rounds; narrowing
-// ones go below views.
+// made an output fresh, Rebuild::build() restores it. A change of dtype is never removed, because it rounds. A cast
+// that narrows moves before a view.
 #include <set>
 #include <unordered_map>
 
@@ -73,7 +73,7 @@ ValueId permute(Context& c) {
   return sorted ? base : c.out().emit("permute", {base, spelled});
 }
 
-// The slice that takes everything: its layout is that of its argument.
+// A slice that takes everything has the layout of its argument.
 ValueId slice(Context& c) {
   const auto step = c.rule().integer(4);
   return (!step || *step == 1) ? if_same_layout(c) : kNoValue;
@@ -87,7 +87,7 @@ ValueId cat(Context& c) {
 // x * 1 and x / 1 are x. x + 0 is not, because of -0.0.
 ValueId times_one(Context& c) { return is_one(c.args[1]) ? if_same_layout(c) : kNoValue; }
 
-// A cast to fewer bytes of a view is a view of the cast: then it has the dimensions of what it may become part of.
+// A cast of a view to fewer bytes becomes a view of the cast. So it has the dimensions of the op that it may fuse with.
 ValueId cast(Context& c) {
   if (const ValueId same = if_same_layout(c); same != kNoValue) return same;
   const Node* inner = c.out().peek().maker(c.value(0), KnownOp::view);
@@ -135,7 +135,7 @@ std::set<ValueId> held_memory(const Graph& graph) {
 Result<Graph> canonicalize(Graph graph) {
   Rebuild r(graph, true);
   const std::set<ValueId> kept = addressed_memory(graph), held = held_memory(graph);
-  // If a copied part is an output, the view would keep the whole memory alive.
+  // If an output is a copy of a part, a view in its place would keep the whole memory alive.
   const auto holds_more = [&](ValueId result, ValueId simpler) {
     return held.contains(result) &&
            !(r.out().meta(memory_of(r.out().peek(), simpler)).numel() == graph.meta(result).numel());

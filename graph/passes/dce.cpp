@@ -1,7 +1,7 @@
 // graph/passes/dce.cpp — dead code elimination: one walk backwards marks what is needed, one walk forwards copies it.
 //
 // In: a functional graph. Random nodes stay (even an unused draw advances the generator), and so do nodes with side
-// effects and nodes that raise for some data. In a backward, what the forward has run before raises nothing any more.
+// effects and nodes that raise for some data. In a backward, a node that has run in the forward cannot raise any more.
 #include <vector>
 
 #include "graph/node_values.h"
@@ -11,7 +11,7 @@
 namespace framejit::graph {
 namespace {
 
-// Integer division raises for zeros, whether it is used or not.
+// Integer division raises for zeros, even if its result is unused.
 bool may_divide_by_zero(const Graph& graph, const Node& node) {
   if (!node.op->has(kDivides) || node.args.size() < 2) return false;
   if (is_float(graph.values[index_of(node.results[0])].meta.dtype)) return false;
@@ -19,7 +19,7 @@ bool may_divide_by_zero(const Graph& graph, const Node& node) {
   return !divisor || divisor->as_constant().value_or(0) == 0;
 }
 
-// If nothing but its schema is known of an op, it may raise.
+// If only its schema is known, an op may raise.
 bool may_raise(const Graph& graph, const Node& node) {
   return node.op->shape_rule == nullptr || node.op->has(kChecksData) || may_divide_by_zero(graph, node);
 }

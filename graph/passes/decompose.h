@@ -42,7 +42,7 @@ struct Decomposing {
 using Decomposition = bool (*)(Decomposing& d);
 using Decompositions = std::unordered_map<std::string_view, Decomposition>;
 
-// The op on one tensor that an op on lists comes to: "add.Tensor" for "_foreach_add.List"; "" for others.
+// The op on one tensor that an op on lists becomes: "add.Tensor" for "_foreach_add.List"; "" for other ops.
 std::string_view single_of_list_op(std::string_view op);
 
 // Whether a row of the table handles the op (it may still leave a node unchanged).

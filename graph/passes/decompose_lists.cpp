@@ -75,7 +75,7 @@ std::optional<Arg> number_for(const Arg& arg, size_t k) {
   return arg;
 }
 
-// The arguments of the single op for element k; nothing if the lists do not fit.
+// The arguments of the single op for element k; nullopt if the lists do not fit.
 std::optional<std::vector<Arg>> single_args(Decomposing& d, const ListRow& row, size_t k) {
   std::vector<Arg> args;
   for (size_t i = 0; i < d.args.size(); ++i) {
@@ -88,7 +88,7 @@ std::optional<std::vector<Arg>> single_args(Decomposing& d, const ListRow& row, 
       return std::nullopt;
     }
   }
-  // With a tensor without dimensions, a tensor in place of a number would promote differently from the number.
+  // Next to a 0-dim tensor, a tensor in place of a number would promote differently than the number.
   const bool is_twin = d.node.op->name.starts_with(kNumberIsTensor) && args.size() > 1;
   if (is_twin && d.args[1].get<ValueId>() != nullptr && args[0].get<ValueId>() != nullptr &&
       d.meta(*args[0].get<ValueId>()).sizes.empty())

@@ -70,7 +70,7 @@ bool mse_loss(Decomposing& d) {  // self, target, reduction
 
 bool smooth_l1_loss(Decomposing& d) {  // self, target, reduction, beta
   const auto beta = number_at(d, 3, 1.0);
-  if (!beta || !(*beta > 0)) return false;  // NaN is refused when it runs
+  if (!beta || !(*beta > 0)) return false;  // the op itself refuses NaN when it runs
   const auto o = loss_operands(d, 2);
   if (!o) return false;
   const ValueId z = step(d, d.emit("abs", {d.sub(o->self, o->target)}));

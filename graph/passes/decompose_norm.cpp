@@ -1,7 +1,6 @@
 // graph/passes/decompose_norm.cpp — means, variances, normalisations and the softmax family.
 //
-// They have no lowering of their own: the library computes the ones that are left whole here (sizes that may be zero,
-// training).
+// These ops have no lowering. The library computes those that are left whole here (sizes that may be zero, training).
 #include "graph/ops/rule_kit.h"
 #include "graph/passes/decompose.h"
 
@@ -48,15 +47,16 @@ struct Moments {
   ValueId mean, centred, variance;
 };
 
-// Two passes, as in the kernels: the mean, then the mean square of the differences. All keep their dimensions.
+// Two passes, as in the kernels: the mean, then the mean square of the differences. All results keep the reduced
+// dimensions.
 Moments moments(Decomposing& d, ValueId x, const std::vector<bool>& reduced, const SymExpr& divisor) {
   const ValueId mean = mean_of(d, x, reduced, true);
   const ValueId centred = d.sub(x, mean);
   return {mean, centred, d.div(d.sum(d.mul(centred, centred), dims_of(reduced), true), divisor)};
 }
 
-// A mean is rounded, and a small deviation magnifies an error in its last digit: rows of equal values would not become
-// zero. So the mean of the differences is subtracted too.
+// The mean is rounded, and a small deviation magnifies an error in its last digit, so rows of equal values would not
+// become zero. That is why the mean of the differences is subtracted too.
 Moments careful_moments(Decomposing& d, ValueId x, const std::vector<bool>& reduced) {
   const ValueId mean = mean_of(d, x, reduced, true);
   const ValueId rest = d.sub(x, mean), left = mean_of(d, rest, reduced, true);
@@ -143,7 +143,7 @@ bool batch_norm(Decomposing& d) {  // input, weight, bias, mean, var, [training]
   const TensorMeta input = d.meta(d.value(0));
   if (!is_float(input.dtype) || !d.has(3) || !d.has(4) || d.args[eps].get<double>() == nullptr) return false;
   if (has_training && d.rule().flag(5, true)) return false;
-  for (size_t i = 1; i < 5; ++i)  // the kernel does not look at those of an empty batch
+  for (size_t i = 1; i < 5; ++i)  // for an empty batch, the kernel does not check the parameters' sizes
     if (d.has(i) && d.out.shapes().known(d.meta(d.value(i)).sizes[0], Relation::kEq, input.sizes[1]) == false)
       return false;
   ValueId alpha = d.emit("rsqrt", {d.add(d.wide(d.value(4)), d.args[eps])});
@@ -160,7 +160,7 @@ bool batch_norm(Decomposing& d) {  // input, weight, bias, mean, var, [training]
   return true;
 }
 
-// The dimension of a softmax whose rows have elements, as a list; that of a tensor without dimensions is an empty one.
+// The dimension of a softmax whose rows have elements, as a list. The list is empty for a 0-dim tensor.
 std::optional<SymSizes> softmax_dims(const Decomposing& d) {
   const TensorMeta& self = d.meta(d.value(0));
   const auto given = d.rule().integer(1);

@@ -5,7 +5,7 @@
 namespace framejit::graph {
 namespace {
 
-// If the op itself must check a number, it stays its argument.
+// If the op itself must check a number, the op is left whole.
 bool surely_fits(Decomposing& d, const Arg& number) {
   const ValueId* tensor = number.get<ValueId>();
   return tensor != nullptr ? !fitting_range(d.meta(*tensor).dtype, d.metas[0].dtype)
@@ -46,7 +46,7 @@ bool empty_like(Decomposing& d) {  // self, dtype, layout, device, pin_memory, m
   return true;
 }
 
-// Dropout outside of training: the input, and a mask of ones.
+// Dropout outside training: the input, and a mask of ones.
 bool dropout(Decomposing& d) {  // input, p, train
   const bool* train = d.args.size() > 2 ? d.args[2].get<bool>() : nullptr;
   if (train == nullptr || *train) return false;

@@ -7,8 +7,8 @@
 namespace framejit::graph {
 namespace {
 
-// The reduced dimensions of argument i as a list; nothing if they are not constant, or if the reduction may be over
-// nothing.
+// The reduced dimensions of argument i as a list. nullopt if they are not constant, or if `over_something` and the
+// reduction may be over no elements.
 std::optional<SymSizes> reduced_list(Decomposing& d, size_t i, bool over_something) {
   const TensorMeta& self = d.meta(d.value(0));
   std::vector<bool> reduced;

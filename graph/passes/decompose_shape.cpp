@@ -120,7 +120,7 @@ bool roll(Decomposing& d) {  // self, shifts, dims
   return true;
 }
 
-// Ops along a dimension take a tensor without dimensions as a row of one element. Theirs are the arguments `tensors`.
+// Ops along a dimension treat a 0-dim tensor as a row of one element. `tensors` says which arguments are tensors.
 template <size_t... tensors>
 bool along_a_row(Decomposing& d) {
   if (d.meta(d.value(0)).ndim() != 0) return false;

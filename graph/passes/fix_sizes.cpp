@@ -32,7 +32,7 @@ struct PositionRow {
   const char* op;
   size_t dim, first, last;  // arguments: the dimension, and the positions in it
   bool clamps;  // a position outside means the nearest end
-  bool takes_sizes = false;  // argument 1 has the sizes of what the positions are in; else argument 0 has them
+  bool takes_sizes = false;  // argument 1 is the list of sizes that the positions refer to; else argument 0 has them
 };
 constexpr PositionRow kPositions[] = {
     {"select.int", 1, 2, 2, false},

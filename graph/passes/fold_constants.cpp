@@ -112,7 +112,7 @@ class Folder {
     }
     const DType result = meta(node).dtype;
     const bool compares = row_of(row.op).result == ScalarResult::kBoolean;
-    // Integers with a real number promote to the default dtype, which is not known here. They are not folded.
+    // Integers with a real number promote to the default dtype, which is not known here. So they are not folded.
     const DType common = compares ? result_type(tensors, numbers, DType::kOther) : result;
     const bool has_real_number = std::any_of(numbers.begin(), numbers.end(), [](DType d) { return is_float(d); });
     if (!is_float(common) && has_real_number) return std::nullopt;

@@ -39,7 +39,7 @@ struct View {
   int replay = -1;            // number of the output replay that made it
 };
 
-// Known sizes and strides for which no two indices name the same element. For symbolic layouts this is not known.
+// Whether no two indices name the same element. False for a symbolic layout, because it is not known.
 bool has_distinct_elements(const TensorMeta& meta) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
   for (size_t d = 0; d < meta.ndim(); ++d) {
@@ -193,7 +193,7 @@ class Functionalizer {
     return kNoValue;
   }
 
-  // as_strided sees the whole storage, including elements outside of its argument. If its place in the storage is
+  // as_strided sees the whole storage, including elements outside its argument. If its place in the storage is
   // known, it is taken from the root. The offset of an input is not known, but the recorder lets nothing depend on it.
   View view_of_root(const Node& node, const OpDef* op, ValueId parent) {
     const Storage& s = storage_of(parent);
@@ -228,7 +228,7 @@ class Functionalizer {
       if (const ValueId root = storage_of(parent).root;
           is_as_strided(*op) && root != kNoValue && g_.meta(root).dtype != g_.meta(node.results[i]).dtype)
         return Error{Reason::no_functional_form,
-                     "as_strided of a view of another dtype"};  // its place is counted in other elements
+                     "as_strided of a view of another dtype"};  // its offset counts elements of another size
       views_[node.results[i]] = is_as_strided(*op) ? view_of_root(node, op, parent) : View{parent, &node, op, i};
       if (op->is(KnownOp::lift_fresh)) storage_of(parent).is_lifted = true;
       is_view = true;
@@ -379,8 +379,8 @@ class Functionalizer {
     return {};
   }
 
-  // as_strided makes views that show an element twice. The result of writing to one depends on the order. (unfold makes
-  // them too, but has no inverse, so it is not written here.)
+  // as_strided can make views that show an element twice. The result of a write to such a view depends on its order.
+  // (unfold makes them too, but has no inverse, so it is not written here.)
   Result<void> shows_each_element_once(ValueId v) const {
     const TensorMeta& meta = g_.meta(v);
     bool is_strided = false;
@@ -390,7 +390,7 @@ class Functionalizer {
     return Error{Reason::no_functional_form, "a view that may show an element twice is written"};
   }
 
-  // as_strided may only write elements of its argument: its scatter would lose others.
+  // as_strided may only write elements of its argument: its scatter would lose writes to others.
   Result<void> stays_inside(const View& view, const TensorMeta& written) const {
     const TensorMeta& base = g_.meta(view.parent);
     SymExpr last = written.offset - base.offset;
@@ -430,7 +430,8 @@ class Functionalizer {
     return r_.build(std::move(outputs), std::move(aliases), std::move(updates));
   }
 
-  // Outputs have the recorded layout: if the root now has another, it is restored, and its views are made from that.
+  // Outputs must have the recorded layout. If the root has another layout now, the recorded one is restored, and views
+  // are made from the result.
   void settle_layout(Storage& s) {
     if (s.input >= 0 || s.is_constant || s.root == kNoValue) return;
     const ValueId settled = with_layout(out_, s.content, g_.meta(s.root));
@@ -459,7 +460,7 @@ class Functionalizer {
   std::unordered_map<uint32_t, Storage> storages_;
   std::unordered_map<ValueId, View> views_;
   std::deque<Node> rooted_;  // as_strided of a part of a storage, rewritten as as_strided of its root
-  const bool views_are_of_bases_;  // a written view too: it is not simply what was written
+  const bool views_are_of_bases_;  // written views too: otherwise such a view is the value that was written
   int replay_ = 0;
 };
 

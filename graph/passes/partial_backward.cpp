@@ -1,9 +1,9 @@
 // graph/passes/partial_backward.cpp — the backward when some outputs get no gradient, or some inputs need none.
 //
-// In eager an undefined gradient is left out of sums, and an op all of whose gradients are undefined does not run, so
-// that the gradients before it are undefined too. The same here: "undefined" goes through the graph from the tangents.
-// If an op takes both defined and undefined gradients (a cat of the gradients of pieces), eager makes zeros for the
-// undefined ones. So does this pass.
+// In eager, an undefined gradient is left out of sums. If all gradients that an op takes are undefined, it does not
+// run, and those that it would compute are undefined too. This pass does the same: "undefined" spreads through the
+// graph from the tangents. If an op takes both defined and undefined gradients (a cat of the gradients of pieces),
+// eager makes zeros for the undefined ones. So does this pass.
 #include <algorithm>
 
 #include "graph/node_values.h"
@@ -60,11 +60,11 @@ class PartialBackward {
       return;
     }
     if (any_undefined && take_sum(node)) return;
-    if (any_undefined) fill(node);  // for this op alone: to others the gradients stay undefined
+    if (any_undefined) fill(node);  // for this op alone: for other ops the gradients stay undefined
     rebuild_.copy_node(node);
   }
 
-  // The other term of a sum of two gradients.
+  // Replaces a sum of two gradients by its defined term.
   bool take_sum(const Node& node) {
     if (!node.op->is(KnownOp::add_tensor) || node.args.size() < 3 || !is_one(node.args[2])) return false;
     const ValueId *left = node.args[0].get<ValueId>(), *right = node.args[1].get<ValueId>();
@@ -84,7 +84,7 @@ class PartialBackward {
     });
   }
 
-  // A gradient that eager makes, although its value comes from the gradients that are not given, is zero.
+  // If the value of a gradient comes from gradients that are not given, but eager makes it, it is zero.
   ValueId value_of(ValueId v) {
     if (!undefined_[index_of(v)]) return rebuild_.get(v);
     const TensorMeta& like = from_.meta(v);

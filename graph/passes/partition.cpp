@@ -6,14 +6,15 @@
 // of random ops) are on the first side; what the backward reads is on the second. A value is saved where the cut goes
 // through it.
 //
-// The bytes are not all. A value inside of a fused kernel costs a write that one between kernels does not, and a value
-// far before the op that reads it costs the ops in between. Weights say both, so that of two cuts of about the same
-// bytes the one with less work is taken.
+// Bytes are not the only cost. Saving a value inside a fused kernel costs a write, saving one between kernels does not.
+// If a value is far before the op that reads it, the ops in between must run again. The weights of edges include both.
+// So of two cuts with about the same bytes, the one with less work is taken.
 //
-// What the program has checkpointed is computed again, products and all. What a checkpoint hands on counts as had.
+// Values inside a checkpoint of the program are computed again, even products. Values that a checkpoint passes on count
+// as values that the forward has.
 //
-// Inputs and outputs that eager's formulas keep cost next to nothing. What they do not keep, the program may write
-// between forward and backward, so it is copied if it is saved.
+// Inputs and outputs that eager's formulas keep cost next to nothing. The program may write to the others between
+// forward and backward, so they are copied if they are saved.
 #include "graph/passes/partition.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ namespace {
 
 constexpr int64_t kNeverCut = std::numeric_limits<int64_t>::max() / 4;
 constexpr int64_t kWriteWeight = 2;  // of a value that no memory would hold otherwise
-constexpr int64_t kFarthest = 8;  // ops between a value and its reader beyond which it is no worse
+constexpr int64_t kFarthest = 8;  // in ops, between a value and its reader: a greater distance costs no more
 
 bool is_factory(const Node& node) {
   bool has_tensor = false;
@@ -50,7 +51,7 @@ bool may_fail(const Graph& graph, const Node& node) {
   return node.op->has(kDivides) && !(node.results.size() == 1 && is_float(graph.meta(node.results[0]).dtype));
 }
 
-// Whether it may run a second time, whatever that costs.
+// Whether it may run a second time, at whatever cost.
 bool is_repeatable(const Node& node) { return (node.op->flags & kRunsOnce) == 0; }
 
 // Computed again in the kernels of the backward at next to no cost: no product, no reduction, no draw.
@@ -115,7 +116,7 @@ class Partition {
     return any;
   }
 
-  // On tangents.
+  // Finds the values that depend on tangents.
   void find_dependent() {
     for (size_t i = layout_.forward_inputs; i < joint_.inputs.size(); ++i) depends_[index_of(joint_.inputs[i])] = true;
     for (const Node& node : joint_.nodes) {
@@ -142,12 +143,12 @@ class Partition {
     for (size_t i = 0; i < layout_.forward_outputs; ++i) boundaries_.insert(joint_.outputs[i]);
     for (const auto& [input, v] : joint_.updates) boundaries_.insert(v);
   }
-  // Inside of a checkpoint: computed again, whatever it costs.
+  // Whether it lies inside a checkpoint. Then it is computed again, at whatever cost.
   bool is_checkpointed(ValueId v) const {
     const Node* node = joint_.maker(v);
     return node != nullptr && checkpoint_of(*node) != 0 && !boundaries_.contains(v) && is_repeatable(*node);
   }
-  // The backward may compute it again.
+  // Whether the backward may compute it again.
   bool is_again(ValueId v) const {
     const Node* node = joint_.maker(v);
     if (node == nullptr) return false;
@@ -156,7 +157,7 @@ class Partition {
            (effort_ == Effort::kRepeatRowPasses && is_in(OpList::row_passes, node->op->name));
   }
 
-  // Values that the backward reads or could compute again, with how far they are from where it reads them.
+  // Finds the values that the backward reads or could compute again, and how far they are from the op that reads them.
   void find_needed() {
     std::fill(rank_.begin(), rank_.end(), -1);
     const auto need = [&](ValueId v, int64_t rank) {
@@ -203,7 +204,7 @@ class Partition {
     return input < layout_.keeps_input.size() && layout_.keeps_input[input] && !is_updated(input) &&
            !unversioned_.contains(joint_.inputs[input]);
   }
-  // Whether eager checks its version. An input whose new value has a history is checked as that output.
+  // Whether eager checks its version. If the new value of an input has a history, it is checked as an output instead.
   bool is_versioned_input(uint32_t input) const {
     const auto is_new_value = [&](uint32_t root) {
       const OutputAlias& alias = joint_.output_aliases[root];
@@ -224,7 +225,7 @@ class Partition {
         return i;
     return std::nullopt;
   }
-  // Whether the program may write to its memory: it leaves the plan, or is an input's.
+  // Whether the program may write to its memory, because an output or the new value of an input lies in it.
   bool is_exposed(ValueId v) const {
     const auto shares = [&](ValueId other) { return other != kNoValue && memory_of(joint_, other) == v; };
     for (size_t i = 0; i < layout_.forward_outputs; ++i)
@@ -241,7 +242,7 @@ class Partition {
   int64_t weight_of(ValueId v) const {
     const Node* node = joint_.maker(v);
     if (is_checkpointed(v)) return kNeverCut;
-    if (node != nullptr && node->op->has(kView) && is_again(v)) return kNeverCut;  // what it views is saved
+    if (node != nullptr && node->op->has(kView) && is_again(v)) return kNeverCut;  // its base is saved instead
     if (const auto input = input_of(v)) return is_kept_input(*input) ? 1 : 1 + bytes_of(v) * kWriteWeight;
     if (kept_output_of(v)) return 1;
     int64_t weight = 1 + bytes_of(v);
@@ -257,7 +258,7 @@ class Partition {
   size_t after(ValueId v) const { return 2 * vertex_.at(v) + 1; }
   bool takes_part(ValueId v) const { return v != kNoValue && vertex_.contains(v); }
 
-  // What no memory but that of this call holds.
+  // Whether saving it takes memory: no input or output holds it anyway.
   bool is_own(ValueId v) const {
     const auto input = input_of(v);
     return !(input && is_kept_input(*input)) && !kept_output_of(v);
@@ -267,7 +268,7 @@ class Partition {
     for (ValueId v : saved_) bytes += is_own(v) ? bytes_of(v) : 0;
     return bytes;
   }
-  // Of the values that the formulas read.
+  // The bytes of the values that eager's formulas read.
   int64_t eager_bytes() const {
     std::set<ValueId> memory;
     for (ValueId v : read_)
@@ -278,7 +279,7 @@ class Partition {
     return bytes;
   }
 
-  // If the usual cut is beyond the budget, bytes alone count; then more may be computed again.
+  // If the usual cut exceeds the budget, only bytes count. If that cut exceeds it too, row passes may run again.
   void choose() {
     constexpr int64_t kPercent = 100;
     for (const Node& node : joint_.nodes)
@@ -318,7 +319,7 @@ class Partition {
       if (first[before(v)] && !first[after(v)]) saved_.insert(v);
   }
 
-  // Computes everything again that may be.
+  // Saves only what must not be computed again.
   void save_leaves() {
     saved_.clear();
     for (const auto& [v, vertex] : vertex_)
@@ -467,8 +468,9 @@ class Partition {
     return nodes_for(gradients, given, true);
   }
 
-  // Eager checks the version of a kept tensor only in backwards whose formulas keep it. The program may write it before
-  // another backward, so what such a backward reads must be copied: the next cut counts it so.
+  // Eager checks the version of a kept tensor only in backwards whose formulas keep it. Before another backward, the
+  // program may write to the tensor. What such a backward reads must be copied, and the next cut takes that into
+  // account.
   bool reads_unversioned(const TrainingGraphs& made) {
     const size_t before = unversioned_.size();
     for (size_t i = 0; i < made.saved.size(); ++i) {
@@ -482,14 +484,14 @@ class Partition {
     return unversioned_.size() > before;
   }
 
-  // What the backward says is added to what eager's formulas reach.
+  // Finds the tangents and gradients that need each saved value. Adds to `reaches` what the backward itself shows.
   static void find_readers(TrainingGraphs& made) {
     const Graph& backward = made.backward;
     const size_t saved = made.saved.size(), tangents = backward.inputs.size() - saved;
     using Set = std::vector<bool>;
     std::vector<Set> on(backward.values.size(), Set(tangents)), of(backward.values.size(), Set(saved));
     for (size_t i = 0; i < saved; ++i) of[index_of(backward.inputs[i])][i] = true;
-    std::vector<Set> directly = of;  // those that have met no tangent on the way
+    std::vector<Set> directly = of;  // the saved values that it depends on without a tangent on the way
     for (size_t t = 0; t < tangents; ++t) on[index_of(backward.inputs[saved + t])][t] = true;
     const auto add = [](Set& to, const Set& from) {
       for (size_t i = 0; i < to.size(); ++i) to[i] = to[i] || from[i];
@@ -502,7 +504,7 @@ class Partition {
         if (v == kNoValue) return;
         add(node_on, on[index_of(v)]);
         add(node_of, of[index_of(v)]);
-        // What depends on a tangent has been read for it already.
+        // If v depends on a tangent, its saved values already count as read for that tangent.
         if (std::none_of(on[index_of(v)].begin(), on[index_of(v)].end(), [](bool b) { return b; }))
           add(node_directly, directly[index_of(v)]);
       });
@@ -525,7 +527,8 @@ class Partition {
     }
   }
 
-  // What a checkpoint computes again comes where it is first read, so that one checkpoint after the other is in memory.
+  // The ops that a checkpoint repeats come just before their first reader, so that only one checkpoint is in memory at
+  // a time.
   std::vector<size_t> backward_order(const std::vector<bool>& nodes) const {
     std::vector<size_t> order;
     std::vector<bool> is_done(nodes.size());
@@ -577,13 +580,13 @@ class Partition {
   const int64_t budget_;  // percent
   enum class Effort : uint8_t { kUsual, kFewestBytes, kRepeatRowPasses } effort_ = Effort::kUsual;
   std::vector<bool> depends_;
-  std::vector<int64_t> rank_;  // -1: the backward has no use for it
+  std::vector<int64_t> rank_;  // the distance to its reader; -1: the backward does not need it
   std::set<ValueId> read_;  // by ops of the backward, or gradients themselves
   std::set<ValueId> library_operands_;
   std::set<ValueId> boundaries_;
   std::map<ValueId, size_t> vertex_;
   std::set<ValueId> saved_;
-  std::set<ValueId> unversioned_;  // kept inputs and outputs that backwards read which do not compare their versions
+  std::set<ValueId> unversioned_;  // kept inputs and outputs that a backward reads without checking their versions
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace framejit::graph {
 // cannot be computed again is saved.
 Result<TrainingGraphs> partition(const Graph& joint, const JointLayout& layout, int64_t budget = 100);
 
-// Random masks become bools before they are read, so that saving one takes a byte per element. Nothing if no mask is
+// Random masks become bools before they are read, so that saving one takes a byte per element. nullopt if no mask is
 // drawn.
 std::optional<Graph> narrow_masks(const Graph& joint);
 

@@ -100,8 +100,8 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
       unchanged = unchanged && (v == kNoValue) == (old == kNoValue) &&
                   (v == kNoValue || same_layout(out_.meta(v), from_.meta(old)));
     });
-  // Its strides are those of the recorded layout. With another layout, the result is a view or a copy with its
-  // elements.
+  // The strides in its arguments are those of the recorded layout. With another layout, the result is a view or a copy
+  // with the same elements.
   if (!unchanged && op->is(KnownOp::reshape_alias))
     return {reshaped(out_, *args[0].get<ValueId>(), from_.meta(like.results[0]).sizes)};
   std::vector<TensorMeta> metas;
@@ -158,7 +158,7 @@ Graph Rebuild::build() {
     if (old != kNoValue && from_.output_aliases[i].kind == OutputKind::kFresh)
       outputs[i] = with_layout(out_, outputs[i], from_.meta(old));
   }
-  // Outputs that show all of another output follow it.
+  // An output that is a view of all of another output follows it.
   for (size_t j = 0; j < outputs.size(); ++j) {
     const OutputAlias& alias = from_.output_aliases[j];
     if (outputs[j] != kNoValue && alias.kind == OutputKind::kViewOfOutput && outputs[j] == get(from_.outputs[alias.of]))

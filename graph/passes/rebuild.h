@@ -58,7 +58,7 @@ ValueId converted(GraphBuilder& out, ValueId value, DType dtype);  // _to_copy, 
 ValueId contiguous_clone(GraphBuilder& out, ValueId value);
 // The value in whose memory a functional value lies: itself unless views produced it.
 ValueId memory_of(const Graph& graph, ValueId value);
-// Values whose memory stays laid out as it was recorded: it is an output or an update, or as_strided looks at it.
+// Values whose memory must keep the recorded layout: it is an output or an update, or as_strided addresses it.
 std::set<ValueId> settled_memory(const Graph& graph);
 // Values whose memory is addressed from its beginning: another tensor of the same layout cannot replace them.
 std::set<ValueId> addressed_memory(const Graph& graph);

@@ -42,7 +42,7 @@ bool all_finite(const at::Tensor& dense) {
   return finite.load();
 }
 
-// Row [batch, head, query] of a four-dimensional mask, any of whose sizes may be one.
+// Whether row [batch, head, query] of a four-dimensional mask excludes all keys. Any size of the mask may be one.
 bool excludes_all(const at::Tensor& mask, int64_t batch, int64_t head, int64_t query) {
   const auto at = [&](int64_t dim, int64_t index) { return mask.size(dim) == 1 ? 0 : index * mask.stride(dim); };
   const float* row = mask.const_data_ptr<float>() + at(0, batch) + at(1, head) + at(2, query);

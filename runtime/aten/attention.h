@@ -5,9 +5,10 @@
 // has the memory layout of the query.
 //
 // The fused kernel differs from the original ops for non-finite values: a row of scores that are all -inf gives zero,
-// not NaN; a score of NaN or +inf shows although it is replaced; values are summed before they are divided. Each of
-// these shows in its results (a value that is not finite, a logarithm of a sum that is zero), and then the original ops
-// run instead. Rows that a mask excludes entirely are common; they are set to NaN without running those ops.
+// not NaN; a score of NaN or +inf affects the result although it is replaced; values are summed before they are
+// divided. Each of these can be seen in the kernel's results (a value that is not finite, a logarithm of a sum that is
+// zero). Then the original ops run instead. Rows that a mask excludes entirely are common; they are set to NaN without
+// running those ops.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -28,7 +28,7 @@ using torch::autograd::variable_list;
 // The node of one group of roots.
 class CompiledBackward final : public torch::autograd::Node {
  public:
-  // Eager's name, where there is one root: errors about it and its text name the node.
+  // Eager's name, if there is one root: errors about the root, and its text, name the node.
   std::string name() const override {
     return roots_.size() == 1 ? shared_->layout().names[roots_[0]] : "CompiledBackward";
   }
@@ -43,11 +43,12 @@ class CompiledBackward final : public torch::autograd::Node {
   }
   const std::vector<uint32_t>& gradients() const { return gradients_; }  // of the layout, per edge
   const std::vector<uint32_t>& roots() const { return roots_; }
-  // What the roots are computed from is held as eager's formulas hold it: detach_() of it is an error.
+  // Holds an output from which the roots are computed, as eager's formulas do. If it is detached by detach_(), a
+  // backward raises eager's error.
   void hold(uint32_t output, const at::Tensor& tensor) { held_.emplace_back(output, SavedVariable(tensor, false)); }
 
   void will_release_variables() override { is_last_ = true; }
-  // After the last run, or when nothing leads to the node any more.
+  // Called after the last run, or when nothing leads to the node any more.
   void release_variables() override {
     const std::lock_guard<std::mutex> lock(mutex_);
     held_.clear();
@@ -103,7 +104,7 @@ std::vector<GeneratorState> drawn_states(const BackwardPlans& plans, const PlanR
 
 namespace {
 
-// Makes the nodes of one call. Those that others lead to come first.
+// Makes the nodes of one call. A node to which others lead is made before them.
 class Recording {
  public:
   Recording(std::shared_ptr<BackwardPlans> plans, const at::Tensor* const* inputs, const int64_t* symbols,
@@ -122,7 +123,6 @@ class Recording {
 
   void run() {
     for (size_t r = 0; r < layout_.roots.size(); ++r) shared_->add_root(settled(r));
-    // Nodes that others lead to come first.
     std::vector<bool> is_made(layout_.roots.size());
     for (size_t left = layout_.roots.size(); left > 0;) {
       const size_t before = left;
@@ -155,7 +155,8 @@ class Recording {
     if (version >= 0 && counter.enabled()) counter.set_version(version);
   }
 
-  // A view of a whole input or output may be that same tensor object, which then has another history.
+  // Whether the output is the same object as an input or another output, which has another history. A view of a whole
+  // tensor may be that tensor.
   bool is_shared(size_t output) const {
     const at::Tensor* const* const inputs_end = inputs_ + layout_.input_names.size();
     const at::Tensor* const outputs_end = outputs_ + layout_.output_count;
@@ -166,8 +167,8 @@ class Recording {
            std::any_of(static_cast<const at::Tensor*>(outputs_), outputs_end, is_it);
   }
 
-  // Roots may share a node only if they reach the same inputs, leaves without hooks aside. The engine runs every node
-  // that a node leads to, hooks included, even if no gradient arrives there.
+  // Roots may share a node only if they reach the same inputs, apart from leaves without hooks. The engine runs every
+  // node that a node leads to, hooks included, even if no gradient arrives there.
   bool same_node(size_t r, size_t s) const {
     if (r == s) return true;
     if (layout_.groups[r] != layout_.groups[s]) return false;

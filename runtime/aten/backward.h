@@ -38,22 +38,22 @@ struct BackwardLayout {
   std::vector<uint32_t> partly_reached;  // gradients of inputs that some roots of a group reach and others do not
   std::vector<uint32_t> kept_inputs, kept_outputs;  // eager would hold these and check their versions
   std::vector<int64_t> kept_versions;  // per kept output, as `versions`
-  std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept one, per root: for which backwards
-  // A node of eager's that holds something. It runs for a root that is given and a gradient that is wanted; if it leads
-  // to no gradient, in a backward of everything.
+  std::vector<std::vector<bool>> input_keepers, output_keepers;  // per kept tensor, per root: its backward checks it
+  // A node of eager's that holds something. It runs for a root that is given and a gradient that is wanted. If it leads
+  // to no gradient, it runs in a backward of everything.
   struct Holder {
     std::vector<bool> roots, gradients;
     std::vector<SavedValue> versions;  // inputs and outputs
-    // Eager's error of a write to one of them, if it is special.
+    // Eager's error after a write to one of them, if it is not the usual one.
     std::vector<std::pair<SavedValue, std::string>> write_errors;
     bool is_end() const { return std::find(gradients.begin(), gradients.end(), true) == gradients.end(); }
   };
   std::vector<Holder> holders;  // in eager's order
   std::vector<bool> ends;  // per root: whether a holder that it reaches leads to no gradient
   std::vector<std::vector<bool>> readers;  // per saved value, per root: whether the root's backward reads the value
-  std::vector<std::vector<bool>> gradient_readers;  // per saved value, per gradient: whether it is made of the value
+  std::vector<std::vector<bool>> gradient_readers;  // per saved value, per gradient: whether it depends on the value
   std::vector<std::string> names;    // per root: of eager's node
-  std::vector<int64_t> versions;     // per root: what the output's own counter says; -1: it has none
+  std::vector<int64_t> versions;  // per root: the version in the output's own counter; -1: it has none
   bool draws = false;                // random numbers, in the forward
   std::vector<std::string> input_names;  // of the forward
   size_t symbol_count = 0, output_count = 0;
@@ -63,13 +63,13 @@ class BackwardPlans {
  public:
   virtual ~BackwardPlans() = default;
   virtual const BackwardLayout& layout() const = 0;
-  // Any thread, with or without the GIL. given: per root; wanted: per gradient. Throws where none can be made.
+  // Any thread, with or without the GIL. given: per root; wanted: per gradient. Throws if no plan can be made.
   virtual std::shared_ptr<const PlanRunner> plan_for(const std::vector<bool>& given,
                                                      const std::vector<bool>& wanted) = 0;
   // Whether formulas of these roots read this very input or output, and not another tensor in its memory.
   virtual bool is_read_itself(const SavedValue& saved, const std::vector<bool>& given) const = 0;
   virtual Result<ForwardAgain> forward_again() = 0;
-  // Where inputs are missing that it reads; those in `there` can be had. given: per root.
+  // The same, if inputs that it reads are missing. `there`: inputs that still exist. given: per root.
   virtual Result<ForwardAgain> forward_again(const std::vector<bool>& missing, const std::vector<bool>& there,
                                              const std::vector<bool>& given) = 0;
 

@@ -1,7 +1,7 @@
-// runtime/aten/bernoulli.cpp — the op "framejit::bernoulli": what bernoulli.p draws, on all threads.
+// runtime/aten/bernoulli.cpp — the op "framejit::bernoulli": the draws of bernoulli.p, on all threads.
 //
-// It has the same results, and leaves the generator in the same state. Where torch draws in another way (MKL does, for
-// processors that it knows), torch's own op runs: the first call compares the two.
+// It has the same results, and leaves the generator in the same state. If torch draws in another way (MKL does, for
+// processors that it knows), torch's own op runs. The first call compares the two.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bernoulli.h>
@@ -38,12 +38,12 @@ void share(int64_t count, void (*body)(void*, int64_t, int64_t), void* state) {
   parallel_for(0, count, 1, body, state);
 }
 
-// A dense tensor, which torch fills in the order of memory too.
+// Fills a dense tensor in the order of memory, as torch does.
 void draw(at::Tensor& results, double probability, uint64_t one, at::CPUGeneratorImpl& generator) {
   const std::lock_guard<std::mutex> lock(generator.mutex_);
   at::mt19937 engine = generator.engine();
   at::mt19937_data_pod data = engine.data();
-  // next_ is 0 in a generator that has drawn nothing since its seed: left_ says that nothing is left of those words.
+  // In a generator that has drawn nothing since its seed, next_ is 0, but left_ says that no word is left.
   MersenneState state{data.state_, data.left_ == 1 ? MersenneState::kWords : static_cast<int64_t>(data.next_)};
   run_trials(
       state,

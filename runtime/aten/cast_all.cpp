@@ -1,5 +1,4 @@
-// runtime/aten/cast_all.cpp — the op "framejit::cast_all": dense tensors as another dtype, all in as few kernels as
-// torch makes of it.
+// runtime/aten/cast_all.cpp — the op "framejit::cast_all": casts many dense tensors in as few kernels as torch needs.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty_strided.h>
@@ -11,7 +10,7 @@
 namespace framejit::runtime {
 namespace {
 
-// Result k holds the next counts[k] tensors: one with its strides, several as rows below each other.
+// Result k holds the next counts[k] tensors: a single tensor with its strides, several as rows, one below the other.
 std::vector<at::Tensor> cast_all(at::TensorList tensors, at::IntArrayRef counts, at::ScalarType dtype) {
   std::vector<at::Tensor> results, parts;
   size_t at = 0;

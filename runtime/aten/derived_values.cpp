@@ -328,8 +328,7 @@ Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const Derivatio
     made->bytes_ += made->values_[i]->bytes();
     made->tensors_.push_back(made->values_[i]->tensor());
   }
-  if (made->made_now_ > 0 && is_beyond_limit(0, made->bytes_)) return limit_is_met;  // packed ones take more than was
-                                                                                     // requested
+  if (made->made_now_ > 0 && is_beyond_limit(0, made->bytes_)) return limit_is_met;  // packed ones take more
   if (made->changed_input(inputs) >= 0) return Error{Reason::not_derived, "a weight was written meanwhile"};
   return std::shared_ptr<const DerivedValues>(std::move(made));
 }

@@ -39,19 +39,19 @@ class Derivations {
   std::vector<std::string> keys_;  // per derivation: the same in all executables
 };
 
-// Which values take the room of new ones.
+// Which existing values leave no memory for new ones.
 enum class InTheWay : uint8_t {
   kNone,
-  kOfTheseWeights,  // with theirs there would be more bytes than the weights have
-  kOfAnyWeights,    // with theirs there would be more than FRAMEJIT_DERIVED_MB
+  kOfTheseWeights,  // with them, all would take more bytes than the weights
+  kOfAnyWeights,  // with them, all would take more than FRAMEJIT_DERIVED_MB
 };
 
 class DerivedValues {
  public:
   // Why nothing can be derived from such weights, whatever the derivations; empty if no reason is known.
   static std::string refusal(const std::vector<at::Tensor>& weights, Trust trust);
-  // Without the GIL. `inputs`: those of the forward; inputs that are not operands may be null. An Error says why
-  // nothing is derived, in_the_way whether it helps to drop others. Exceptions of library calls pass through.
+  // Call it without the GIL. `inputs`: those of the forward; inputs that are not operands may be null. An Error says
+  // why nothing is derived, in_the_way whether it helps to drop others. Exceptions of library calls pass through.
   static Result<std::shared_ptr<const DerivedValues>> make(const Derivations& derivations,
                                                            const at::Tensor* const* inputs, Trust trust,
                                                            InTheWay* in_the_way);
@@ -69,8 +69,8 @@ class DerivedValues {
     uint32_t input;
     std::shared_ptr<const KeptOperand> operand;
   };
-  // What is asked of an operand in each call, side by side: thousands of small objects all over the memory take longer
-  // to read than to compare.
+  // What each call compares of an operand. Briefs lie side by side, because thousands of small objects all over memory
+  // take longer to read than to compare.
   struct Brief {
     static constexpr size_t kMostDims = 4;
     uint32_t input;

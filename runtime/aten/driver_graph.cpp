@@ -15,7 +15,7 @@
 namespace framejit::runtime {
 namespace {
 
-// Copying a tensor's memory includes the gaps between its elements, up to this many times their number.
+// A copy of a tensor's memory may include the gaps between its elements: up to this many times their number.
 constexpr int64_t kMostSpread = 2;
 
 // Elements from the first to the last.
@@ -45,12 +45,12 @@ at::Tensor slot_for(const at::Tensor& tensor) {
   return slot;
 }
 
-// A write to memory that was shared until then moves it: afterwards the address is the input's own.
+// A write moves a lazy copy to memory of its own. mutable_data_ptr() does that now, so the address stays.
 const void* address_of(const at::Tensor& tensor, bool is_written) {
   return is_written ? tensor.mutable_data_ptr() : tensor.const_data_ptr();
 }
 
-// Per input: a step or an output needs it. A plan with derived values needs few weights themselves.
+// Per input: whether a step or an output needs it. A plan with derived values needs few of the weights themselves.
 std::vector<bool> needed_inputs(const CallPlan& plan) {
   std::vector<bool> needed(plan.input_count, false);
   const auto mark = [&](BufferId b) {
@@ -212,7 +212,7 @@ void DriverGraph::give_back(void* lease) {
   delete held;
 }
 
-// Holds the graph's memory as long as a tensor shows it. A tensor that is resized gets other memory and releases this.
+// Holds the graph's memory as long as a tensor uses it. A tensor that is resized gets other memory and releases this.
 c10::Storage DriverGraph::lease(const std::shared_ptr<Memory>& memory) const {
   memory->handed_out.fetch_add(1, std::memory_order_relaxed);
   c10::DataPtr data(memory->captured.mutable_data(), new std::shared_ptr<Memory>(memory), &give_back,

@@ -4,8 +4,8 @@
 // copied into a slot of the graph. An output is the graph's own memory, handed out as a new tensor: the next replay
 // would overwrite it, so is_free() says whether everything that was handed out is gone. A graph that copies out hands
 // out fresh memory and is always free. Views of inputs are views of the call's own inputs.
-// Written inputs: one that is read in place has been written when the graph has run; a slot is copied back. Both get a
-// new version.
+// A written input that is read in place has its new value after the graph has run. A slot is copied back to its input.
+// In both cases the input gets a new version.
 // Used with the GIL held; if a thread releases it during a replay, the graph stays marked as busy.
 #pragma once
 
@@ -39,7 +39,7 @@ struct Refused {
   std::string detail;
 };
 
-// For one call of a plan. `values`: what `between->derived` belongs to, if anything.
+// One call of a plan. `values`: the owner of `between->derived`, if any.
 struct ReplayCall {
   const PlanRunner& runner;
   ValuesBetweenPlans* between;
@@ -61,7 +61,7 @@ class DriverGraph {
   ~DriverGraph();
   DriverGraph(const DriverGraph&) = delete;
 
-  bool fits(const at::Tensor* const* inputs) const;           // those that are read where they are lie there
+  bool fits(const at::Tensor* const* inputs) const;           // inputs that are read in place have not moved
   bool has_moved(uint32_t input, const at::Tensor& tensor) const;
   bool is_busy() const { return is_busy_; }
   bool is_free() const;
@@ -89,7 +89,7 @@ class DriverGraph {
     caffe2::TypeMeta dtype;
     c10::DispatchKeySet keys;
     std::vector<int64_t> sizes, strides;
-    int64_t offset = 0;     // of_input: from where the input begins
+    int64_t offset = 0;     // of a view of an input: from where the input begins
   };
 
   DriverGraph(Place place, bool copies_out) : place_(place), copies_out_(copies_out) {}
@@ -105,7 +105,7 @@ class DriverGraph {
   const bool copies_out_;  // after each replay, since replays of other graphs write over them
   bool is_busy_ = false;
   std::shared_ptr<GraphMachinery::Graph> graph_;
-  std::shared_ptr<const void> values_;                    // the graph reads them
+  std::shared_ptr<const void> values_;                    // derived values that the graph reads
   std::vector<Fixed> fixed_;
   std::vector<Slot> slots_;
   std::vector<std::pair<uint32_t, int64_t>> writes_;      // input, its slot or -1

@@ -148,7 +148,7 @@ void ExternCall::add_argument(const PlanArg& arg, const c10::Argument& formal, c
   const auto* size = std::get_if<Size>(&arg.payload);
   const auto* sizes = std::get_if<std::vector<Size>>(&arg.payload);
   if (std::holds_alternative<None>(arg.payload) && wants_tensor(type) && !is_optional(formal.real_type()))
-    // Formulas of torch leave tensors out that are not optional.
+    // Torch's formulas may omit tensors that are not optional.
     return constants_.push_back(c10::IValue(at::Tensor()));
   if (const auto* buffer = std::get_if<BufferId>(&arg.payload)) {
     if (*buffer != kNoBuffer) filled_.push_back({Filled::tensor, index, {*buffer}, {}});

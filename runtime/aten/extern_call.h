@@ -14,7 +14,7 @@
 namespace framejit::runtime {
 
 bool all_constant(const std::vector<Size>& sizes);
-std::vector<int64_t> constants_of(const std::vector<Size>& sizes);  // the values of the constant ones
+std::vector<int64_t> constants_of(const std::vector<Size>& sizes);  // the values of constant sizes
 
 // Tensors and sizes of the running call.
 class Operands {

@@ -37,11 +37,12 @@ class Rerun {
   Rerun(const ForwardAgain& forward, const BackwardLayout& layout, const int64_t* symbols)
       : forward_(forward), layout_(layout), symbols_(symbols) {}
 
-  // Runs the forward again. It gives each root, then the aliases that later ops read of roots with their own gradient.
+  // Runs the forward again. Its outputs are each root, then, for roots with their own gradient, the aliases that later
+  // ops read.
   void run(std::vector<at::Tensor> inputs, const std::vector<GeneratorState>& drawn) {
     inputs_ = std::move(inputs);
     const c10::impl::ExcludeDispatchKeyGuard casts_are_recorded(c10::autocast_dispatch_keyset);
-    // The forward ran outside of vmap, which refuses to draw random numbers.
+    // The forward ran outside vmap, which refuses to draw random numbers.
     const c10::impl::ExcludeDispatchKeyGuard outside_of_vmap(c10::DispatchKey::VmapMode);
     if (forward_.constants) {
       const c10::AutoGradMode no_history(false);
@@ -50,7 +51,7 @@ class Rerun {
       for (at::Tensor& constant : constants) inputs_.push_back(constant.detach());
     }
     const c10::AutoGradMode with_history(true);
-    // Aliases: no input's history leads to another input of the rerun.
+    // Inputs become aliases, so that no input's history leads to another input of the rerun.
     for (const BackwardLayout::Gradient& gradient : layout_.gradients)
       if (at::Tensor* input = gradient.is_of_root ? nullptr : &inputs_[gradient.index]; input && input->defined())
         *input = at::_ops::alias::call(*input);
@@ -58,12 +59,12 @@ class Rerun {
                         [&](const auto& runner, auto... args) { return runner.run_under_autograd(args...); });
   }
 
-  // What nodes have kept are other handles to this memory.
+  // Writes the contents of the lost values. The tensors that nodes have kept are other handles to the same memory.
   void fill_in(const std::vector<at::Tensor>& lost) {
     const at::AutoDispatchBelowADInplaceOrView below;
     for (size_t i = 0; i < lost.size(); ++i) {
       at::Tensor memory = roots_[roots_.size() - lost.size() + i], contents = lost[i];
-      for (int64_t d = 0; d < memory.dim(); ++d) {  // an expanded one
+      for (int64_t d = 0; d < memory.dim(); ++d) {  // writes an expanded dimension once
         if (memory.stride(d) != 0 || memory.size(d) <= 1) continue;
         memory = memory.narrow(d, 0, 1);
         contents = contents.narrow(d, 0, 1);
@@ -75,7 +76,7 @@ class Rerun {
     }
   }
 
-  // As the program did after the forward.
+  // Gives inputs other data, as the program did after the forward.
   void give_other_data(const std::vector<at::Tensor>& others) {
     for (size_t i = 0; i < others.size(); ++i)
       if (others[i].defined() && inputs_[i].defined()) inputs_[i].set_data(others[i]);

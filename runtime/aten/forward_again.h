@@ -19,7 +19,7 @@ namespace framejit::runtime {
 
 struct BackwardLayout;
 
-// What a backward has of its forward.
+// A value of the forward that a backward holds.
 struct SavedValue {
   enum Of : uint8_t { kInput, kOutput, kValue } of = kValue;
   uint32_t index = 0;  // of the forward's input or output, or among the values that it saves
@@ -28,16 +28,16 @@ struct SavedValue {
 // The forward as plans of operators: graph/forward_again.h. The first two take the forward's inputs.
 struct ForwardAgain {
   std::shared_ptr<const PlanRunner> constants, roots;  // no constants: null
-  // With missing inputs: what is lost by that, computed from what is held. The last outputs of `roots` are its memory.
+  // If inputs are missing: computes the lost values from what is held. The last outputs of `roots` are their memory.
   std::shared_ptr<const PlanRunner> lost;
-  std::vector<SavedValue> held;  // kValue: by the place in BackwardLayout::saved
+  std::vector<SavedValue> held;  // the index of a kValue is one into BackwardLayout::saved
   std::vector<bool> reads;  // per input
 };
 
-// inputs: those that `reads` says, the others undefined. tangents: per root, undefined where none is given. wanted: per
+// inputs: those in `reads`; the others are undefined. tangents: per root, undefined if none is given. wanted: per
 // gradient of the layout. drawn: the states of the generators before the forward; empty: it draws nothing. lost: the
 // results of ForwardAgain::lost. others: per input, a tensor with the data that the program has given it since the
-// forward; undefined: none. is_last: the graph is not retained; what the gradients have in common with it is freed.
+// forward; undefined: none. is_last: the graph is not retained; the history that the gradients share with it is freed.
 std::vector<at::Tensor> backward_of_forward_again(
     const ForwardAgain& forward, const BackwardLayout& layout, std::vector<at::Tensor> inputs, const int64_t* symbols,
     const std::vector<at::Tensor>& tangents, const std::vector<bool>& wanted, const std::vector<GeneratorState>& drawn,

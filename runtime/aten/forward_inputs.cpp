@@ -48,7 +48,7 @@ at::Tensor Showing::fresh() const {
 at::Tensor Showing::laid(const at::Tensor& tensor) const {
   const at::Tensor plain = tensor.layout() == c10::kStrided ? tensor : tensor.to_dense();
   if (plain.sizes() != c10::IntArrayRef(sizes_))
-    throw std::runtime_error("framejit: a saved-tensor hook gave back a tensor of other sizes than it was given");
+    throw std::runtime_error("framejit: a saved-tensor hook returned a tensor whose sizes differ from the saved ones");
   if (plain.dtype() == dtype_ && plain.device() == device_ && !plain.is_conj() && !plain.is_neg() && lies_so(plain))
     return plain;
   at::Tensor made = fresh();
@@ -85,8 +85,8 @@ static at::Tensor zeros(const Showing& shown) {
 
 namespace {
 
-// In place of the node that has made a tensor: SavedVariable looks for that node in the tensor, where detach_() has
-// dropped it.
+// Stands in for the node that made a tensor. SavedVariable looks for that node in the tensor, but detach_() has dropped
+// it there.
 struct NoNode final : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
 };

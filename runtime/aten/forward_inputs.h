@@ -14,15 +14,15 @@
 
 namespace framejit::runtime {
 
-// How a tensor shows its memory.
+// How a tensor is laid out in its memory.
 class Showing {
  public:
   explicit Showing(const at::Tensor& tensor);
   static Showing dense(const at::Tensor& tensor);  // as empty_like(tensor)
   bool is_of(const at::Tensor& tensor) const;
   at::Tensor over(c10::Storage memory) const;  // without a history
-  at::Tensor fresh() const;                    // in memory of its own, with contents that nobody has written
-  // The same elements, so that they lie as planned. An error if there are more or fewer.
+  at::Tensor fresh() const;                    // in memory of its own, not initialised
+  // The same elements, laid out as planned. An error if the sizes differ.
   at::Tensor laid(const at::Tensor& tensor) const;
 
  private:
@@ -48,16 +48,16 @@ class InputHistory {
 };
 
 // An input that eager's formulas hold. They hold the tensor, and read the data that it has when they run. The memory
-// that it had in the forward is held too, for what was computed from that.
+// that it had in the forward is held too, for values that were computed from it.
 class KeptInput {
  public:
-  // has_hooks: hooks of the program see what is saved, and may give back something else.
+  // has_hooks: hooks of the program see what is saved, and may return something else.
   KeptInput(const at::Tensor& input, bool has_hooks);
   at::Tensor now() const { return saved_.unpack(); }  // checks the version, and that nobody has called detach_()
   at::Tensor even_detached() const;  // checks the version
-  bool is_there() const;  // and even_detached() does not throw
+  bool is_there() const;  // it still exists: even_detached() does not throw
   bool has_other_data(const at::Tensor& now) const;
-  at::Tensor other_data() const;  // undefined: the input has what it had
+  at::Tensor other_data() const;  // undefined: the input has the data of the forward
   at::Tensor before() const;      // what the forward saw, with the history of the input
   at::Tensor stand_in() const;  // zeros with the history that the input had
   const Showing& shown() const { return shown_; }
@@ -76,7 +76,7 @@ class OtherInput {
   explicit OtherInput(const at::Tensor& input);
   // Throws an error with its name if that is not possible, or if the input was written to. asker: what needs it.
   at::Tensor get(const std::string& name, const std::string& asker) const;
-  bool is_there() const;        // and get() does not throw
+  bool is_there() const;        // it still exists: get() does not throw
   at::Tensor stand_in() const;  // zeros with the history that the input had
 
  private:
@@ -85,7 +85,7 @@ class OtherInput {
 
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_;
   c10::weak_intrusive_ptr<c10::StorageImpl> memory_;
-  at::Tensor number_;  // is kept alive
+  at::Tensor number_;  // a 0-dim input without a gradient: kept alive
   c10::Storage memory_of_number_;
   Showing shown_;
   InputHistory history_;

@@ -32,7 +32,7 @@ class GraphMachinery {
   virtual ~GraphMachinery() = default;
   virtual bool takes(c10::Device device) const = 0;
   virtual void* stream_of(c10::Device device) = 0;    // the current one of this thread
-  virtual bool is_capturing(void* stream) = 0;  // what is enqueued there is captured
+  virtual bool is_capturing(void* stream) = 0;  // work that is enqueued there is captured
   virtual bool is_busy() const = 0;  // a thread that has released the GIL is capturing
   // Graphs of one stream share the memory that they need while they run: they are replayed on it alone. An Error or an
   // exception: nothing was enqueued anywhere, and `work` may run again.

@@ -14,7 +14,7 @@
 namespace framejit::runtime {
 namespace {
 
-constexpr uint32_t kMostFailures = 2;  // of captures: the call in between has prepared the libraries on this thread
+constexpr uint32_t kMostFailures = 2;  // of captures: the call between two has prepared the libraries on this thread
 constexpr size_t kMostNames = 8;    // of inputs in a line of the log
 
 // The first CPU buffer that a step reads or makes; kNoBuffer: none. A constant of one element is a number.
@@ -160,7 +160,7 @@ std::shared_ptr<GraphReplay::Kind> GraphReplay::add_kind(const ReplayCall& call,
   kind->symbols.assign(call.symbols, call.symbols + plan.symbol_count);
   for (uint32_t i = 0; i < plan.input_count; ++i)
     kind->seen.push_back(call.inputs[i]->has_storage() ? call.inputs[i]->const_data_ptr() : nullptr);
-  // Values that were made anew: the old ones are never used again.
+  // If derived values were made anew, the old ones are never used again.
   std::erase_if(kinds_, [&](const std::shared_ptr<Kind>& old) {
     return old->runner == kind->runner && old->values != kind->values && old->values.use_count() == 1;
   });

@@ -5,8 +5,8 @@
 // record. Inputs that stay in place are read there: weights, inputs that the program has marked, and inputs that lay at
 // one address in both calls. The others are copied into the graph. An input of the last kind that moves later is copied
 // from then on.
-// If the outputs of a fitting recording are still in use, another recording hands out memory of its own; from the third
-// one on, outputs are copied. Modules that share this compiled graph have recordings of their own.
+// The first recording of a stream hands out its own memory. If its outputs are still in use, another recording runs.
+// Outputs of later recordings are copied. Modules that share this compiled graph have recordings of their own.
 // The GIL must be held. While a thread records or replays, calls of other threads run step by step.
 #pragma once
 
@@ -27,7 +27,7 @@ class GraphReplay {
   ~GraphReplay();
   GraphReplay(GraphReplay&&) noexcept;
 
-  // Why a plan is never replayed; nothing: it may be. Sets the device on which it runs.
+  // Why a plan is never replayed; nullopt: it may be. Sets the device on which it runs.
   std::optional<Refused> refusal_of(const PlanRunner& runner, c10::Device& device) const;
 
   // True: the outputs are ready. False: nothing was done.

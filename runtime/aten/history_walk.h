@@ -1,6 +1,6 @@
-// runtime/aten/history_walk.h — what a backward that begins at some nodes may run.
+// runtime/aten/history_walk.h — finds the nodes that a backward from given nodes may run.
 //
-// Both walks return the nodes that they met, each once, in their order. A null node leads nowhere.
+// Both walks return the nodes that they met, each once, in that order. A null node leads nowhere.
 #pragma once
 
 #include <torch/csrc/autograd/function.h>
@@ -29,7 +29,7 @@ HistoryNodes walk_nodes(std::vector<torch::autograd::Node*> open, Visit&& visit)
   return met;
 }
 
-// A history that other threads may use too. follow(edge): whether the walk goes on at the end of the edge.
+// Walks a history that other threads may use too. follow(edge): whether the walk goes on at the end of the edge.
 template <class Follow>
 HistoryNodes walk_history(torch::autograd::Node* begin, Follow&& follow) {
   return walk_nodes({begin}, [&](const torch::autograd::Node& node, auto& open) {
@@ -38,8 +38,8 @@ HistoryNodes walk_history(torch::autograd::Node* begin, Follow&& follow) {
   });
 }
 
-// A history that nobody else knows of: follow() may change the edge. The node of a write to a part of a tensor, which
-// CopySlices runs itself, is met too.
+// Walks a history that nobody else knows of: follow() may change the edge. The node of a write to a part of a tensor,
+// which CopySlices runs itself, is met too.
 template <class Follow>
 HistoryNodes walk_own_history(std::vector<torch::autograd::Node*> begin, Follow&& follow) {
   return walk_nodes(std::move(begin), [&](torch::autograd::Node& node, auto& open) {

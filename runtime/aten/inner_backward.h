@@ -1,4 +1,4 @@
-// runtime/aten/inner_backward.h — a backward inside of a compiled plan: its conditions on the tensors outside, and the
+// runtime/aten/inner_backward.h — a backward inside a compiled plan: its conditions on the tensors outside, and the
 // history that it leaves there.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace framejit::runtime {
 
 bool has_hooks(torch::autograd::Node& node);
 
-// Whether hooks would run where a gradient reaches the tensor: its own, those of its node, retain_grad().
+// Whether hooks would run when a gradient reaches the tensor: its own, those of its node, retain_grad().
 bool is_watched(const at::Tensor& tensor);
 
 // Whether a backward of `from` would give `to`, a different tensor, a gradient.

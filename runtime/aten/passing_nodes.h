@@ -37,7 +37,7 @@ class OneOutput final : public torch::autograd::Node {
 // An edge to each gradient's target. Each one but the first leads through the nodes of the gradients before it.
 inline std::vector<torch::autograd::Edge> chained(std::vector<torch::autograd::Edge> edges,
                                                   const std::vector<at::Tensor>& targets) {
-  std::vector<torch::autograd::Edge> rest;  // of the nodes made so far, which are the later ones
+  std::vector<torch::autograd::Edge> rest;  // edges to the node of the next gradient
   for (size_t k = edges.size(); k-- > 0;) {
     auto node = make_autograd_node<Deliver>();
     node->add_next_edge(edges[k]);

@@ -42,7 +42,7 @@ bool PlanProgram::is_in_place(uint32_t input, BufferId buffer) const {
   return plan->buffers[buffer].storage == Storage::kInput && plan->buffers[buffer].index == input;
 }
 
-// Backwards from the outputs, through views to their bases.
+// Walks backwards from the outputs, through views to their bases.
 void PlanProgram::find_tracked_steps() {
   leaves.assign(plan->buffers.size(), false);
   for (const Output& o : plan->outputs)

@@ -195,7 +195,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     (b.storage == Storage::kSaved ? between_->saved[b.index] : tensors_[buffer]).reset();
   }
 
-  // Kernels of a device run on the stream that torch's own would run on.
+  // Kernels of a device run on the stream that torch's own kernels would use.
   void enter(const Place& place) override {
     if (entered_ == place) [[likely]] return;
     const c10::Device device = torch_device(place.device);
@@ -239,7 +239,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  // Memory profilers of torch see what a call uses of the pool as they see tensors.
+  // Torch's memory profilers see the pool memory that a call uses as they see tensors.
   static void report(void* data, int64_t bytes) noexcept {
     if (c10::memoryProfilingEnabled()) [[unlikely]]
       c10::reportMemoryUsageToProfiler(data, bytes, 0, 0, c10::Device(c10::kCPU));

@@ -1,7 +1,7 @@
 // runtime/aten/plan_runner.h — a plan of a bound executable over torch tensors.
 //
 // Extern calls go through the dispatcher below autograd and autocast, under the modes of the thread (guards ensure
-// that they are those of the capture). Steps that write, and views that leave the plan, run where torch keeps
+// that they are those of the capture). Steps that write, and steps that make views for outputs, run where torch keeps
 // version counters and view bookkeeping, so that the caller sees eager's `_version`, `_base` and `_is_view()`. Writes
 // to inputs come last.
 // A runner is immutable: any number of threads may run it, with or without the GIL. State of a call lies in a

@@ -28,7 +28,7 @@ class RandomState {
   std::vector<GeneratorState> states_;
 };
 
-// The generators stand where they stood before the forward, and go back afterwards.
+// Sets the generators to their states before the forward. The destructor restores the states that they had.
 class SameDraws {
  public:
   explicit SameDraws(const std::vector<GeneratorState>& states);

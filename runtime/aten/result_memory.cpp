@@ -14,7 +14,7 @@
 namespace framejit::runtime {
 namespace {
 
-constexpr int64_t kLeastPooled = int64_t{1} << 20;  // bytes; torch's allocator has smaller memory at hand
+constexpr int64_t kLeastPooled = int64_t{1} << 20;  // bytes; torch's allocator has smaller blocks at hand
 
 class ResultMemory final : public c10::Allocator {
  public:
@@ -69,7 +69,7 @@ class ResultMemory final : public c10::Allocator {
     report(data, -held.bytes);
     ArenaPool::cpu().give(held.block);
   }
-  // Memory profilers of torch see it as they see its own allocations.
+  // Torch's memory profilers see it as they see torch's own allocations.
   static void report(void* data, int64_t bytes) noexcept {
     if (c10::memoryProfilingEnabled()) [[unlikely]]
       c10::reportMemoryUsageToProfiler(data, bytes, 0, 0, c10::Device(c10::kCPU));

@@ -1,7 +1,7 @@
 // runtime/aten/result_memory.h — memory of tensors that plans make: saved values, gradients, outputs.
 //
 // The system takes longer to hand out a new page than a kernel to fill it. So large results lie in blocks of the pool
-// of runtime/arena.h, which get them back when the last tensor over them dies, wherever that is.
+// of runtime/arena.h. The pool gets a block back when the last tensor over it dies, wherever that happens.
 #pragma once
 
 #include <ATen/core/Tensor.h>

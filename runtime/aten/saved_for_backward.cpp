@@ -73,7 +73,7 @@ void SavedForBackward::refuse_detached(uint32_t output, const SavedVariable& sav
                                        const std::vector<bool>& given) const {
   try {
     (void)saved.unpack();
-  } catch (const c10::Error&) {  // others see to its version
+  } catch (const c10::Error&) {  // other code checks its version
     if (plans_->is_read_itself({SavedValue::kOutput, output}, given)) throw;
   }
 }
@@ -82,7 +82,7 @@ variable_list SavedForBackward::run(variable_list& gradients, const BackwardCall
                                     torch::autograd::Node& node) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!earlier_.empty()) raise_as_eager(call, node);
-  if (!has_any(call.wanted)) {  // eager's formulas look at what they kept
+  if (!has_any(call.wanted)) {  // eager's formulas still check what they kept
     (void)all_kept(call, node);
     return variable_list(layout().gradients.size());
   }
@@ -106,7 +106,7 @@ variable_list SavedForBackward::run(variable_list& gradients, const BackwardCall
   return results;
 }
 
-// Which of eager's nodes run.
+// Whether eager's node would run in this call.
 bool SavedForBackward::runs(const BackwardLayout::Holder& holder, const BackwardCall& call) const {
   return share(holder.roots, call.given) &&
          (share(holder.gradients, call.wanted) || (call.is_whole && holder.is_end()));
@@ -118,7 +118,7 @@ bool SavedForBackward::is_freed(const BackwardLayout::Holder& holder, int task) 
                      [&](const BackwardCall& call) { return call.task != task && runs(holder, call); });
 }
 
-// The error that eager meets first; none if eager meets none.
+// Throws the error that eager meets first, if it meets any.
 void SavedForBackward::raise_as_eager(const BackwardCall& call, torch::autograd::Node& node) const {
   for (const BackwardLayout::Holder& holder : layout().holders) {
     if (!runs(holder, call)) continue;
@@ -160,7 +160,7 @@ bool SavedForBackward::is_left(size_t root, size_t gradient, const BackwardCall*
   return layout().reaches[root][gradient] && !is_done(root, gradient) && !is_now;
 }
 
-// Roots that may go backward after this call, for other gradients too.
+// Roots whose backward may still run after this call, also for other gradients.
 std::vector<bool> SavedForBackward::roots_left(const BackwardCall* now) const {
   std::vector<bool> left(layout().roots.size());
   const size_t gradients = layout().gradients.size();
@@ -205,7 +205,7 @@ void SavedForBackward::drop(const std::vector<uint32_t>& roots) {
   free_values();
 }
 
-// Whether gradients that the roots lead to are not wanted.
+// Whether a gradient that the given roots reach is not wanted.
 bool SavedForBackward::is_partial(const BackwardCall& call) const {
   for (size_t r = 0; r < call.given.size(); ++r)
     for (size_t g = 0; call.given[r] && g < call.wanted.size(); ++g)
@@ -223,14 +223,14 @@ bool SavedForBackward::is_read_by_plan(const SavedValue& kept, const BackwardCal
   return false;
 }
 
-// Throws where eager would. A value that only other gradients need may have been overwritten: it is undefined here.
+// Throws if eager would. A value that only other gradients need may have been overwritten. Then it is undefined here.
 SavedForBackward::AllKept SavedForBackward::all_kept(const BackwardCall& call, torch::autograd::Node& node) const {
   AllKept found;
   bool has_raised = false;
   const auto add = [&](Kept& to, bool is_held, const SavedValue& saved, auto&& unpack) {
     try {
       to.push_back(is_held ? unpack() : at::Tensor());
-    } catch (const c10::Error&) {  // an error of a hook goes on as it is
+    } catch (const c10::Error&) {  // an error of a hook passes through
       if (!has_raised) raise_as_eager(call, node);
       if (is_read_by_plan(saved, call)) throw;
       has_raised = true;
@@ -255,8 +255,8 @@ at::Tensor SavedForBackward::input_now(size_t kept, const std::vector<bool>& giv
   return inputs_[kept].even_detached();
 }
 
-// What the plan reads; nothing if an input has other data than the plan was made for. In the last backward the plan's
-// handles are the only ones, so that each value goes after its last use.
+// What the plan reads; nullopt if an input has other data than the plan was made for. In the last backward the plan's
+// handles are the only ones, so that each value is freed after its last use.
 std::optional<std::vector<at::Tensor>> SavedForBackward::unpacked(const BackwardCall& call, bool is_last,
                                                                   torch::autograd::Node& node) {
   const auto [inputs, outputs] = all_kept(call, node);
@@ -318,7 +318,7 @@ std::vector<at::Tensor> SavedForBackward::inputs_of(const ForwardAgain& forward,
   return inputs;
 }
 
-// outputs: the kept ones.
+// outputs: the kept outputs.
 std::vector<at::Tensor> SavedForBackward::lost_values(const ForwardAgain& forward, const Kept& outputs,
                                                       const std::string& asker) {
   std::vector<at::Tensor> held(forward.held.size()), lost(forward.lost->plan().outputs.size());
@@ -345,7 +345,7 @@ std::vector<at::Tensor> SavedForBackward::lost_values(const ForwardAgain& forwar
   return lost;
 }
 
-// Per input that the formulas of these roots hold.
+// Per input: its other data, if the formulas of these roots hold the input and it has such data; else undefined.
 std::vector<at::Tensor> SavedForBackward::other_data(const std::vector<bool>& given) const {
   std::vector<at::Tensor> others;
   for_each_input([&](size_t, bool is_kept, size_t at) {
@@ -358,14 +358,15 @@ constexpr const char* kPlainFromNowOn =
     ". From now on, plain Python runs in place of this compiled code where gradients are recorded: call the function "
     "again.";
 
-// By PyTorch's formulas: those of the plans have no derivative, and take plain tensors that lie as planned.
+// Runs PyTorch's formulas. Those of the plans have no derivative, and take only plain tensors that are laid out as
+// planned.
 variable_list SavedForBackward::run_again(const variable_list& gradients, const BackwardCall& call, bool is_last,
                                           torch::autograd::Node& node) {
   const Kept outputs = all_kept(call, node).outputs;  // checks the versions
   const std::vector<bool>& given = call.given;
   const std::vector<at::Tensor> others = other_data(given);
   const bool has_others = std::any_of(others.begin(), others.end(), [](const at::Tensor& t) { return t.defined(); });
-  const std::string asker = has_others                   ? "a backward after new data for an input"
+  const std::string asker = has_others                   ? "a backward after an input got new data"
                             : at::GradMode::is_enabled() ? "create_graph=True"
                                                          : "is_grads_batched=True";
   ForwardAgain forward;

@@ -21,7 +21,7 @@ namespace framejit::runtime {
 
 inline bool has_any(const std::vector<bool>& set) { return std::find(set.begin(), set.end(), true) != set.end(); }
 
-// One turn of a node.
+// One run of a node.
 struct BackwardCall {
   BackwardCall() = default;
   explicit BackwardCall(const BackwardLayout& layout);  // for the run of the engine on this thread
@@ -47,7 +47,7 @@ class SavedForBackward {
   void refuse_detached(uint32_t output, const torch::autograd::SavedVariable& saved,
                        const std::vector<bool>& given) const;
 
-  // node: whose turn it is.
+  // node: the node that runs.
   variable_list run(variable_list& gradients, const BackwardCall& call, bool is_last, torch::autograd::Node& node);
   // The graph was not retained: frees the values that no later call reads.
   void release(BackwardCall call);
@@ -97,16 +97,17 @@ class SavedForBackward {
   const std::vector<GeneratorState> drawn_;
   const std::vector<int64_t> symbols_;
   std::mutex mutex_;
-  // Of the program. They may give back other tensors than were saved.
+  // Whether the program has saved-tensor hooks. They may return other tensors than those that were saved.
   const bool has_hooks_ = at::SavedTensorDefaultHooks::get_hooks().has_value();
   std::vector<torch::autograd::SavedVariable> values_, outputs_;
-  std::vector<Showing> shown_values_, shown_outputs_;  // with hooks: what is given back lies as it did
+  std::vector<Showing> shown_values_, shown_outputs_;  // with hooks: how the tensors that they return must lie
   std::vector<KeptInput> inputs_;
   std::vector<OtherInput> others_;  // inputs that eager would not keep alive
   std::vector<Showing> roots_;  // how the plan's tangents lie, as empty_like(output)
-  // Per root: per gradient, then for what leads to no gradient, whether its backward has run, or cannot run any more.
+  // Per root, per gradient, and last for nodes that lead to no gradient: whether this backward has run, or cannot run
+  // any more.
   std::vector<bool> done_;
-  c10::SmallVector<BackwardCall, 1> earlier_;  // that freed what they went through
+  c10::SmallVector<BackwardCall, 1> earlier_;  // calls that freed what they went through
 };
 
 }  // namespace framejit::runtime

@@ -25,7 +25,7 @@ bool has_erred(const std::string& op);  // in any thread
 
 // Calls of shape functions that are written in Python, since import or reset.
 std::atomic<uint64_t>& python_shapes();
-// Runs of ops on zeros while compiling, for the shapes of their results; the same.
+// Runs of ops on zeros while compiling, for the shapes of their results, since import or reset.
 std::atomic<uint64_t>& executed_shapes();
 
 }  // namespace framejit::runtime

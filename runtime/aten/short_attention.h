@@ -2,9 +2,9 @@
 // NVIDIA GPU (short_attention.hip).
 //
 // framejit::short_attention(query, key, value, mask, causal, scale) is softmax(query @ key^T * scale + mask) @ value
-// over [batch, heads, length, 64] of half precision. The result lies in memory as [batch, length, heads, 64]. A row
-// that a mask excludes entirely gives zeros. Where the kernel cannot run (other sizes, odd addresses, no compiler),
-// torch's own attention does.
+// over [batch, heads, length, 64] of half precision. The result is stored as [batch, length, heads, 64]. A row that a
+// mask excludes entirely gives zeros. If the kernel cannot run (other sizes, odd addresses, no compiler), torch's own
+// attention does.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// runtime/base/c_stack.cpp — the thread's stack as pthreads report it; if they do not, it counts as endless.
+// runtime/base/c_stack.cpp — the thread's stack as pthreads report it; if they do not, it counts as unlimited.
 #include "runtime/base/c_stack.h"
 
 #include <pthread.h>

@@ -45,7 +45,7 @@ Result<void> assign(int64_t& field, const KnobRow& row, const std::string& value
   return {};
 }
 
-// libstdc++ reports three mistakes as a parenthesis that does not match. This finds which of them it is.
+// libstdc++ reports three mistakes as a parenthesis that does not match. This finds which one it is.
 const char* cause_at_parentheses(std::string_view expression) {
   bool may_repeat = false;
   for (size_t i = 0; i < expression.size(); ++i) {

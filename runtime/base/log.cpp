@@ -1,6 +1,6 @@
 // runtime/base/log.cpp — sinks, and the two forms of an event.
 //
-// One mutex guards the sinks. Listeners run and die outside of it, because they may take other locks, such as the GIL.
+// One mutex guards the sinks. Listeners run and die outside it, because they may take other locks, such as the GIL.
 // Text and JSON are both made from the fields of the event; the row of log_events.def only gives their order in the
 // line.
 #include "runtime/base/log.h"
@@ -56,7 +56,7 @@ struct Sinks {
   std::unique_ptr<std::ofstream> file;
   std::string file_name, dump_dir;
   uint32_t artefacts = 0;
-  bool said_of_file = false, said_of_dumps = false;  // whether it was said that they cannot be written: once each
+  bool said_of_file = false, said_of_dumps = false;  // whether the log has said that they cannot be written
   std::vector<std::pair<uint64_t, std::shared_ptr<const Listener>>> listeners;
   uint64_t next_listener = 1;
 
@@ -141,7 +141,7 @@ std::string not_written(const Sinks& s, const std::string& path, int error, cons
 }
 
 // Writes the artefact to its numbered file; returns the path, or "" if there is no dump folder or it cannot be written.
-// The first time, `problem` gets the line that says so.
+// The first time that it cannot be written, `problem` gets the line that says so.
 std::string dump(Sinks& s, const Event& event, std::string& problem) {
   if (s.dump_dir.empty() || event.artefact.empty()) return "";
   const std::string id = event.id.empty() ? "0" : event.id;

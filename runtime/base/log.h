@@ -51,7 +51,7 @@ using Fields = std::vector<std::pair<std::string, std::string>>;
 
 struct Event {
   Kind kind;
-  std::string id;      // "3.1": number of the code object, and of its compile; "" outside of compiles
+  std::string id;      // "3.1": number of the code object, and of its compile; "" outside compiles
   std::string where;   // "model.py:31 Net.forward"
   Fields fields;       // in the row's order
   std::string artefact;  // IR text, source; printed below the line prefixed by "| ", or dumped to a file

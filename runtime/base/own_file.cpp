@@ -40,7 +40,7 @@ int open_own_folder(const std::string& parent, const std::string& name) {
   int error = errno;
   struct stat known{};
   const bool is_known = folder < 0 && fstatat(above, name.c_str(), &known, AT_SYMLINK_NOFOLLOW) == 0;
-  if (is_known && S_ISLNK(known.st_mode)) error = ELOOP;  // the system says that it is not a folder
+  if (is_known && S_ISLNK(known.st_mode)) error = ELOOP;  // the system says ENOTDIR
   close(above);
   errno = error;
   return folder;

@@ -1,5 +1,5 @@
 // runtime/base/own_file.h — files that are written for the user: never through a link, never over another user's file.
-// What is opened is closed by the caller.
+// The caller closes what these functions open.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ int open_at_once(int folder, const std::string& name, int flags, unsigned mode);
 // for another user's file, a special file, or one with several names (EPERM); or as the system says.
 int open_own_file(const std::string& path);
 int open_own_file(int folder, const std::string& name);  // in an open folder
-// A folder in another one, made if it is not there. Returns -1 and sets errno: for a link (ELOOP), or as the system
-// says. `parent` may be reached through links.
+// Opens a folder in another one, and creates it if needed. Returns -1 and sets errno: for a link (ELOOP), or as the
+// system says. `parent` may be reached through links.
 int open_own_folder(const std::string& parent, const std::string& name);
 bool write_whole(int file, const std::string& bytes);
-// What the system refuses, for the user: `error` is an errno of these functions.
+// Why the system refused, in words for the user. `error`: an errno of these functions.
 std::string refusal(int error);
 
 }  // namespace framejit

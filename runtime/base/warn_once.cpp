@@ -18,14 +18,14 @@ constexpr size_t kMostCauses = 8;
 struct Said {
   std::mutex mutex;
   std::set<std::string> subjects;
-  std::map<Reason, std::set<std::string>> causes;  // one more of each reason than is reported
+  std::map<Reason, std::set<std::string>> causes;  // of each reason up to one more than is reported
 };
 Said& said() {
   static auto* const one = new Said;  // never destroyed: threads may log during exit
   return *one;
 }
 
-// Notes a cause, and returns how many causes of this reason were noted before it. Nothing: this cause was noted
+// Notes a cause, and returns how many causes of this reason were noted before it. nullopt: this cause was noted
 // already, or there were too many.
 std::optional<size_t> note_cause(Reason reason, const std::string& cause) {
   const std::lock_guard lock(said().mutex);
@@ -51,7 +51,7 @@ bool is_first_time(const std::string& subject) {
 void warn_reason(Reason reason, const std::string& detail, const std::string& where) {
   if (!enabled(Kind::RunsPlainly)) return;
   const ReasonRow& row = row_of(reason);
-  // The first line is followed by the text of code or of kernels.
+  // The first line alone: text of code or of kernels may follow it.
   const std::string text(text::first_line(text_with_detail(reason, detail)));
   const std::optional<size_t> before = note_cause(reason, text);
   if (!before) return;

@@ -67,7 +67,7 @@ except RuntimeError:
 framejit.compile(lambda x: x * 2)(torch.eye(3).to_sparse())
 """, {
         "RunsPlainly": r"program.py:\d+ <lambda> runs as plain Python, unsupported_tensor: .+; what to do: .+\. "
-                       "Said once",
+                       "Logged once",
     }),
     "an error that the data shows": ({}, """
 try:
@@ -145,7 +145,7 @@ use(Scaled().share_memory())
         "NotFresh": r"\w+ graph \w+: .*'scale'\] has changed; derived values are made again after \d+ calls",
         "NotDerived": r"\w+ graph \w+: nothing is derived: .+",
         "NotWatched": r"\w+ weights are read in each call, nothing is derived from them: .*shared.*; what to do: "
-                      r"options=\{\"freezing\": True\}, if nothing writes to weights unseen by torch .*Said once",
+                      r"options=\{\"freezing\": True\}, if nothing writes to weights unseen by torch .*Logged once",
     }),
     "replays": ({}, """
 framejit.compile(lambda x: x + 1, mode="reduce-overhead")(torch.ones(3))

@@ -205,7 +205,7 @@ SAID = {
         "def written(x):\n    y = x.exp()\n    y.mul_(2)\n    return y\n"
         "f = framejit.compile(written, dynamic=True)\n"
         "with torch.enable_grad():\n    for n in (3, 4, 5):\n        f(torch.ones(n, 4, requires_grad=True))",
-        "no_backward", "a value that ExpBackward0 holds was written since"),
+        "no_backward", "a value that ExpBackward0 holds was modified after it was saved"),
     "a tracer": ("import sys\nf = framejit.compile(lambda x: x * 2)\nsys.settrace(lambda *event: None)\n"
                  "[f(torch.ones(3)) for _ in range(3)]\nsys.settrace(None)", "observed", "end the tool"),
     "a second derivative": (

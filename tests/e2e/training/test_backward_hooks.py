@@ -429,7 +429,7 @@ def test_a_hook_gives_other_sizes():
     run, x = framejit.compile(lambda x: x * x), leaf(3)
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: torch.ones(1)):
         y = run(x)
-    with pytest.raises(RuntimeError, match="a saved-tensor hook gave back a tensor of other sizes"):
+    with pytest.raises(RuntimeError, match="a saved-tensor hook returned a tensor whose sizes differ"):
         y.sum().backward()
 
 

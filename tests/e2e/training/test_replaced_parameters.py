@@ -157,7 +157,7 @@ def test_a_limit_is_an_error():
     run = framejit.compile(lambda: Half.apply(x, w))
     y = run().sum()
     w.data = torch.ones(3)
-    with pytest.raises(RuntimeError, match="a backward after new data for an input is not possible"):
+    with pytest.raises(RuntimeError, match="a backward after an input got new data is not possible"):
         y.backward()
     y = run().sum()
     w.data = torch.full((3,), 4.0)

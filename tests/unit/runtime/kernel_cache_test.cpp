@@ -270,7 +270,7 @@ TEST_F(KernelCacheTest, FoldersOfOthersAreRefused) {
                                            "(FRAMEJIT_CACHE_MB, or max_mb= of framejit.cache())");
   EXPECT_EQ(message(folder_ + "/no/such"),
             "the kernel cache " + folder_ + "/no/such is not used: cannot make " + folder_ +
-                "/no/such: No such file or directory; name a folder that you may make, or that is there");
+                "/no/such: No such file or directory; name a folder that exists, or that you may create");
   EXPECT_NE(message(folder_ + "/missing/deeper").find("cannot make"), std::string::npos);
   if (geteuid() == 0) {
     ASSERT_EQ(chown(folder_.c_str(), 12345, 12345), 0);
