@@ -20,7 +20,8 @@ def chain(error, link):
 
 
 def told_by(error):
-    """What a program can read from an exception, except the frames that it passed, its arguments and attributes."""
+    """What a program can read from an exception, apart from its arguments, its attributes and the frames that it
+    passed."""
     members = {n: type(getattr(error, n)).__name__ for n in ("obj",) if hasattr(error, n)}
     members |= {n: getattr(error, n, None) for n in ("name", "path", "code") if hasattr(type(error), n)}
     return {"class": type(error), "text": str(error), "causes": chain(error, "__cause__"),

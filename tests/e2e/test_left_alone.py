@@ -263,7 +263,7 @@ def test_a_level_of_forward_differentiation_inside(backend):
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.first = torch.nn.Linear(4, 8, bias=False)  # before a norm, rounding is all of a bias's gradient
+        self.first = torch.nn.Linear(4, 8, bias=False)  # before a norm, a bias's gradient is nothing but rounding
         self.norm, self.second = torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2)
         self.scale = torch.nn.Parameter(torch.ones(2))
 

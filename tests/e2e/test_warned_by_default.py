@@ -9,7 +9,7 @@ import torch
 import framejit
 import programs
 
-# What the backend does, and the reason that is counted: what a backend refuses is a refused kernel.
+# What the backend does, and the reason that is counted: if a backend refuses, that is a refused kernel.
 FAILURES = {
     "code_generation": "kernel_refused",
     "gpu": "kernel_refused",

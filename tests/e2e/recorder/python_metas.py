@@ -48,7 +48,7 @@ def functional_form(name):
 
 
 def unmet(met):
-    """The ops that are not in `met`, nor is a form of theirs, and that the list of ops without a rule does not name."""
+    """The ops that are not in `met` in any form, and that the list of ops without a rule does not name."""
     known = met.union(listed())
     left = [name for name in with_python_metas() if name not in known]
     return [name for name in left if functional_form(name) not in known.union(left)]
