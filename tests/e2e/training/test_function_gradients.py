@@ -43,7 +43,7 @@ class Mish(Function):
 
 
 class Round(Function):
-    """A straight-through estimator, whose gradient is clipped: no linear function of it."""
+    """A straight-through estimator whose gradient is clipped, so its backward is not linear."""
     @staticmethod
     def forward(ctx, x, low, high):
         ctx.low, ctx.high = low, high
@@ -138,7 +138,7 @@ def test_straight_line(name):
 
 
 def test_gradient_of_an_expanded_sum():
-    """The gradient has strides of 0, and the stand-in of the trace has not."""
+    """The gradient has strides of 0; the trace's stand-in does not."""
     class Flat(Function):
         @staticmethod
         def forward(ctx, x):
@@ -186,7 +186,7 @@ class Polar(Function):
 
 
 class Shifted(Function):
-    """Two outputs, and a backward that is no linear function."""
+    """Two outputs, and a backward that is not linear."""
     @staticmethod
     def forward(ctx, x):
         return x * 2, x + 1
@@ -197,7 +197,7 @@ class Shifted(Function):
 
 
 class MaybeNone(Function):
-    """Sees None for what has no gradient."""
+    """Its backward sees None where there is no gradient."""
     @staticmethod
     def forward(ctx, x):
         ctx.set_materialize_grads(False)
@@ -260,8 +260,8 @@ LINEAR = {
 
 
 def of_two_outputs(formula):
-    """formula(x, gradient, gradient), whose function's outputs go backward one by one and together. A table that is
-    read in backward() would be a break."""
+    """Goes backward from the outputs of a function with this formula(x, gradient, gradient), one by one and together. A
+    table that is read in backward() would be a break."""
     class Formula(Function):
         @staticmethod
         def forward(ctx, x):
@@ -522,7 +522,7 @@ def test_checkpoint():
 
 
 class Outer(Function):
-    """Calls other functions in both."""
+    """Calls other functions in forward and backward."""
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)

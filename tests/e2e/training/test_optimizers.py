@@ -180,7 +180,7 @@ def test_missing_gradients(flags):
 @pytest.mark.parametrize("name, flags", [("adamw", {}), ("adamw", {"foreach": True}), ("adagrad", {"foreach": True}),
                                          ("nadam", {"foreach": True}), ("radam", {"foreach": True})])
 def test_counts_that_differ(name, flags):
-    """One parameter has stepped more often than the others: its numbers are computed apart."""
+    """One parameter has stepped more often than the others: its numbers are computed separately."""
     def make():
         model, x, y = regression()
         optimizer = OPTIMIZERS[name](model.parameters(), **flags)

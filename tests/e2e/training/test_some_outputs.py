@@ -16,7 +16,7 @@ ZEROS = {
 
 @pytest.mark.parametrize("name", ZEROS)
 def test_zeros_are_no_none(name):
-    """What the gradient depends on belongs to the other output; eager has zeros."""
+    """The gradient depends only on values of the other output; eager has zeros."""
     def step(run, args, k):
         first, _ = run(*args)
         return torch.autograd.grad(first, args, cotangent(first), allow_unused=True)
@@ -225,8 +225,8 @@ def rows_meet(x, w):
 
 @pytest.mark.parametrize("fn", [layouts_meet, pieces_meet, rows_meet], ids=lambda f: f.__name__)
 def test_each_set_of_outputs(fn):
-    """Backward from some outputs, then from the others. None reads what the first has freed, and no undefined gradient
-    becomes zeros."""
+    """Backward from some outputs, then from the others. No backward reads what the first has freed, and no undefined
+    gradient becomes zeros."""
     def step(run, args, k):
         found = []
         for chosen in range(1, 2 ** len(fn(*args))):
@@ -325,7 +325,7 @@ WRITTEN_DETACHED = {
 @pytest.mark.parametrize("name", WRITTEN_DETACHED)
 @pytest.mark.parametrize("asks", [False, True])
 def test_a_detached_input_is_written(name, asks):
-    """The state of a recurrent cell: the result has a history, the input that it was detached from has its own."""
+    """The state of a recurrent cell: the result has a history, and so does the input from which it was detached."""
     def make():
         state, w = leaf(4, 4).requires_grad_(asks), leaf(4, 4)
 
