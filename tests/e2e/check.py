@@ -205,7 +205,7 @@ def exactly(fn, args, kwargs, grad, seed, noise=None):
 
 def assert_counts(stats, raised=False, compiles=None, breaks=None, fallbacks=None):
     """Asserts how many graphs, breaks and fallbacks there were: one, none and none, unless others are stated. For a
-    program that raises, the raise itself is no break, and no fallback, and there may be no graph."""
+    program that raises, the raise itself counts as neither break nor fallback, and there may be no graph."""
     own = ("graph_breaks", "break_reasons", "exception_raised"), ("fallbacks", "fallback_reasons", "run_failed")
     others = [stats[total] - raised * stats[reasons].get(reason, 0) for total, reasons, reason in own]
     seen = stats["graphs"], *(stats[total] if stated is not None else other

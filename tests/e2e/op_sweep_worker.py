@@ -16,7 +16,7 @@ UNDEFINED_VALUES = {"empty", "empty_like", "empty_permuted", "empty_strided", "n
                     "resize_", "resize_as_"}
 # Ops whose zeros have another sign than eager's if the input has integers.
 OTHER_ZEROS = {"native_dropout_backward"}
-# Samples for which eager itself returns whatever lies in memory, or dies: _chunk_cat of 0-dim tensors, the median of a
+# Samples for which eager itself returns uninitialised memory, or crashes: _chunk_cat of 0-dim tensors, the median of a
 # broadcast tensor.
 READ_OUTSIDE = {("_chunk_cat", "scalar"), ("masked.median", "broadcast"), ("median", "broadcast"),
                 ("nanmedian", "broadcast")}

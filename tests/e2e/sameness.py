@@ -31,8 +31,8 @@ def told_by(error):
 
 
 def attributes(value):
-    """What its __dict__ holds. None for what has none, and for classes and Python's modules. A torch module that is
-    copied may have its attributes in another order."""
+    """The contents of its __dict__. None for objects without one, and for classes and Python's modules. A torch module
+    that is copied may have its attributes in another order."""
     if isinstance(value, (type, types.ModuleType)) or not hasattr(value, "__dict__"):
         return None
     return dict(sorted(vars(value).items())) if isinstance(value, torch.nn.Module) else vars(value)

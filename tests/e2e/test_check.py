@@ -395,7 +395,7 @@ class TestCheck:
 
     @pytest.mark.cpu_only("an index that is out of range ends the process")
     def test_counts_of_programs_that_raise(self):
-        """The raise itself is no break; another break is one."""
+        """The raise itself does not count as a break; another break does."""
         def fails(x):
             x = x + 1
             raise ValueError("no")
@@ -411,7 +411,7 @@ class TestCheck:
 
     @pytest.mark.cpu_only("the bound and the counts are wider there")
     def test_each_backend_is_counted(self, monkeypatch):
-        """What one backend compiles says nothing about the other one."""
+        """One backend's counts say nothing about the other's."""
         real = framejit.compile
         monkeypatch.setattr(framejit, "compile", lambda fn, backend: real(fn, backend=backend) if backend == "eager"
                             else fn)

@@ -1,5 +1,5 @@
-"""What is not compiled, and never wrong: tensor subclasses, complex, quantised and sparse tensors, and functorch
-transforms run plainly, results and gradients equal eager's, and the break log names the obstacle."""
+"""What is left to plain Python: tensor subclasses, complex, quantised and sparse tensors, functorch transforms. Results
+and gradients equal eager's, and the break log names the obstacle."""
 import copy
 
 import pytest

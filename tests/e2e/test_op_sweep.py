@@ -118,7 +118,7 @@ def test_the_list_of_reasons():
 
 
 def seen_reasons(line, gradients=False):
-    """What the sample of a line breaks for now; "late" if only the compiled graph finds the error."""
+    """The reasons for which the sample of a line breaks now; "late" if only the compiled graph finds the error."""
     name, _, dtype, form, number = line
     op = next(op for op in worker.op_database() if worker.label_of(op) == name)
     if gradients:
@@ -195,7 +195,7 @@ def lucky_rows():
 @pytest.mark.filterwarnings("ignore")
 def test_rows_of_luck(one_thread):
     """Each row is of an op and a dtype, says why, and names a sample that the row's exception covers. Whether it is
-    needed depends on the CPU, whose eager kernels round in their own order."""
+    needed depends on the CPU: eager kernels round in an order of their own on each."""
     rows, ops = lucky_rows(), {worker.label_of(op): op for op in worker.op_database()}
     assert len({key[:3] for key in rows}) == len(rows) < 20 and all(len(why.split()) > 5 for why in rows.values())
     for kind, name, dtype, number in rows:

@@ -1,4 +1,4 @@
-"""What tests must state of graph breaks and fallbacks: stated.py, in a pytest of its own over the tests of TESTS."""
+"""What tests must state about graph breaks and fallbacks: stated.py, in a separate pytest over the tests of TESTS."""
 import ast
 import os
 import re

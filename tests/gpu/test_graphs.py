@@ -380,7 +380,7 @@ def run_in_threads(count, own_stream, calls=200):
                     if wrong.any():
                         errors.append(f"thread {i} call {call}: {int((wrong > 0).sum())} rows, "
                                       f"{int(wrong.sum())} elements, of x {int((got == x).sum())}")
-        except Exception as error:  # told below, by the main thread
+        except Exception as error:  # the main thread reports it below
             errors.append(repr(error)[:500])
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]

@@ -94,7 +94,7 @@ def compared(got, want, exact):
 
 
 def eager(program):
-    """What plain Python returns; a program whose result differs each time is skipped."""
+    """What plain Python returns. Skips a program that raises, is slow, or has a different result each time."""
     begin = time.perf_counter()
     want = outcome(program.fn, program)
     if want[0] == "raised":

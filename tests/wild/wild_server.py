@@ -76,7 +76,7 @@ def records_of(package, name, seconds):
             return [{"verdict": "passed over", "detail": first_line(e)}]
         return [{"mode": mode, **answer_of(lambda: measured(program, want, mode, others), seconds)} for mode in MODES]
     records = answer_of(both, 3 * seconds)
-    if isinstance(records, dict):  # it died before any mode began: eager did it
+    if isinstance(records, dict):  # it died before any mode began, so in eager
         records = [{**records, "verdict": "passed over"}]
     return records
 

@@ -115,7 +115,7 @@ def eager(call, *tensors):
 
 
 def recorded(make):
-    """What make() records; a break is no defect, anything else that it raises is."""
+    """The recording of make(). A break is not a defect; any other exception is."""
     from symbolic_checks import refusal
     try:
         return make()
@@ -127,7 +127,7 @@ def recorded(make):
 
 
 def replayed(joint, inputs, outputs, tangents):
-    """The ops of a recording, and where their shapes are wrong. An error of eager's backward is no defect."""
+    """The ops of a recording, and where their shapes are wrong. An error of eager's backward is not a defect."""
     import torch
     try:
         return joint.recorder.ops(), joint.recorder.run(inputs)[1]

@@ -57,7 +57,7 @@ def outcome(fn, args):
 
 
 def check_call(fn, args, name, symbolic=True, fixed=(), varied=None):
-    """True if the rule was used. fixed: sizes that are no symbols; varied: which arguments have symbols, if not all."""
+    """True if the rule was used. fixed: sizes that stay numbers; varied: which arguments have symbols, if not all."""
     want, error = outcome(fn, [clone_like(t) for t in args])
     try:
         recording = Recording(fn, args)

@@ -6,7 +6,7 @@ of them were written, warnings, and the state of the generator. Values keep the 
 element, or are as near to eager as roundings move them: the program runs again in float64, exactly and disturbed
 (wide.py).
 
-The counts of breaks, graphs and backward runs are asserted too: a plain run is no success.
+The counts of breaks, graphs and backward runs are asserted too: a plain run does not count as success.
 """
 import contextlib
 import functools

@@ -556,7 +556,7 @@ class Setup(Function):
 @pytest.mark.parametrize("needs", [False, True])
 @pytest.mark.parametrize("apply", [Setup.apply, lambda x: ReverseSame.apply(x, 0.5)], ids=["setup", "old"])
 def test_what_a_returned_input_is(apply, needs, mode):
-    """Its memory is that of the input. Without gradients, the result needs none."""
+    """It shares the memory of the input. Without gradients, the result requires none."""
     def told(f):
         x = torch.ones(3, requires_grad=needs)
         with mode():

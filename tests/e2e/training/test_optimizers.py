@@ -120,7 +120,7 @@ SCHEDULED = [(name, scheduler) for name in (*CYCLED, "rmsprop", "nadam", "adagra
              if name in CYCLED or scheduler != "one cycle"]
 
 
-# Every pair once, by turns with foreach.
+# Every pair once, in turn with foreach.
 @pytest.mark.parametrize("name, scheduler, flags",
                          [(*pair, {"foreach": True} if k % 2 else {}) for k, pair in enumerate(SCHEDULED)])
 def test_schedulers_compile_once_more(name, scheduler, flags):

@@ -1,4 +1,4 @@
-"""Outputs of compiled code that go backward at other times, or show the same memory."""
+"""Outputs of compiled code that go backward at different times, or show the same memory."""
 import pytest
 import torch
 from torch import nn
@@ -162,7 +162,7 @@ def test_a_write_after_one_of_several_views():
 @pytest.mark.parametrize("before", [None, True], ids=["never run", "run and kept"])
 @pytest.mark.parametrize("order", [[2, 3], [3, 2]], ids=str)
 def test_outputs_that_are_dropped_free_nothing_of_others(order, before):
-    """The node of one is gone when nothing leads to it any more: that is no backward."""
+    """The node of an output is gone when nothing leads to it any more. That is not a backward."""
     def f(b, w):
         h = b * b
         s = w + h
@@ -281,7 +281,7 @@ WRITTEN_AND_DETACHED = {
 @pytest.mark.parametrize("write", [None, 0, 1], ids=str)
 @pytest.mark.parametrize("name", WRITTEN_AND_DETACHED)
 def test_a_detached_output_of_what_was_written(name, write):
-    """Its counter is that of the output whose memory it shows, or none that a backward looks at."""
+    """It has the version counter of the output whose memory it shows, or one that no backward looks at."""
     def f(x, w):
         h = x * w
         return WRITTEN_AND_DETACHED[name](h.relu_())
@@ -297,7 +297,7 @@ def test_a_detached_output_of_what_was_written(name, write):
 
 
 def test_data_of_what_was_written_before():
-    """Its counter is its own, and no backward looks at it."""
+    """It has its own version counter, and no backward looks at it."""
     def f(x, w):
         h = (x * w).relu_()
         return h, h.data, w.data, w.detach()
