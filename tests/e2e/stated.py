@@ -9,9 +9,9 @@ over all reasons: breaks(total=90).
 
 Hits of an entry that has no graph because framejit refused, or has a defect, are fallbacks here.
 
-Graphs are stated by a read of stats()["graphs"] too, and check() reads it for each backend. The others are one, unless
-graphs.txt has the test: "file::test: count", or "file::test[case]: count" where cases differ. UPDATE_GOLDEN=1 writes
-the lines of the tests that run.
+Graphs are stated by a read of stats()["graphs"] too, and check() reads it for each backend. Otherwise a test has one
+graph, unless graphs.txt lists it: "file::test: count", or "file::test[case]: count" where cases differ. UPDATE_GOLDEN=1
+writes the lines of the tests that run.
 """
 import collections
 import functools

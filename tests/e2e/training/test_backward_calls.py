@@ -131,7 +131,7 @@ def test_a_second_backward_misses_what_the_formula_makes_of_it(fn):
 
 @pytest.mark.parametrize("later", [lambda outputs, c: (c.detach().add_(1), outputs[2].sum().backward())])
 def test_a_view_without_grad_mode_is_a_leaf(later):
-    """Nobody sees its gradient, but what its formula keeps counts."""
+    """Nobody sees its gradient, but the values that its formula keeps count."""
     def f(w, c):
         h = w * 2
         with torch.no_grad():
