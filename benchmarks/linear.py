@@ -1,5 +1,4 @@
-"""Matrix products of linear layers in torch: addmm and mm compared with oneDNN's, and layers that share an input
-compared with their joined product.
+"""Linear layers in torch: addmm and mm compared with oneDNN's product, and layers over one input with a joined one.
 
     python benchmarks/linear.py [--joined] [--dtype f32] [--threads 1 2] [--rounds 10]
 
