@@ -1,5 +1,5 @@
-"""Default and mode="max-autotune" in turn, with the choices made: models of models.py, and small programs whose plans
-are kernels.
+"""Times the default and mode="max-autotune" in turn and prints the choices made, for models of models.py and for small
+programs whose plans are kernels.
 
     python benchmarks/autotune.py [--only ResNet-50,columns] [--rounds 30]
 

@@ -1,4 +1,4 @@
-"""What a graph break costs on a hit, per level of inlined calls; and how often 32 instances of one block class are
+"""What a graph break costs on a hit, for each level of inlined calls; and how often 32 instances of one block class are
 compiled.
 
     python benchmarks/breaks.py [--no-torch-compile] [--rounds 30]

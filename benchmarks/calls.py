@@ -63,7 +63,7 @@ def main():
                 candidates["torch.compile"] = lambda: theirs(x)
             for call in candidates.values():
                 call(), call(), call()
-            ours(x)  # torch.compile has written to the module's class since
+            ours(x)  # torch.compile has written to the module's class meanwhile
             assert_hits(lambda: ours(x), hits=1, breaks=0)
             kept, dropped = measure(candidates)
             show(name, **{f"{k} us": median(v) * 1e6 for k, v in kept.items()},

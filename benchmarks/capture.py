@@ -3,8 +3,8 @@ torch.
 
     python benchmarks/capture.py [--layers 12] [--rounds 20] [--torch-compile]
 
-Time is CPU time of the calling thread, so that a busy machine does not matter; the time of running the compiled call is
-subtracted. Hidden sizes are small: they do not matter for capture. --torch-compile adds torch.compile up to its
+Time is CPU time of the calling thread, so a busy machine does not matter; the time to run the compiled call is
+subtracted. Hidden sizes are small, because they do not affect capture. --torch-compile adds torch.compile up to its
 functional ATen graph (backend aot_eager), warm: the best of three compiles in one process.
 """
 import argparse

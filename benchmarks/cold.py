@@ -1,5 +1,5 @@
-"""Time until the first call returns, after imports, a new process for each figure: "new program" (caches of
-torch.compile emptied).
+"""Time from the end of the imports until the first call returns, in a new process for each figure. "new program": the
+caches of torch.compile are empty.
 
     python benchmarks/cold.py [--model NAME ...] [--torch-compile]
 

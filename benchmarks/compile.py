@@ -1,5 +1,5 @@
-"""What a compile costs: per captured op, per distinct kernel, per stage; a new process for each row, caches of
-torch.compile emptied.
+"""What a compile costs: per captured op, per distinct kernel, per stage. Each row is a new process, and the caches of
+torch.compile are empty.
 
     python benchmarks/compile.py [--case BERT-base,ResNet-50,chain] [--torch-compile]
 

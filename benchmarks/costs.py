@@ -4,9 +4,9 @@
 
 Each row has candidate values, and programs whose speed depends on it, at sizes that occur in no benchmark model. Every
 program is compiled with each value, the variants run in turn inside one process, and the fastest run of each variant
-counts, in processor seconds, so that other processes disturb little. Rows about threads count wall-clock seconds on two
+counts, in processor seconds, which other processes hardly disturb. Rows about threads count wall-clock seconds on two
 threads, and are left out if the machine is busy. Everything is done twice, with new code and memory: a row keeps its
-number unless another value is faster both times, by a twentieth in the mean of the programs. A row that says "compile"
+number unless another value is faster both times, by a twentieth on average over the programs. A row that says "compile"
 counts the first call too, spread over a thousand calls. At the end it prints the column, for a class of
 inductor/target/machine_classes.def.
 """
@@ -290,7 +290,7 @@ def fastest(calls, tensors, rounds, target=0.002):
 
 
 def measured(row, values, programs, how, rounds):
-    """Per value: its seconds divided by those of the first value, in the mean of the programs."""
+    """Per value: its seconds divided by those of the first value, averaged over the programs."""
     ratios = [[] for _ in values]
     for function, make, *sizes in programs:
         torch.manual_seed(0)

@@ -159,7 +159,7 @@ def run(source: str, compare: bool) -> None:
     if compare:
         print("  torch.compile   ... (half a minute)", end="\r" if sys.stdout.isatty() else "\n", flush=True)
         print(compare_row(lines))
-    tokens = mask.bool()  # the model's results for padding are used nowhere
+    tokens = mask.bool()  # the model's results for padding are never used
     difference, largest = (hidden - hidden_compiled)[tokens].abs().max(), hidden[tokens].abs().max()
     print(f"\n  largest difference from plain PyTorch: {float(difference):.1e} (values up to {float(largest):.1f})")
     print(f"  graphs {counts['graphs']}, graph breaks {counts['graph_breaks']}, ops {counts['ops']}, kernels "

@@ -2,7 +2,7 @@
 
     python benchmarks/demo_train.py [--steps 20] [--compare] [FILE]
 
-FILE has a pair a line, two sentences with a tab between them. The model is the demo's (demo.py), with its own weights
+Each line of FILE is a pair: two sentences, separated by a tab. The model is the demo's (demo.py), with its own weights
 and dropout; its loss is the cross-entropy of choosing the right partner for each first sentence among all second ones.
 Each way of running starts from the same weights and the same state of the generator. --compare adds torch.compile, in
 its own process.

@@ -56,7 +56,7 @@ def row(name, fn, x, options):
     for call in candidates.values():
         for _ in range(5):
             call()
-    ours(x)  # torch.compile has written to the module's class since: one recompile, after which each call is one hit
+    ours(x)  # torch.compile has written to the module's class: one recompile, then each call is one hit
     before = framejit.stats()
     ours(x)
     assert framejit.stats()["hits"] - before["hits"] == 1 and framejit.stats()["graphs"] == before["graphs"]

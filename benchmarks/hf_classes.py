@@ -43,7 +43,7 @@ FEWER = {name: value for name, value in SMALL.items() if name.endswith("layers")
 
 
 class PassedOver(Exception):
-    """Why nothing can be said about a class."""
+    """Why a class is skipped."""
 
 
 def model_classes():

@@ -1,10 +1,9 @@
-"""Matrix products of linear layers in torch: addmm and mm compared with oneDNN's, and layers that share an input
-compared with their joined product.
+"""Linear layers in torch: addmm and mm compared with oneDNN's product, and layers over one input with a joined one.
 
     python benchmarks/linear.py [--joined] [--dtype f32] [--threads 1 2] [--rounds 10]
 
 Weights have the layout of nn.Linear: nothing is packed before, and a joined product copies its weights in each call.
-mkl::_mkl_linear takes only packed weights, so it is not included. Kernels are framejit's, of float32, whatever its cost
+mkl::_mkl_linear takes only packed weights, so it is not included. Kernels are framejit's, in float32, whatever its cost
 model says. A ratio above 1 says that the second candidate is faster. Before the times of oneDNN's product: whether one
 thread and two give the same bits.
 """

@@ -27,7 +27,7 @@ ROWS = [(name, case) for case in DTYPES for name in MODELS if case == "f32" or n
 
 
 def peak_of(call):
-    """The most bytes that one call holds at a time, and those that its result holds."""
+    """The peak of the bytes that one call holds, and the bytes that its result holds."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
         result = call()
     events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]

@@ -1,5 +1,5 @@
 """Models at their published sizes, random weights, batch 1, in turn: eager, framejit and (with --torch-compile)
-torch.compile, as it is and with its option freezing.
+torch.compile, with its defaults and with its option freezing.
 
     python benchmarks/models.py [--torch-compile] [--only BERT-base,GPT-2] [--dtypes f32,bf16] [--rounds 30]
 
@@ -102,8 +102,8 @@ def resident_megabytes():
 
 
 def compiled_by(compiler, model):
-    """Settled by its first call. Freezing is requested in two ways: as an option, so that it is another backend than
-    torch.compile alone, and as a setting, because the capture of parameters reads that."""
+    """Settled by its first call. Freezing is requested in two ways: as an option, so that its backend differs from that
+    of plain torch.compile, and as a setting, because the capture of parameters reads that."""
     import framejit
     if compiler == "framejit":
         return framejit.compile(model)

@@ -18,8 +18,8 @@ def _busy_elsewhere():
 
 
 def assert_hits(call, hits, breaks):
-    """Asserts that one call of a settled compiled callable runs this many graphs, crosses this many breaks, and
-    compiles or runs plainly nothing."""
+    """Asserts that one call of a settled compiled callable runs this many graphs, crosses this many breaks, compiles
+    nothing, and runs nothing plainly."""
     import framejit
     before = framejit.stats()
     call()

@@ -104,8 +104,8 @@ def is_there(path, wanted):
 
 
 def busy_seconds():
-    """Processor seconds of all processes on the cores that rows may use, since boot; time that a host took away counts
-    too."""
+    """Processor seconds of all processes on the cores that rows may use, since boot; time that the host took away
+    counts too."""
     cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     with open("/proc/stat") as lines:
         found = [line.split() for line in lines if line.split()[0] in cores]

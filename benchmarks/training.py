@@ -3,12 +3,12 @@
     python benchmarks/training.py [--torch-compile] [--only "BERT-base,AdamW"] [--dtypes f32,bf16] [--batch 8]
                                   [--rounds 10] [--optimizer]
 
-A process for each row. Models have their published sizes, random weights, dropout as published, and AdamW; each
-compiler has its own copy. bf16 is autocast, which each step enters. The batch is halved until a step of eager takes
-less than SLOWEST seconds, and there are as many rounds as fit into LONGEST seconds, from FEWEST to --rounds; the row
-names both. --optimizer: both compilers also compile the optimizer's step. Rows of parts: one op and ten ops (what a
-call costs), the cross-entropy of a large vocabulary, and AdamW over the tensors of BERT-base, next to torch's three
-forms and the time that copying its bytes takes.
+Each row is a process. Models have their published sizes, random weights, dropout as published, and AdamW; each compiler
+has its own copy. bf16 is autocast, which each step enters. The batch is halved until a step of eager takes less than
+SLOWEST seconds, and there are as many rounds as fit into LONGEST seconds, from FEWEST to --rounds; the row names both.
+--optimizer: both compilers also compile the optimizer's step. Rows of parts: one op and ten ops (what a call costs),
+the cross-entropy of a large vocabulary, and AdamW over the tensors of BERT-base, next to torch's three forms and the
+time that copying its bytes takes.
 
 "first s" is the first step, "beyond warm s" is how much longer it takes than the fastest later one. MB is the peak of
 one step (memory.py), including what the step leaves. Ratios are medians over rounds. A row in which framejit ran a
@@ -154,7 +154,7 @@ def batch_that_fits(name, dtype, batch):
 
 
 def rounds_that_fit(seconds, most):
-    """seconds: of a warm step of each. A round has two steps of each."""
+    """seconds: those of a warm step of each. A round has two steps of each."""
     return min(most, max(FEWEST, int(LONGEST / (2 * sum(seconds)))))
 
 

@@ -1,5 +1,5 @@
-"""What a call pays to ask whether weights were written: weights as many and as large as those of the linear layers of
-BERT-base.
+"""What a call pays to ask whether weights were written. The weights have the number and sizes of those in BERT-base's
+linear layers.
 
     python benchmarks/watch.py [--only "small pages"]
 

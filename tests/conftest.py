@@ -1,6 +1,6 @@
-"""What a run leaves out is said in one line each, even in quiet runs (tools/not_tested does it for programs). If CI is
-set, nothing may be left out, but for what no package provides: a GPU, a CPU, a kernel of the system. A skip of those
-begins with "not tested: ".
+"""One line reports each thing that a run leaves out, even in quiet runs (tools/not_tested does so for programs). If CI
+is set, nothing may be left out, except what no package provides: a GPU, a kind of CPU, a version of the system's
+kernel. The text of such a skip begins with "not tested: ".
 
 --quick, which `make test` gives, leaves out slow tests, and all but two cases of the others.
 """
@@ -24,7 +24,7 @@ def pytest_configure(config):
 
 
 def of_a_quick_run(items):
-    """The cases of a test that stay are spread over all that it has."""
+    """Of each test, some cases, spread over all that it has."""
     cases = collections.defaultdict(list)
     for item in items:
         if not item.get_closest_marker("slow"):
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    """What has been imported stays: a garbage collection in a test need not look at it each time."""
+    """What has been imported stays alive, so garbage collections in tests need not visit it."""
     gc.collect()
     gc.freeze()
 
@@ -69,7 +69,7 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session, exitstatus):
     if session.config.getoption("--quick") and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-        session.exitstatus = pytest.ExitCode.OK  # a file of slow tests
+        session.exitstatus = pytest.ExitCode.OK  # all tests of the file are slow
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("CI") and exitstatus == 0 and reporter \
             and any(not reason.startswith(BEGINS) for reason in skips(reporter)):

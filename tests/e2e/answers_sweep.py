@@ -1,5 +1,5 @@
-"""Expressions that are wrong, or almost: every operator, special method, builtin and method that a trace stands in for,
-with operands of the wrong class, wrong numbers of arguments and wrong keywords. A program records what each one
+"""Expressions that are wrong, or nearly so: every operator, special method, builtin and method that a trace stands in
+for, with operands of the wrong class, the wrong number of arguments, or wrong keywords. A program records what each one
 gives."""
 import collections
 import functools
@@ -217,7 +217,7 @@ def arguments():
 
 
 def program(statements, keeps):
-    """A function of arguments(); keeps: an exception leaves the trace, and is checked outside."""
+    """A function that takes arguments(). keeps: exceptions leave the trace, and are checked outside."""
     text = HEAD
     for statement in statements:
         text += f"    try:\n        {statement}\n        out.append(given(r))\n"

@@ -11,9 +11,9 @@ import torch
 from devices import DEVICE
 from wide import in_float64
 
-RUNS = 16  # how many disturbed runs say what roundings do to an element, at most
-TRUSTED = 16  # how many times as far as disturbed runs eager may be from a reference that is one
-TIMES = 8 if DEVICE == "cpu" else 16  # how many times as far an element may be; a GPU adds in an order of its own
+RUNS = 16  # at most this many disturbed runs show what roundings do to an element
+TRUSTED = 16  # a reference holds if eager is at most this many times as far from it as disturbed runs are
+TIMES = 8 if DEVICE == "cpu" else 16  # an element may be this many times as far off; a GPU adds in its own order
 
 
 def ulp(dtype):
@@ -31,7 +31,8 @@ def least(dtype):
 
 
 def reference_of(ref64, finite, otherwise, *noise):
-    """The elements of the reference where eager's are finite, or None. What is not finite there is as `otherwise`."""
+    """The elements of the reference where eager's are finite, or None. Elements of it that are not finite are replaced
+    by `otherwise`."""
     made = ref64(*noise) if callable(ref64) else ref64
     if not isinstance(made, torch.Tensor) or made.shape != finite.shape:
         return None
@@ -59,7 +60,7 @@ def is_trusted(eager, exact, dtype, runs):
 
 
 def assert_norms(got, eager, exact, slack, runs, where):
-    """Asserts the bound in both norms. runs: disturbed runs, of which a norm may be TIMES one."""
+    """Asserts the bound in both norms. runs: disturbed runs; a norm may be TIMES as large as theirs."""
     for k, (o, n, m) in enumerate(zip(norms(got - exact), norms(eager - exact), norms(exact))):
         allowed = bound = 2 * n + slack * m + 1e-30
         for moved in runs():
@@ -70,7 +71,7 @@ def assert_norms(got, eager, exact, slack, runs, where):
 
 
 def assert_elements(off, allowed, runs, where):
-    """Asserts that each element is off by what is allowed, or by TIMES what a disturbed run is."""
+    """Asserts that each element is off by at most what is allowed, or TIMES as far as in a disturbed run."""
     far, reach = off > allowed, 0
     while bool(far.any()) and (moved := next(runs, None)) is not None:
         reach = moved.maximum(reach) if isinstance(reach, torch.Tensor) else moved
@@ -83,7 +84,7 @@ def assert_elements(off, allowed, runs, where):
 
 
 def assert_zeros(got, eager, reference, where):
-    """Asserts that zeros have eager's sign, where the exact result is that zero too."""
+    """Asserts that zeros have eager's sign where the exact result is the same zero."""
     other = got.signbit() != eager.signbit()
     if bool(other.any()) and bool((other := other & (got == 0) & (eager == 0)).any()):
         if (r := reference()) is not None:
@@ -102,13 +103,13 @@ def assert_close(got, eager, ref64, where, luck=None):
     element; and the signs of zeros.
 
     Results within 2 ulp |eager| of eager's keep it whatever the reference is. `ref64` is a tensor, None, or a function
-    that makes either; with a number, it is asked for what a disturbed run makes (wide.py).
+    that makes either; called with a number, it makes what a disturbed run makes (wide.py).
     Without a reference, float32 may be off by 8 ulp |eager| (sums of a few dozen); float64 has no wider reference: 32
-    ulp. So it is, unless luck is allowed, if eager is farther from the reference than roundings explain, TRUSTED times
-    as far as disturbed runs: many ops after each other may cancel in ways that those do not show.
-    Eager may have an element right by luck, where terms cancel for example. So an element may also be TIMES as far off
-    as the farthest of RUNS disturbed runs is. A zero has eager's sign where eager's is exact.
-    With luck="norms", so may a norm, since eager may have all of a few elements right after many ops. With "terms", for
+    ulp. The same holds, unless luck is allowed, if eager is farther from the reference than roundings explain (TRUSTED
+    times as far as disturbed runs): many ops in a row may cancel in ways that those do not show.
+    Eager may get an element right by luck, for example where terms cancel. So an element may also be TIMES as far off
+    as in the farthest of RUNS disturbed runs. A zero has eager's sign where eager's is exact.
+    With luck="norms", so may a norm, since eager may get all of a few elements right after many ops. With "terms", for
     single ops that are listed, an element may also be off by an ulp of the largest one, since terms cancel inside.
     """
     if not eager.dtype.is_floating_point:
@@ -141,7 +142,7 @@ def assert_close(got, eager, ref64, where, luck=None):
 
 
 def exactly_as(run):
-    """The reference of what run() returns, each time the same: what it returns in float64, and in disturbed runs."""
+    """The reference for a run() that does the same each time: what it returns in float64, and in disturbed runs."""
     return functools.cache(lambda noise=None: in_float64(run, noise=noise)[0])
 
 

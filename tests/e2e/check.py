@@ -25,7 +25,7 @@ from devices import DEVICE, moved, random_state, same_random_state
 from sameness import same, told_by
 from wide import in_float64, is_float
 
-# Other vector registers than the CPU's (test_levels.py) change kernels alone, and the backend eager has none.
+# Vector registers other than the CPU's (test_levels.py) only change kernels, and the backend eager has none.
 BACKENDS = ("framejit",) if "FRAMEJIT_CPU_FEATURES" in os.environ else ("eager", "framejit")
 
 
@@ -157,15 +157,15 @@ def identities(result, args):
 
 
 def is_of_a_kernel(warning):
-    """Whether the docs say that this warning is missing: warnings of torch's C++, which name its source, and NumPy's
-    about Tensor's method."""
+    """Whether the docs say that compiled code does not give this warning: it comes from torch's C++ code, which names
+    its source, or it is NumPy's about a method of Tensor."""
     text = str(warning.message)
     return ((warning.category is UserWarning and "(Triggered internally at " in text)
             or (warning.category is DeprecationWarning and text.startswith("__array_wrap__ must accept context")))
 
 
 def outcome(fn, args, kwargs):
-    """How a call ends, with what result or error, and the warnings that it gives."""
+    """How a call ends, with which result or error, and the warnings that it gives."""
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         try:
@@ -205,7 +205,7 @@ def exactly(fn, args, kwargs, grad, seed, noise=None):
 
 def assert_counts(stats, raised=False, compiles=None, breaks=None, fallbacks=None):
     """Asserts how many graphs, breaks and fallbacks there were: one, none and none, unless others are stated. For a
-    program that raises, the raise itself is no break, and no fallback, and there may be no graph."""
+    program that raises, the raise itself counts as neither break nor fallback, and there may be no graph."""
     own = ("graph_breaks", "break_reasons", "exception_raised"), ("fallbacks", "fallback_reasons", "run_failed")
     others = [stats[total] - raised * stats[reasons].get(reason, 0) for total, reasons, reason in own]
     seen = stats["graphs"], *(stats[total] if stated is not None else other

@@ -66,7 +66,7 @@ def same_numbers_in_every_run():
 
 @pytest.fixture(autouse=True)
 def what_was_captured(request, monkeypatch):
-    """Graphs, breaks and fallbacks are as the test says."""
+    """Asserts that graphs, breaks and fallbacks are those that the test states."""
     item = request.node
     if "hook/" in item.nodeid:  # runs without torch
         yield

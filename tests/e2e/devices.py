@@ -1,5 +1,6 @@
-"""Where the programs of the tests have their tensors: TEST_DEVICE (cpu). On a GPU, what makes a program of training
-runs with that device as the default; the call that is compiled does not. Elsewhere the arguments are moved there."""
+"""Where the programs of the tests have their tensors: TEST_DEVICE (cpu). On a GPU, the code that makes a training
+program runs with that device as the default; the compiled call does not. In other tests, the arguments are moved
+there."""
 import contextlib
 import os
 

@@ -19,7 +19,7 @@ def own():
 
 
 def need(level):
-    """Skips the test if the CPU lacks the level; tests/conftest.py says so in one line. This is no failure under CI,
+    """Skips the test if the CPU lacks the level; tests/conftest.py says so in one line. Under CI this is not a failure,
     because no package provides a CPU."""
     if not has(level):
         pytest.skip(f"not tested: {level} kernels on a CPU that has no {FLAGS[level]}")

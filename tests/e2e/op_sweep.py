@@ -206,7 +206,7 @@ def below_floors(name, dtype, rows, path=FLOORS):
 
 
 def bad_rows(rows, known):
-    """The failures of the sweep: any reason of a break that is not known for the op counts."""
+    """The failures of the sweep: any break for a reason that is not known for the op counts."""
     def accepted(row):
         reasons = row["why"].split(",") if row["status"] == "break" else ["late"] if row["status"] == "late" else []
         return reasons and all((row["op"], r) in known for r in reasons)
@@ -300,8 +300,8 @@ def fallen(committed, now):
 
 
 def partly(rows):
-    """Lines "op: own of captured; ops number, ..." of the ops of which some samples, but not all, run only as PyTorch's
-    own ops, and which ops these are. Samples whose results have no elements do not count."""
+    """Lines "op: own of captured; ops number, ..." for each op of which some samples, but not all, run only as
+    PyTorch's own ops, and which ops these are. Samples whose results have no elements do not count."""
     counts, left = collections.defaultdict(lambda: [0, 0]), collections.defaultdict(collections.Counter)
     for row in rows:
         if "class" in row and not row.get("empty"):
@@ -338,7 +338,7 @@ def read_partly(path=PARTLY):
 
 
 def read_why_left(path=WHY_LEFT):
-    """Lines "op op ...: reason": why PyTorch runs these ops where they are all that is left of a sample."""
+    """Lines "op op ...: reason": why PyTorch runs these ops, where a sample consists of nothing else."""
     with open(path) as f:
         return {op: why.strip() for line in f if line.strip() and not line.startswith("#")
                 for ops, _, why in [line.partition(": ")] for op in ops.split()}

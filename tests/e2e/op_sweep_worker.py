@@ -14,9 +14,9 @@ LUCKY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lucky_ops.txt"
 # Results that torch leaves undefined: only their metadata is compared.
 UNDEFINED_VALUES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
                     "resize_", "resize_as_"}
-# Ops whose zeros have another sign than eager's if the input is of integers.
+# Ops whose zeros have another sign than eager's if the input has integers.
 OTHER_ZEROS = {"native_dropout_backward"}
-# Samples for which eager itself returns whatever lies in memory, or dies: _chunk_cat of 0-dim tensors, the median of a
+# Samples for which eager itself returns uninitialised memory, or crashes: _chunk_cat of 0-dim tensors, the median of a
 # broadcast tensor.
 READ_OUTSIDE = {("_chunk_cat", "scalar"), ("masked.median", "broadcast"), ("median", "broadcast"),
                 ("nanmedian", "broadcast")}

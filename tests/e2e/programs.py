@@ -1,5 +1,6 @@
-"""Programs that need a process of their own, without the seconds in which each would import torch: they are forked from
-a process that has imported it, and nothing else. A fork imports framejit itself, with the settings of its environment.
+"""Runs programs that need a process of their own, without the seconds that importing torch takes each: they are forked
+from a process that has imported torch, and nothing else. A fork imports framejit itself, with the settings of its
+environment.
 """
 import atexit
 import concurrent.futures
@@ -51,7 +52,7 @@ def read_all(pipe):
 
 @functools.cache
 def server(*imported):
-    """Started at the first use in each process; ends with it."""
+    """Starts at the first use in each process, and ends with it."""
     ours, theirs = socket.socketpair()
     process = subprocess.Popen([sys.executable, os.path.abspath(__file__), str(theirs.fileno()), *imported], text=True,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()],
@@ -103,7 +104,7 @@ def serve(descriptor, imported):
             threading._shutdown()  # waits for threads
             atexit._run_exitfuncs()
             sys.stdout.flush(), sys.stderr.flush()
-            os._exit(status)  # taking down the interpreter takes a second: what tests that starts a process
+            os._exit(status)  # ending the interpreter takes a second; tests of that start a process
         for pipe in pipes:
             os.close(pipe)
         print(json.dumps(wait(pid, request["timeout"])), flush=True)

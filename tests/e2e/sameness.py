@@ -20,7 +20,8 @@ def chain(error, link):
 
 
 def told_by(error):
-    """What a program can read from an exception, except the frames that it passed, its arguments and attributes."""
+    """What a program can read from an exception, apart from its arguments, its attributes and the frames that it
+    passed."""
     members = {n: type(getattr(error, n)).__name__ for n in ("obj",) if hasattr(error, n)}
     members |= {n: getattr(error, n, None) for n in ("name", "path", "code") if hasattr(type(error), n)}
     return {"class": type(error), "text": str(error), "causes": chain(error, "__cause__"),
@@ -30,8 +31,8 @@ def told_by(error):
 
 
 def attributes(value):
-    """What its __dict__ holds. None for what has none, and for classes and Python's modules. A torch module that is
-    copied may have its attributes in another order."""
+    """The contents of its __dict__. None for objects without one, and for classes and Python's modules. A torch module
+    that is copied may have its attributes in another order."""
     if isinstance(value, (type, types.ModuleType)) or not hasattr(value, "__dict__"):
         return None
     return dict(sorted(vars(value).items())) if isinstance(value, torch.nn.Module) else vars(value)

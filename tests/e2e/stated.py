@@ -9,9 +9,9 @@ over all reasons: breaks(total=90).
 
 Hits of an entry that has no graph because framejit refused, or has a defect, are fallbacks here.
 
-Graphs are stated by a read of stats()["graphs"] too, and check() reads it for each backend. The others are one, unless
-graphs.txt has the test: "file::test: count", or "file::test[case]: count" where cases differ. UPDATE_GOLDEN=1 writes
-the lines of the tests that run.
+Graphs are stated by a read of stats()["graphs"] too, and check() reads it for each backend. Otherwise a test has one
+graph, unless graphs.txt lists it: "file::test: count", or "file::test[case]: count" where cases differ. UPDATE_GOLDEN=1
+writes the lines of the tests that run.
 """
 import collections
 import functools
@@ -132,7 +132,7 @@ def test_of(case):
 
 
 def wrong_graphs(case, watch, counts):
-    """What is wrong with the graphs of a case, whose name begins with its file: None, or a text."""
+    """How the graphs of a case, whose name begins with its file, differ from the table: None, or a text."""
     known = counts.get(case, counts.get(test_of(case)))
     had = watch.unstated_graphs()
     if had == (1 if known is None else known) or (known is None and had == 0 and watch.graphs()):
@@ -170,7 +170,7 @@ def count_for(item, count):
 
 
 def difference(item, kind, unstated):
-    """What is wrong with what the markers of a test say of a kind: None, or a text."""
+    """How the counts of a kind differ from the markers of a test: None, or a text."""
     exact, any_count = collections.Counter(), set()
     for marker in item.iter_markers(kind):
         exact.update({reason: count_for(item, count) for reason, count in marker.kwargs.items()})

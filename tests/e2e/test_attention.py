@@ -10,7 +10,7 @@ import framejit
 from check import check, exactly_as, fresh, same, same_as, threads  # noqa: F401
 from devices import DEVICE
 
-BATCH, HEADS, SIZE, LENGTH = 2, 4, 16, 640  # enough scores to pay
+BATCH, HEADS, SIZE, LENGTH = 2, 4, 16, 640  # enough scores for the library call to pay
 LOW = torch.finfo(torch.float32).min
 INF, NAN = math.inf, math.nan
 
@@ -276,7 +276,7 @@ def test_the_library_call_behind_ops_that_lay_out_anew(before, dtype):
 
 
 def positions_from_zero(length, device="cpu"):
-    """As transformers makes the mask of attention without one where it is traced."""
+    """How transformers, when it is traced, makes a mask for attention that has none."""
     positions = torch.arange(length, device=device)[:, None]
     return (positions + 0 >= 0).expand(1, 1, length, length)
 

@@ -1,4 +1,5 @@
-"""Masks that say on which side of a border a position lies (`inductor/cpu/nest_masks.cpp`), wherever the border is."""
+"""Masks that say on which side of a border a position is (`inductor/cpu/nest_masks.cpp`), for borders in every
+place."""
 import pytest
 import torch
 

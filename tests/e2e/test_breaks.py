@@ -454,7 +454,7 @@ class TestManyCallers:
         [t.start() for t in threads]
         [t.join() for t in threads]
         assert not wrong and set(framejit.stats()["fallback_reasons"]) <= {"compile_running"}
-        assert 2 <= framejit.stats()["graphs"] <= 4  # as many as calls met each other
+        assert 2 <= framejit.stats()["graphs"] <= 4  # it depends on how many calls overlap
 
     def test_fork_after_a_compile(self):
         compiled = framejit.compile(lambda x: x.sin() + 1, backend="eager")

@@ -1,4 +1,5 @@
-"""functools caches and id() keys: cached results are used, and what is not cached never runs while tracing."""
+"""functools caches and id() keys: cached results are used, and a function whose result is not cached never runs while
+tracing."""
 import enum
 import functools
 import sys

@@ -190,7 +190,7 @@ class TestOfElements:
 
     @staticmethod
     def with_one_wrong(dtype, by):
-        """100 000 elements, one of them large, and the same with another one off by so many times itself."""
+        """100,000 elements, one of them large; and the same with another element off by this many times its value."""
         eager = torch.randn(100_000).to(dtype)
         eager[0] = 64 / ulp(dtype)
         wrong = eager.clone()
@@ -361,7 +361,7 @@ class TestCheck:
                                           (torch.float64, 1e-11)])
     @pytest.mark.parametrize("name", SUMS)
     def test_accepts_other_orders_and_no_wrong_element(self, name, dtype, by, monkeypatch):
-        """Terms that cancel are right by luck in eager; an element that is wrong is no bad luck. Norms show neither."""
+        """Where terms cancel, eager is right by luck. A wrong element is not bad luck. Norms show neither."""
         fn = self.SUMS[name]
         x = (torch.randn(40, 96, dtype=torch.float64) * torch.logspace(-4, 0, 40)[:, None]).to(dtype)
         x[:, 0] = x[0, 0]
@@ -395,7 +395,7 @@ class TestCheck:
 
     @pytest.mark.cpu_only("an index that is out of range ends the process")
     def test_counts_of_programs_that_raise(self):
-        """The raise itself is no break; another break is one."""
+        """The raise itself does not count as a break; another break does."""
         def fails(x):
             x = x + 1
             raise ValueError("no")
@@ -411,7 +411,7 @@ class TestCheck:
 
     @pytest.mark.cpu_only("the bound and the counts are wider there")
     def test_each_backend_is_counted(self, monkeypatch):
-        """What one backend compiles says nothing about the other one."""
+        """One backend's counts say nothing about the other's."""
         real = framejit.compile
         monkeypatch.setattr(framejit, "compile", lambda fn, backend: real(fn, backend=backend) if backend == "eager"
                             else fn)

@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("backend", ["framejit", "interp"])
 def test_kernels_are_counted_by_content(backend):
-    """The interpreter calls one function for all kernels, as GPUs do: that function says nothing."""
+    """The interpreter calls one function for all kernels, as GPUs do, so the function does not identify a kernel."""
     def counted(first, second):
         def f(x, y, w):
             return first(x) @ w, second(y) @ w

@@ -142,7 +142,7 @@ MOVED = {
 
 @pytest.mark.parametrize("name", MOVED)
 def test_an_ordered_dict_whose_order_was_changed(name):
-    """Also what is left in the dict of the caller."""
+    """This includes what is left in the caller's dict."""
     fn = MOVED[name]
     compiled, x = framejit.compile(fn, fullgraph=True), torch.ones(2)
     for _ in range(2):

@@ -1,4 +1,5 @@
-"""Lines of the contract, one class each: instances, lifetime, sizes, guard literals, modes, threads, aliasing."""
+"""Points of the contract, a test class for each: instances, lifetime, sizes, guard literals, modes, threads,
+aliasing."""
 import gc
 import sys
 import threading

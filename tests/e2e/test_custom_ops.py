@@ -92,7 +92,7 @@ PROGRAMS = {
     "a shape function that computes": lambda x: product(x + 1, x.t()) * 2,
     "two ops, one after the other": lambda x: padded(twice(x) + 1, 1)[0].sum(1) * 2,
 }
-OTHERS = {  # these give an answer only for the current sizes: each size is a separate graph, or half of them
+OTHERS = {  # these have an answer only for the current sizes: a graph for each size, or for even and odd sizes
     "a shape function that makes memory": (lambda x: on_cpu(x + 1) * 2, 5),
     "a shape function that asks": (lambda x: by_parity(x + 1) * 2, 3),
 }

@@ -1,4 +1,4 @@
-"""What the demo does with files that people give it, and that its numbers are there and plausible."""
+"""The demo with the files that people may give it: what it does, and that its numbers are there and plausible."""
 import importlib.util
 import os
 import re
@@ -17,7 +17,7 @@ def demo(*arguments, text=b""):
 
 
 def numbers(pattern, text):
-    """What the groups of a pattern caught; it must match once."""
+    """The groups of a pattern as numbers; it must match exactly once."""
     [found] = re.findall(pattern, text, re.M)
     return [float(number) for number in (found if isinstance(found, tuple) else (found,))]
 

@@ -248,7 +248,7 @@ def test_weights_without_a_version_are_watched_under_freezing_too():
 
 
 class Bag:
-    """No nn.Module, though it names its tensors like one."""
+    """Not an nn.Module, although it names its tensors like one."""
     def __init__(self, rows):
         self._parameters = {"w": torch.randn(rows, 64)}
 

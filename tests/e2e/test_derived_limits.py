@@ -1,4 +1,5 @@
-"""How much memory derived values may take, what is said if nothing can be derived, and that pages tell the truth."""
+"""How much memory derived values may take, what the log says if nothing can be derived, and that pages tell the
+truth."""
 import os
 import re
 from pathlib import Path

@@ -70,8 +70,8 @@ def derived():
 
 
 def skip_without_packed_bfloat16():
-    """Elsewhere products of bfloat16 are computed in float32, and nothing is packed for them. oneDNN says that it can
-    on each processor with AVX-512; what decides is the instruction (TargetInfo::multiplies_bf16)."""
+    """Elsewhere products of bfloat16 are computed in float32, and nothing is packed for them. oneDNN claims support on
+    every processor with AVX-512; the instruction decides (TargetInfo::multiplies_bf16)."""
     if not torch.cpu._is_avx512_bf16_supported():
         pytest.skip("not tested: packed weights of bfloat16, which this processor does not have")
 

@@ -66,7 +66,7 @@ def test_infinities_that_are_resampled_to_the_same_size():
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 def test_an_out_that_is_resized_keeps_its_memory():
-    """What shares it sees what is written."""
+    """Tensors that share it see what is written."""
     def of_an_argument(n, m):
         t = n.T
         torch.mul(m, -100, out=t)

@@ -162,7 +162,7 @@ def program(made, done):
 
 
 def differs(fn, dtype, dynamic, backend, breaks=()):
-    """The difference from eager, or None. `breaks`: reasons that are no difference."""
+    """The difference from eager, or None. `breaks`: reasons that do not count as a difference."""
     framejit.reset()
     compiled, raised = framejit.compile(fn, backend=backend, dynamic=True if dynamic else None), False
     x, y = torch.arange(4).view(1, 4).to(dtype), torch.arange(12).view(4, 3).to(dtype)

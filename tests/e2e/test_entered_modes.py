@@ -45,7 +45,7 @@ def mask_of(x, kept):
 
 
 def attention_with_a_mask(x, kept):
-    """The way models of transformers make masks from functions."""
+    """How models of transformers make masks from functions."""
     mask = mask_of(x * 2, kept)
     return torch.where(mask, (x @ x.transpose(1, 2)) * 2, -1.0).softmax(-1) @ x
 
@@ -110,7 +110,7 @@ def of_a_jvp(x, kept):
 
 
 def of_a_scan(x, kept):
-    """The way Mamba's layers call it: a recursion in torch, each level of which calls vmap."""
+    """How Mamba's layers call it: a recursion in torch, each level of which calls vmap."""
     y = associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x.sigmoid(), x * 2), dim=1,
                          combine_mode="generic")
     return y[1].sin() + 1

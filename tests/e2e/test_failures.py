@@ -174,8 +174,8 @@ class Stop(BaseException):
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("stage", ["AtenGraph", "Refused", "Steps"])
 def test_cancelled_compiles_leave_memory_flat(stage):
-    """A listener is Python code that runs in the compile: an exception of it ends the compile, like that of the Ctrl-C
-    handler."""
+    """A listener is Python code that runs during the compile: an exception from it ends the compile, like one from the
+    Ctrl-C handler."""
     def stop(event):
         if event["event"] == stage:
             raise Stop

@@ -28,7 +28,7 @@ def scaled(x, kind):
 
 
 def entries_of_dead_classes(backend):
-    compiled = framejit.compile(scaled, backend=backend, fullgraph=True)  # compiled whether it pays or not
+    compiled = framejit.compile(scaled, backend=backend, fullgraph=True)  # compiled even if it does not pay
     while True:
         k = next(NUMBERS)
         yield compiled, (type("Kind", (), {"k": k}),), lambda x, k=k: (x + k) * k

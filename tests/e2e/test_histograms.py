@@ -1,4 +1,4 @@
-"""torch.histogram and torch.histogramdd: PyTorch's kernels count, in the graph of what is around them."""
+"""torch.histogram and torch.histogramdd: PyTorch's kernels do the counting, in one graph with the ops around them."""
 import pytest
 import torch
 

@@ -109,7 +109,8 @@ def test_not_a_number_is_itself_alone(backend):
 
 @pytest.mark.breaks(unknown_attribute=3)
 def test_base_of_an_input():
-    """What an input is a view of is a fact of the input: a guard requires that it is no view, and a view breaks."""
+    """The base of an input is a fact of the input: a guard requires that the input is not a view, and a view is a graph
+    break."""
     def f(x):
         return (x + 1 if x._base is None else x + 2), x._is_view()
     whole = torch.arange(6.0).reshape(2, 3).clone()

@@ -254,7 +254,7 @@ def test_an_input_whose_rows_share_memory(write):
 @pytest.mark.cpu_only("an index that is out of range ends the process")
 @pytest.mark.parametrize("positions", [[0], [-1, -1], [2, 0, 1]])
 def test_indices_that_the_call_has_written(positions):
-    """What is checked before the first write must not be what another write makes."""
+    """Indices that are checked before the first write must not come from another write of the call."""
     def f(a, first, n):
         n[:1] = first
         a[n] = -3

@@ -47,7 +47,7 @@ class Residual(torch.nn.Module):
 
 
 def call_until(compiled, x, delay):
-    """Calls again and again, from a call that is compiling on: the alarm must end it."""
+    """Calls again and again until the alarm ends it, which may be in a call that compiles."""
     signal.setitimer(signal.ITIMER_REAL, delay)
     end = time.perf_counter() + delay + 5
     while time.perf_counter() < end:

@@ -99,7 +99,7 @@ def test_a_long_loop_compiles_once_per_shape_of_the_loop():
 
 @pytest.mark.breaks(outside_effect=5)
 def test_an_iterator_that_lives_on():
-    """Anyone else who holds the iterator sees it where eager would have left it."""
+    """Anyone else who holds the iterator finds it where eager would have left it."""
     def f(it, x):
         first = next(it)
         print(end="")

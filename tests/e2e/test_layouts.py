@@ -1,5 +1,5 @@
-"""Layouts that the recorded program has but the graph that runs has not, after writes are removed and ops are
-decomposed: views of them, results, aliases."""
+"""Layouts of the recorded program that the graph no longer has, after writes are removed and ops are decomposed: their
+views, results, aliases."""
 import itertools
 
 import pytest

@@ -1,5 +1,5 @@
-"""What is not compiled, and never wrong: tensor subclasses, complex, quantised and sparse tensors, and functorch
-transforms run plainly, results and gradients equal eager's, and the break log names the obstacle."""
+"""What is left to plain Python: tensor subclasses, complex, quantised and sparse tensors, functorch transforms. Results
+and gradients equal eager's, and the break log names the obstacle."""
 import copy
 
 import pytest
@@ -263,7 +263,7 @@ def test_a_level_of_forward_differentiation_inside(backend):
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.first = torch.nn.Linear(4, 8, bias=False)  # before a norm, rounding is all of a bias's gradient
+        self.first = torch.nn.Linear(4, 8, bias=False)  # before a norm, a bias's gradient is nothing but rounding
         self.norm, self.second = torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2)
         self.scale = torch.nn.Parameter(torch.ones(2))
 

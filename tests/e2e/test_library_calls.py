@@ -1,5 +1,5 @@
-"""Operands and results of library calls: large ones lie in memory that a plan keeps, but never those that somebody else
-may hold."""
+"""Operands and results of library calls: large ones are in memory that a plan keeps, unless somebody else may hold
+them."""
 import os
 import re
 import resource

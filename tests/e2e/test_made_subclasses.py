@@ -1,4 +1,4 @@
-"""Tensors to which traced code gives a class of the user's: the class is kept, and its __torch_function__ runs in each
+"""Tensors to which traced code assigns a class of the user: the class is kept, and its __torch_function__ runs in each
 call."""
 import pytest
 import torch

@@ -204,7 +204,7 @@ def flags_of(tensor):
 def test_large_results_ask_for_huge_pages():
     compiled = framejit.compile(lambda x: torch.relu(x) + 1)
     large, small = torch.randn(4096, 4096), torch.randn(64, 64)
-    before = "hg" in flags_of(large)  # if malloc has it from a part of the heap in which a result was
+    before = "hg" in flags_of(large)  # malloc may have taken it from memory in which a result was
     assert "hg" in flags_of(compiled(large))
     assert ("hg" in flags_of(large)) == before
     assert torch.equal(compiled(large), torch.relu(large) + 1)

@@ -1,5 +1,5 @@
-"""What objects of C types answer (==, str(), attributes) is their own: concrete under a guard, or a break, never an
-answer of ours."""
+"""Only objects of C types themselves can answer ==, str() and attributes: the answer is concrete under a guard, or a
+break, never one of ours."""
 import array
 import collections
 import copy

@@ -134,7 +134,7 @@ def test_as_strided_of_own_memory_is_captured(name):
     check(STRIDED[name], part(3), breaks=0, compiles=1)
 
 
-# Where a given offset lies in an argument that begins at OFFSETS: an offset that is read is guarded.
+# The element at a given offset, in an argument that begins at each of OFFSETS: an offset that is read is guarded.
 AT_OFFSET = {
     "at its beginning": lambda x: x.as_strided((2, 2), (1, 2), x.storage_offset()) + 1,
     "inside": lambda x: x.as_strided((2, 2), (1, 2), x.storage_offset() + 3) + 1,
@@ -157,7 +157,7 @@ def test_as_strided_of_the_argument_at_an_offset(name):
     assert stats["recompiles"] == 3 and stats["graph_breaks"] == stats["fallbacks"] == 0, stats
 
 
-# No element of the argument lies where these begin.
+# These begin where the argument has no element.
 OUTSIDE = {
     "before it": lambda x: x[4:].as_strided((2,), (1,), x.storage_offset()) + 1,
     "after it": lambda x: x[:4].as_strided((2,), (1,), x.storage_offset() + 4) + 1,
@@ -239,7 +239,7 @@ LAID_OUT = {
 
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_as_strided_of_a_written_argument_sees_its_layout(name, backend):
-    """What is written has another order in memory than the argument."""
+    """The written tensor has another order in memory than the argument."""
     def f(x, y):
         x.copy_(y)
         return LAID_OUT[name](x)

@@ -174,7 +174,7 @@ REDUCTIONS = (torch.sum, torch.mean, torch.prod, torch.cumsum, torch.cumprod, to
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("reduce", REDUCTIONS, ids=lambda f: f.__name__)
 def test_out_of_another_dtype(reduce):
-    """A reduction computes in the dtype of what it is given to write, or refuses it."""
+    """A reduction computes in the dtype of its out= tensor, or refuses it."""
     x = torch.tensor([[1.1, 2.7], [0.9, -5.6]])
     shape = reduce(x, 0).shape
     compiled = framejit.compile(lambda x, out: reduce(x, 0, out=out))

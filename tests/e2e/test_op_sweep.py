@@ -104,8 +104,8 @@ def accepted(path):
 
 
 def test_the_list_of_reasons():
-    """One line for an op and a reason, with a sample that shows it: no wildcards, no op that torch does not have, no
-    reason that is no row."""
+    """One line for an op and a reason, with a sample that shows it: no wildcards, no unknown ops, no unknown
+    reasons."""
     ops = {worker.label_of(op) for op in worker.op_database()}
     with open(os.path.join(ROOT, "runtime", "base", "reasons.def")) as f:
         reasons = {"late", *re.findall(r"^REASON\(\w+, (\w+),", f.read(), re.MULTILINE)}
@@ -118,7 +118,7 @@ def test_the_list_of_reasons():
 
 
 def seen_reasons(line, gradients=False):
-    """What the sample of a line breaks for now; "late" if only the compiled graph finds the error."""
+    """The reasons for which the sample of a line breaks now; "late" if only the compiled graph finds the error."""
     name, _, dtype, form, number = line
     op = next(op for op in worker.op_database() if worker.label_of(op) == name)
     if gradients:
@@ -158,7 +158,7 @@ def test_a_stale_reason_is_seen():
 
 @pytest.mark.slow
 def test_the_list_of_partly_captured_ops(tmp_path):
-    """What op_partly.txt says is true. make sweep finds the ops that it lacks."""
+    """The rows of op_partly.txt are true. make sweep finds the ops that it lacks."""
     for dtype in ("float32", "bfloat16", "int64"):
         path = tmp_path / f"{dtype}.txt"
         listed = [op for of, op, *_ in op_sweep.read_partly() if of == dtype]
@@ -172,7 +172,7 @@ def section(path, dtype):
 
 
 def test_every_op_that_is_left_has_a_reason():
-    """And no reason is of an op that is not left any more."""
+    """And no reason is given for an op that is no longer left."""
     reasons, left = op_sweep.read_why_left(), {op for *_, ops in op_sweep.read_partly() for op in ops}
     assert left == set(reasons), (left - set(reasons), set(reasons) - left)
     assert all(len(why.split()) > 3 for why in reasons.values())
@@ -195,7 +195,7 @@ def lucky_rows():
 @pytest.mark.filterwarnings("ignore")
 def test_rows_of_luck(one_thread):
     """Each row is of an op and a dtype, says why, and names a sample that the row's exception covers. Whether it is
-    needed depends on the CPU, whose eager kernels round in their own order."""
+    needed depends on the CPU: eager kernels round in an order of their own on each."""
     rows, ops = lucky_rows(), {worker.label_of(op): op for op in worker.op_database()}
     assert len({key[:3] for key in rows}) == len(rows) < 20 and all(len(why.split()) > 5 for why in rows.values())
     for kind, name, dtype, number in rows:
@@ -211,7 +211,7 @@ def test_rows_of_luck(one_thread):
 
 
 def test_luck_is_not_for_errors():
-    """A result that passes because eager was lucky must be one that roundings could give."""
+    """Where eager was lucky, a result must still be one that roundings could give."""
     terms = torch.tensor([3e4, 7.123, -3e4, 2.5])
 
     def differs(fn, change, terms=terms, luck="terms"):

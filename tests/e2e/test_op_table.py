@@ -58,8 +58,8 @@ def own_overloads():
 
 
 def declined(own):
-    """Lines about ops that have rows but run as PyTorch's own op for some samples of op_db: how many do not
-    (op_partly.txt), and for the first sample, which is small (op_classes.txt)."""
+    """Lines about ops that have rows but run as PyTorch's own op for some samples of op_db: how many samples do not
+    (op_partly.txt), and the ops whose first sample, a small one, does (op_classes.txt)."""
     bases = {name.partition(".")[0] for name in own}
     names = {op_sweep_worker.label_of(op): op.aten_name for op in op_sweep_worker.op_database()}
     partly = [(op, count) for dtype, op, count, _ in op_sweep.read_partly() if dtype == "float32"]

@@ -234,7 +234,7 @@ def test_what_a_loop_computes_with_itself(name, n, backend):
                                    lambda a, b: [b, 7.5].count(a), lambda a, b: {0: a} == {0: b}],
                          ids=["in", "equal", "less", "count", "values"])
 def test_one_nan_in_two_places(found):
-    """Containers compare identity first: a NaN that both arguments are is found."""
+    """Containers compare identity first: if both arguments are the same NaN, it is found."""
     nan = float("nan")
 
     def f(x, a, b):

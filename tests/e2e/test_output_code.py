@@ -1,4 +1,4 @@
-"""FRAMEJIT_LOGS=output_code and schedule: what is printed about kernels; the backend that interprets them."""
+"""FRAMEJIT_LOGS=output_code and schedule: what they print about kernels; and the backend that interprets kernels."""
 import os
 import re
 

@@ -1,5 +1,5 @@
-"""When plain Python runs in place of compiled code: it is counted, logged, an error under fullgraph=True, and never
-replaces the user's own errors. And what stats() counts as a hit."""
+"""Plain Python in place of compiled code is counted and logged, is an error under fullgraph=True, and never replaces
+the user's own errors. Also: what stats() counts as a hit."""
 import contextlib
 import datetime
 import sys

@@ -1,5 +1,5 @@
-"""What the first compile does to the process: no module of torch's own compiler is imported, no child is started, no
-file is written."""
+"""What the first compile must not do to the process: import a module of torch's own compiler, start a child, write a
+file."""
 import json
 import os
 import signal

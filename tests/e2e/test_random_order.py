@@ -51,7 +51,7 @@ MANY = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 @pytest.mark.parametrize("kind", MANY)
 def test_many_at_a_time(kind, dtype, before):
-    """From some thousands on, framejit draws the numbers itself, on all threads; a number may have been left over."""
+    """From a few thousand on, framejit draws the numbers itself, on all threads; a number may have been left over."""
     for x in MANY[kind]:
         for p in (0.1, 0.5, 0.999):
             framejit.reset()
@@ -138,7 +138,7 @@ def test_normal_numbers_of_permuted_memory_are_left_to_eager():
 
 
 class TestCallsThatFail:
-    """If a check ends a call, it runs again as plain Python: its numbers are drawn once."""
+    """If a check fails, the call runs again as plain Python: its numbers are drawn once."""
 
     @staticmethod
     def outcome(fn, *args, generator=None):

@@ -277,7 +277,7 @@ def test_the_table_of_third_parties():
 
 
 def stage_text(block, events):
-    """What framejit printed for a block of docs/one_program.md: `text Event [its stage or form] [which of them]`."""
+    """framejit's output for a block of docs/one_program.md: `text Event [its stage or form] [which of them]`."""
     name, *rest = block.words[1:]
     which = int(rest.pop()) - 1 if rest and rest[-1].isdigit() else 0
     found = [e for e in events if e["event"] == name and (not rest or rest[0] in (e.get("stage"), e.get("form")))]

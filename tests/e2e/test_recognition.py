@@ -288,7 +288,8 @@ def test_an_object_that_the_program_has_replaced(name):
 
 @pytest.mark.parametrize("name", ["_swap_tensor_impl", "_is_alias_of", "_overlaps"])
 def test_internals_of_torch_are_called_with_the_tensors_of_the_program(name):
-    """What C code does beside ops: a traced tensor in their place would be swapped, or asked for its address."""
+    """C code that does more than run ops. Given the traced tensors instead, it would swap them, or ask for their
+    address."""
     def f(a, b):
         return getattr(torch._C, name)(a, b), a * 2, b + 0
 

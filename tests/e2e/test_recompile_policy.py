@@ -1,4 +1,4 @@
-"""What is compiled anew and what is left alone: objects that each call makes anew, entries that make room, functions
+"""What is compiled again and what is left alone: objects that each call makes anew, entries that make room, functions
 that FRAMEJIT=1 finds."""
 import gc
 import json

@@ -1,5 +1,5 @@
 """Sets made in traced code iterate in CPython's own order, whatever was done to them; as keys, objects that are hashed
-by identity are told apart, not pinned."""
+by identity are distinguished, but not pinned."""
 import pytest
 import torch
 

@@ -123,7 +123,7 @@ def outcome(function, cls, value):
     return result, text(v), *map(text, rest)
 
 
-# Torch reads items that a __len__ promises and that are not there.
+# Torch reads items that __len__ promises but that do not exist.
 def ends_the_process(base, name, operation):
     return name == "__len__" and base in (list, tuple) and re.search(r"\bxi?\b|torch", operation)
 

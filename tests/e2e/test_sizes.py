@@ -224,7 +224,7 @@ class TestModels:
     @pytest.mark.parametrize("dynamic, graphs", [(None, 3), (True, 1)])
     @pytest.mark.parametrize("least, ones", [(2, 0), (1, 3)])
     def test_any_pairs_of_the_mlp(self, backend, dynamic, graphs, least, ones):
-        """Sizes may be equal by chance: one more graph for each size that changes, and one for each way of being
+        """Sizes may be equal by chance: one more graph for each size that changes, and for each combination of sizes of
         one."""
         for seed in range(5):
             rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""What tests must state of graph breaks and fallbacks: stated.py, in a pytest of its own over the tests of TESTS."""
+"""What tests must state about graph breaks and fallbacks: stated.py, in a separate pytest over the tests of TESTS."""
 import ast
 import os
 import re
@@ -261,7 +261,7 @@ def test_the_table_of_graphs():
 
 
 def test_lines_of_the_table():
-    """Each is of a test that there is."""
+    """Each belongs to a test that exists."""
     for name in stated.graph_counts():
         file, _, test = stated.test_of(name).partition("::")
         assert re.search(rf"def {test.rpartition('::')[2]}\(", (HERE / file).read_text(encoding="utf-8")), name

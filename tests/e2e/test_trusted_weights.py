@@ -9,7 +9,7 @@ from test_derived_weights import check, derived, image, model, random_writes, wa
 
 
 def test_writes_that_are_not_looked_for_are_found_out():
-    """The same programs, if nobody checks whether a weight was written: the test must notice."""
+    """The same programs, with nobody checking whether a weight was written: the test must notice."""
     with pytest.raises(AssertionError):
         for seed in range(4):
             m = model()

@@ -22,7 +22,7 @@ def no_grad():
 
 
 def big_function(kernels=20, tail="x"):
-    """This many kernels: a library's op ends each."""
+    """A function of this many kernels: a library's op ends each."""
     names = {"torch": torch}
     lines = [f"    x = ((x * {next(NUMBERS)}e-4).sin() + {i}).tanh()\n    x = x.sort(0).values" for i in range(kernels)]
     exec("def f(x):\n" + "\n".join(lines) + f"\n    return {tail}\n", names)

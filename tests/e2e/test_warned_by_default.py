@@ -1,5 +1,5 @@
-"""What fails, or runs plainly for a reason that the user can change, is counted as such and is one line on stderr for
-each cause, even if no log was asked for. Under FRAMEJIT_STRICT it is an error if it is a failure of ours."""
+"""Failures, and plain runs for a reason that the user can change, are counted as such. Each cause is one line on
+stderr, even if no log was asked for. Under FRAMEJIT_STRICT a failure of ours is an error."""
 import os
 import textwrap
 
@@ -9,7 +9,7 @@ import torch
 import framejit
 import programs
 
-# What the backend does, and the reason that is counted: what a backend refuses is a refused kernel.
+# What the backend does, and the reason that is counted: if a backend refuses, that is a refused kernel.
 FAILURES = {
     "code_generation": "kernel_refused",
     "gpu": "kernel_refused",
@@ -33,7 +33,7 @@ def nothing_else():
 
 
 def plain(program, **environment):
-    """What a process without FRAMEJIT_STRICT prints, and what it writes to stderr."""
+    """What a process without FRAMEJIT_STRICT writes to stdout and to stderr."""
     start = "import torch, framejit\nfrom framejit import _framejit_planted as planted\n"
     done = programs.run(start + textwrap.dedent(program),
                         env={**os.environ, "FRAMEJIT_STRICT": "0", "FRAMEJIT_LOGS": "", **environment})

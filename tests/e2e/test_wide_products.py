@@ -1,4 +1,5 @@
-"""Products of bfloat16, computed in float32 and by the library's own: equal to eager, and what the plan calls."""
+"""Products of bfloat16, computed in float32 and by the library's own op: they equal eager, and the plan makes the
+expected calls."""
 import os
 import sys
 

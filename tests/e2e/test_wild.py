@@ -1,4 +1,4 @@
-"""The runner of programs from outside: its verdicts (a crash or a hang is one too), its table, and that it continues
+"""The runner of programs from outside: its verdicts (also for a crash and a hang), its table, and that it continues
 where it stopped."""
 import faulthandler
 import json

@@ -1,5 +1,6 @@
-"""An op that writes memory which it reads or writes elsewhere, too: eager refuses it, or reads what it has written.
-Both are what plain Python does, so such an op breaks. What lies interleaved shares nothing, and is captured."""
+"""Ops that write memory which they also read or write through another tensor. Eager refuses them, or reads what it has
+already written. Plain Python must do that, so such an op is a graph break. Views that interleave share no element, and
+are captured."""
 import pytest
 import torch
 
@@ -24,7 +25,7 @@ APART = {
     "every second row": (lambda m: m[::2], lambda m: m[1::2]),
     "blocks": (lambda m: m[:2, :3], lambda m: m[2:, 3:]),
 }
-# What is written to w, which r is read for.
+# Ops that write to w and read r.
 OPS = {
     "copy_": lambda w, r: w.copy_(r),
     "add_": lambda w, r: w.add_(r),
@@ -61,7 +62,7 @@ def of(op, views):
     return program
 
 
-# What reads each element before it writes it.
+# Ops that read each element before they write it.
 IN_PLACE = ("copy_", "add_", "lerp_", "mul out", "cumsum out", "foreach add", "foreach copy")
 
 

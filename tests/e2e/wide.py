@@ -5,8 +5,8 @@ and in-place writes find it by the memory that they share. Python sees eager's o
 branches are eager's.
 Casts that the dispatcher sees round here too (they are never elided); other ops do not round.
 
-With a number for its noise, a run is disturbed: whatever it reads or computes is an ulp off, up or down, as the
-number decides. How far the results of such runs lie from the exact ones says how far roundings can move each element.
+With a number for its noise, a run is disturbed: whatever it reads or computes is an ulp off, up or down, as the number
+decides. The distance between such runs and the exact one says how far roundings can move each element.
 """
 import types
 
@@ -49,7 +49,7 @@ IN_FLOAT64 = {aten._amp_foreach_non_finite_check_and_unscale_.default: unscale}
 
 
 class Kept:
-    """What an object holds, in float64."""
+    """The contents of an object, in float64."""
 
 
 class KeptList(Kept, list):
@@ -75,12 +75,12 @@ def generator_of(noise):
 class Wide(TorchDispatchMode):
     def __init__(self, noise=None):
         super().__init__()
-        self.memories = {}  # (address, dtype) -> (the storage, which stays alive so, its elements in float64)
+        self.memories = {}  # (address, dtype) -> (the storage, kept alive by this, its elements in float64)
         self.generator = generator_of(noise)
 
     @classmethod
     def _should_skip_dynamo(cls):
-        return False  # else torch imports its compiler first, which takes seconds
+        return False  # otherwise torch imports its compiler first, which takes seconds
 
     @staticmethod
     def key(t):
@@ -104,7 +104,7 @@ class Wide(TorchDispatchMode):
 
     def widened(self, func, args, kwargs):
         """Calls the op on the current float64 tensors, or on these in its own dtype if it has no kernel for float64;
-        None if it has neither. What the op writes to tensors that are not floats, it writes to copies."""
+        None if it has neither. If the op writes to tensors that are not floats, it writes to copies."""
         def widen(v):
             if isinstance(v, torch.Tensor):
                 return self.of(v) if is_float(v) else v.clone() if func._schema.is_mutable else v
@@ -151,7 +151,7 @@ class Wide(TorchDispatchMode):
         for t, before, stride in old if func not in CASTS and not drew else []:
             now = self.of(t)
             if stride == t.stride() and now.shape == before.shape and not torch.equal(now, before):
-                after = now.clone()  # only what the op has written
+                after = now.clone()  # only elements that the op has written
                 disturb(after, t.dtype, self.generator)
                 now.copy_(torch.where(now == before, now, after))
         if func in CASTS and is_float(outputs[0]):
@@ -161,8 +161,8 @@ class Wide(TorchDispatchMode):
         return result
 
     def values(self, value, seen=None):
-        """The same structure with float64 tensors: tuples and deques as lists, objects as namespaces. What has
-        attributes besides keeps them."""
+        """The same structure with float64 tensors: tuples and deques as lists, objects as namespaces. Those with other
+        attributes keep them."""
         seen = {} if seen is None else seen
         if id(value) in seen:
             return seen[id(value)][1]

@@ -22,7 +22,7 @@ TENSOR_EXPRESSIONS = ["{t} + {u}", "{t} * {i}", "{t}.relu()", "torch.sin({t}) - 
                       "d['k'] * 2 + {t}"]
 INT_EXPRESSIONS = ["{i} + {j}", "{i} * 2 - {j}", "len(xs) + {i}", "{i} % 5", "{t}.shape[0]", "max({i}, {j})",
                    "abs({i} - {j})", "sum(range({i} % 4))", "int(bool({i})) + {j}"]
-# Builtins that take items one by one while they write to what these are made from, or while they call Python code.
+# Builtins that take items one by one while they write to the source of the items, or while they call Python code.
 LAZY = [
     "{l}.extend({l}[-1] + {i} for _ in range({j} % 3))", "{l} += ({m}[k % len({m})] * 2 for k in range({i} % 3))",
     "{l}[{i} % 3:] = ({m}[-1] + k for k in range(len({l}) % 3))",
@@ -268,7 +268,7 @@ def run(source, seed, backend, calls=4):
         same(got_log, want_log, where="log")
     except AssertionError as e:
         return str(e)
-    failed = set(framejit.stats()["fallback_reasons"]) - {"entry_limit"}  # loops over small ints reach it
+    failed = set(framejit.stats()["fallback_reasons"]) - {"entry_limit"}  # loops over small ints reach the limit
     return f"plain Python ran: {failed}" if failed and not any(r[0] == "raised" for r in want[::3]) else None
 
 

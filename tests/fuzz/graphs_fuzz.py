@@ -89,16 +89,16 @@ def is_exact(t):
 
 
 def shows_rounding(tensors):
-    """Whether integers share memory with floats that are not exact: there, the last bit of a rounding is a large
-    number."""
+    """Whether integers share memory with floats that are not exact: read as an integer, the last bit of a rounding may
+    be a large number."""
     rounded = {t.untyped_storage().data_ptr() for t in tensors if not is_exact(t)}
     return any(t.untyped_storage().data_ptr() in rounded for t in tensors if t.numel()
                and not t.dtype.is_floating_point)
 
 
 class Program:
-    """Lines that eager accepted one by one, on the inputs of the seed. An exact value is exact for the inputs of all
-    sizes that eager takes."""
+    """Lines that eager accepted one by one, on the inputs of the seed. An exact value is exact for inputs of every size
+    that eager accepts."""
 
     def __init__(self, seed, lines=14):
         import torch
@@ -197,8 +197,9 @@ def sharing(tensors):
 
 
 def difference(got, want, exact, coarsest, where, reach=lambda: 0):
-    """Metadata and exact values must be equal; others must agree as well as float64, and the coarsest dtype on the way,
-    say that they can: in all, and each element, if it is not off by what roundings move it by, which is reach()."""
+    """Metadata and exact values must be equal. Other values must agree as closely as float64 and the coarsest dtype on
+    the way allow: as a whole, and each element unless reach(), which says how far roundings move it, explains the
+    difference."""
     import torch
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{where}: {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
@@ -255,7 +256,7 @@ def widened(source, inputs):
     """The program in float64, where dtypes are not written out."""
     import torch
     if ".view(torch.int32)" in source:
-        return None  # the bits would not be the intended ones
+        return None  # the bits would not be those intended
     source = source.replace("torch.bfloat16", "torch.float64").replace("torch.float16",
                                                                        "torch.float64").replace("torch.float32",
                                                                            "torch.float64").replace(".float()",

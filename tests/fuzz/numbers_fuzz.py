@@ -3,8 +3,8 @@ by call.
 
     python tests/fuzz/numbers_fuzz.py [--seed 0] [--count 200] [--backend eager]
 
-A program is an expression tree over i (int), g (float) and n (a size of the tensor), with tests between its parts.
-It is called with a dozen values, including zeros, negative, huge, infinite and NaN ones. Results, their types and
+A program is an expression tree over i (int), g (float) and n (a size of the tensor), with tests between its parts. It
+is called with a dozen values, among them zeros, negative, huge and infinite numbers, and NaN. Results, their types and
 exceptions must be plain Python's.
 """
 import argparse

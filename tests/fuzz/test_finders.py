@@ -211,7 +211,7 @@ def a_gradient_of_an_earlier_number(monkeypatch):
 
 
 class ReadsFirst(TorchDispatchMode):
-    """An op reads copies of what it does not write."""
+    """An op reads copies of the tensors that it does not write."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         written = [a.name for a in func._schema.arguments if a.alias_info and a.alias_info.is_write]

@@ -40,7 +40,7 @@ def test_the_reference_is_float64_throughout():
 
 @pytest.mark.filterwarnings("ignore")
 def test_roundings_are_no_differences(monkeypatch):
-    """A sigmoid that is off by a unit in the last place: programs must not read its bits, and must know that integers
+    """A sigmoid that is off by a unit in the last place: programs must not read its bits, and must expect integers to
     become float32."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode

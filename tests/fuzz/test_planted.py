@@ -73,7 +73,7 @@ def test_frames_fuzz_finds_wrong_ops(name):
     assert seeds_until_found(frames_fuzz, 40, backend_with(*OPS[name]))
 
 
-# What is wrong for odd dtypes, layouts and numbers only.
+# Defects that show only with odd dtypes, layouts and numbers.
 ODD = {
     "a remainder with the sign of the first number": ("remainder", lambda op, a, k: torch.fmod(*a)),
     "a zero that loses its sign": ("neg", lambda op, a, k: 0 - a[0]),
@@ -86,7 +86,7 @@ def test_values_fuzz_finds_wrong_ops(name):
     assert seeds_until_found(values_fuzz, 600, backend_with(*ODD[name]))
 
 
-# What a tracer may get wrong: the compiled side runs a slightly different program.
+# Defects of a tracer: the compiled side runs a slightly different program.
 
 class DropsEffect(ast.NodeTransformer):
     def visit_AugAssign(self, node):
@@ -251,7 +251,7 @@ def test_frames_fuzz_finds_wrong_frames(mutant, monkeypatch):
     assert seeds_until_found(frames_fuzz, 100, "eager")
 
 
-# What a compiler may get wrong: strides, shared memory, writes.
+# Defects of a compiler: strides, shared memory, writes.
 
 RESULTS = {
     "strides": lambda t: t.clone(memory_format=torch.contiguous_format),

@@ -83,7 +83,7 @@ def none_becomes_zeros(f):
 
 @contextlib.contextmanager
 def other_numbers():
-    """The generator returns other numbers, and its state afterwards is as before."""
+    """The generator returns other numbers, but its state afterwards is unchanged."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(123)
         yield
@@ -109,7 +109,7 @@ def a_hook_is_lost(f):
 
 
 class OfAnotherForward(torch.autograd.Function):
-    """The first gradient is right; what it is made of is another value."""
+    """The first gradient is right, but computed from another value."""
 
     @staticmethod
     def forward(ctx, x):

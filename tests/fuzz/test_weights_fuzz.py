@@ -15,7 +15,7 @@ def test_programs():
 
 
 def test_planted_trust_is_found():
-    """As if nobody asked the watch: writes that leave no version are not seen."""
+    """As if nobody asked the watch: writes without a new version go unnoticed."""
     failures, _ = weights_fuzz.run(0, 15, trusted=True)
     assert len(failures) >= 5
 

@@ -48,7 +48,7 @@ WRITES = ["{t}.add_({u})", "{t}.mul_({f})", "{t}.mul_({u})", "{t}[0] = {f}", "{t
           "{t}.copy_({u})", "{t}[1:].mul_(2)", "{t}.tanh_()", "{t} += {u}", "{t}.zero_()", "{t}[n] = {f}",
           "{t}.transpose(0, -1).mul_({f})", "{t}.masked_fill_({u} > 0, {f})", "{t}.select({d}, 0).add_({u})",
           "{t}.view(-1)[1:].neg_()", "{t}.sigmoid_()", "{t}.detach_()", "{t}.index_add_(0, n, {u}[n])"]
-# {n} is taken from what torch.autograd.grad() gives, which may be None
+# {n} is a result of torch.autograd.grad(), which may be None
 INNER = ["{n} = of({t}.sum(), [w, {u}])", "{n} = of({t}.sum(), [{u}, w], create_graph=True)",
          "{n} = of({t}, [{u}], torch.ones_like({t}), retain_graph=True)", "{t}.sum().backward()",
          "{n} = of([{t}.mean(), {u}.sum()], [w, {v}], materialize_grads=True)", "w.grad = None",
@@ -187,12 +187,13 @@ def goes_backward(tensors):
 
 
 class Steps:
-    """The results of two steps of a program: numbers to compare as floats, and facts to compare exactly."""
+    """The results of two steps of a program: numbers that are compared as floats, and facts that are compared
+    exactly."""
 
     def __init__(self, program, f):
         import torch
         self.program, self.numbers, self.facts = program, [], []
-        self.hooked = []  # what hooks are given: of one tensor in order, of several in any
+        self.hooked = []  # what hooks are given: in order for one tensor, in any order for several
         leaves = program.tensors()
         for p in leaves[3:] if program.hooked else []:
             p.register_hook(lambda g: self.hooked.append(("hook on w", g)))
@@ -205,7 +206,7 @@ class Steps:
         import torch
         if not isinstance(t, torch.Tensor):
             return self.facts.append((name, t))
-        kept = name.startswith(("output", "gradient"))  # of what passes, strides are not compared
+        kept = name.startswith(("output", "gradient"))  # strides of gradients on the way are not compared
         self.facts.append((name, list(t.shape), str(t.dtype), t.requires_grad if name.startswith("output") else None,
                            [s for s, n in zip(t.stride(), t.shape) if n > 1 and kept]))
         self.numbers.append((name, t.detach().clone()))
@@ -235,7 +236,7 @@ class Steps:
         for what, which in self.program.events:
             if not self.failed:
                 self.event(what, which, given, leaves, results)
-        if self.failed:  # what a backward does before it raises is not compared
+        if self.failed:  # the effects of a backward before it raises are not compared
             self.hooked.clear()
             for t in leaves:
                 t.grad = None
@@ -293,7 +294,7 @@ def difference(got, want, exact):
     disturbed run."""
     from check import part, same
     for a, b in zip(got.facts, want.facts):
-        if a[0] == "grad of grad" and a[2].startswith("framejit: "):  # a limit, and it is told
+        if a[0] == "grad of grad" and a[2].startswith("framejit: "):  # a limit, which the error names
             return None
         if a != b:
             return f"{a} instead of {b}"
@@ -333,7 +334,7 @@ def run(program, seed, backend):
 
 
 def shrink(program, seed, backend):
-    """Drops lines and events while the failure stays: another one that comes up does not count."""
+    """Drops lines and events as long as the same failure stays."""
     changed, first = True, str(run(program, seed, backend))[:24]
     while changed:
         changed = False

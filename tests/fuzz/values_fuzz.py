@@ -14,8 +14,8 @@ import sys
 import graphs_fuzz
 from graphs_fuzz import copies, sharing
 
-# {t} {u} any tensor; {e} {w} exact ones; {f} {h} floats; {g} {k} integers; {b} bools; {c} complex or any; {z} one of no
-# dimension; {x} indices; {s} a Python number; {p} a positive int; {d} a dimension
+# {t} {u} any tensor; {e} {w} exact ones; {f} {h} floats; {g} {k} integers; {b} bools; {c} complex or any; {z} one
+# without dimensions; {x} indices; {s} a Python number; {p} a positive int; {d} a dimension
 EXACT = ["{t} + {u}", "{t} - {u}", "{t} * {u}", "{t} + {s}", "{t} - {s}", "{s} - {t}", "{t} * {s}", "-{t}",
          "{t}.abs()", "{t} / {s}", "{g} / {k}", "{t} + {z}", "{z} * {t}", "{z} + {s}", "{z} * {s}", "{t} + {t}",
          "torch.add({t}, {u}, alpha={p})", "torch.sub({t}, {u}, alpha={p})", "torch.rsub({t}, {u})",
@@ -331,7 +331,7 @@ class Program:
         return text + rest, used
 
     def rounds(self, pool, line, used, after):
-        """Whether the order of evaluation can be seen in what the line computes."""
+        """Whether the order of evaluation shows in the result of the line."""
         import torch
         if pool == "smooth" or any(word in line for word in ("lerp", "addc", "exp", "tanh", "float_power")):
             return True
@@ -381,7 +381,7 @@ class Program:
 
     @property
     def overflows(self):
-        """Whether float16 is on the way: steps in between may hold what it cannot."""
+        """Whether float16 is on the way: values between ops may exceed its range."""
         return "torch.float16" in self.source() or any(str(getattr(t, "dtype", "")) == "torch.float16"
                                                        for t in self.scope.values())
 

@@ -5,8 +5,8 @@
 A program is a module of random layers (linear, convolutions with norms, products with scaled, transposed, shared or
 joined weights, weights that are part of a larger tensor), compiled as a module, as a function of several instances, or
 under autocast. Between its calls weights are written: by torch, without torch's knowledge, through other views, from
-other threads, by new objects. --trusted: options={"freezing": True}, which must fail: the writes without a version are
-found.
+other threads, by new objects. --trusted: options={"freezing": True}, which must fail, because of writes without a new
+version.
 """
 import argparse
 import copy
@@ -219,7 +219,7 @@ def alike(got, want, dtype):
 
 
 def as_exact(got, want, model, x):
-    """Whether roundings explain the difference: with an old weight, only the result that uses it is off."""
+    """Whether roundings explain the difference. With an old weight, only the result that uses it is off."""
     try:
         same(got, want, exactly_as(lambda: model(x)), luck="norms")
     except AssertionError:
@@ -233,7 +233,7 @@ def check(seed, trusted, rounds=12):
     program, written = Program(seed), []
     rng, calls = program.rng, program.compiled({"freezing": True} if trusted else {})
 
-    def call(fn):  # in a context of its own: eager's autocast keeps the casts of a context, written or not
+    def call(fn):  # in its own context: eager's autocast keeps the casts of a context even if weights are written
         with torch.autocast("cpu", torch.bfloat16, enabled=program.dtype is not None):
             return fn(program.x)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The folders of the end-to-end tests, whose programs and entry the tests of training take."""
+"""Adds the folders of the end-to-end tests to the path: the training tests use their programs and their entry point."""
 import pathlib
 import sys
 

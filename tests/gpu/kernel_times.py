@@ -2,8 +2,8 @@
 
     python tests/gpu/kernel_times.py [CASE ...]
 
-"calls": one call after another, including the host's time. "graph": twenty calls captured and replayed, only the
-device's time. GB/s: the bytes that must be read and written, divided by the time in a graph.
+"calls": one call after another, with the host's time. "graph": twenty calls, captured and replayed, with the device's
+time only. GB/s: the bytes that must be read and written, divided by the time in a graph.
 """
 import statistics
 import sys

@@ -40,7 +40,7 @@ def close(got, expected):
 
 
 class Counted:
-    """What was replayed, recorded and refused meanwhile."""
+    """Counts what is replayed, recorded and refused while it is open."""
     def __enter__(self):
         self.events = []
         self.token = framejit._framejit.add_listener(self.events.append)
@@ -230,7 +230,7 @@ def test_random_numbers_while_the_gpu_is_busy():
         torch.manual_seed(3)
         got = []
         for _ in range(8):
-            got.append(compiled(x))  # kept: another recording
+            got.append(compiled(x))  # kept, so there is another recording
             other(x)  # draws nothing
     assert seen.count("recordings") >= 3
     for k, (a, b) in enumerate(zip(expected, got)):
@@ -380,7 +380,7 @@ def run_in_threads(count, own_stream, calls=200):
                     if wrong.any():
                         errors.append(f"thread {i} call {call}: {int((wrong > 0).sum())} rows, "
                                       f"{int(wrong.sum())} elements, of x {int((got == x).sum())}")
-        except Exception as error:  # told below, by the main thread
+        except Exception as error:  # the main thread reports it below
             errors.append(repr(error)[:500])
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]

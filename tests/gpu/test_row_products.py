@@ -1,4 +1,4 @@
-"""On a machine with a GPU: products of a few rows are kernels, together with what is around them.
+"""On a machine with a GPU: products of a few rows are kernels, together with the ops around them.
 
     make test-gpu                       builds, and runs this file among others
 """
@@ -15,7 +15,7 @@ except ImportError:  # as a program: test_gpu.py
     pytest = None
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-FEW = 100  # of fewer elements, eager may have each one right
+FEW = 100  # with fewer elements, eager may get every one right
 
 
 def randn(*size, dtype=torch.float32):

@@ -51,8 +51,8 @@ def fresh_with_gradients():
 
 
 def model_of(name, dropout):
-    """make(). transformers gives ViT's attention a mask where it is traced and none elsewhere, and dropout then draws
-    other numbers: there its attention is the written one."""
+    """make(). transformers gives ViT's attention a mask only where it is traced, and dropout then draws other numbers:
+    such tests use the written-out attention."""
     def make():
         program = training(name, dropout)()
         if name == "ViT" and dropout:
@@ -110,7 +110,7 @@ def test_second_derivatives_on_a_gpu(name):
 
 
 class Replays:
-    """What was replayed, and why what was not."""
+    """Counts replays, and why other calls were not replayed."""
     def __enter__(self):
         self.reasons, before = [], framejit.stats()["replays"]
         self.token = framejit._framejit.add_listener(

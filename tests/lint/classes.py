@@ -1,4 +1,5 @@
-"""Classes stay small: each has a limit on its members, and those that many files use on the functions that take one."""
+"""Classes stay small: the members of each are limited, and for classes that many files use, so are the functions that
+take one."""
 import re
 
 from limits import blank
@@ -21,12 +22,12 @@ LIMITS = [
     ("Machine", "frame_hook/trace/machine/machine.h", 21, None),
     ("Tracer", "frame_hook/trace/machine/tracer.h", 59, 376),
 ]
-# Classes that have more members than any other may have, and the members of others that stay far below.
+# Classes that may exceed the general limit, and lower limits for classes that stay far below it.
 LIMITS += [
     ("NestEmitter", "inductor/cpu/nest_emitter.h", 22, None),
     ("NestState", "inductor/cpu/nest_state.h", 12, 13),
     ("Recorder", "graph/aten/recorder.h", 94, None),
-    ("ExprNode", "graph/aten/sym_node.cpp", 83, None),  # an operator of SymInt each
+    ("ExprNode", "graph/aten/sym_node.cpp", 83, None),  # one for each operator of SymInt
     ("TorchRecording", "frame_hook/aten/recording.h", 69, None),
     ("Products", "inductor/gpu/hip_products.cpp", 66, None),
     ("Rows", "inductor/gpu/hip_rows.cpp", 65, None),

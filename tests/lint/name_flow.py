@@ -1,5 +1,4 @@
-"""Where the text of a name is compared, even if a variable kept it in between: C++ by statements, Python by its syntax
-tree."""
+"""Finds where the text of a name is compared, even through a variable: C++ by statements, Python by its syntax tree."""
 import ast
 import re
 
@@ -14,7 +13,7 @@ COMPARES = re.compile(r"[=!]=\s*(?:std::string_view\()?\"|\"\s*\)?\s*[=!]=|[=!]=
                       r"|str(?:n|case)?cmp\(|\bPyUnicode_(?:Compare|Equal|Tailmatch|Contains)\w*\(|\bregex_\w+\("
                       r"|\b(?:starts_with|ends_with|substr|find|rfind|contains|compare|count|within)\((?!std::)"
                       r"|\bis_of\(std|\bsub_match\b")
-# Comparisons that are of names wherever they stand.
+# Comparisons that always compare names.
 ALWAYS = re.compile(r"[=!]= interned\(\"|\bwithin\((?!std::)[^()]*\(|\bname\.(?:starts|ends)_with\(")
 KEEPS = re.compile(r"\b(\w+)\s*=(?!=)\s*|\b(?:std::string(?:_view)?|PyRef|PyObject\s*\*\s*(?:const)?)\s+(\w+)\s*[({]")
 

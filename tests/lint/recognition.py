@@ -1,5 +1,5 @@
-"""Objects are recognised by identity: no text of a name decides, except as listed here. The objects, ops and texts that
-rules single out are rows of tables, each with a reason."""
+"""Objects are recognised by identity: the text of a name decides nothing, except as listed here. The objects, ops and
+texts that rules single out are rows of tables, each with a reason."""
 import re
 
 import recognition_rows as rows
@@ -11,7 +11,7 @@ PYTHON = re.compile(r"^python/.*\.py$")
 EVERYWHERE = re.compile(r"^(?:runtime|graph|guards|frame_hook|inductor|python)/")
 TEXT = re.compile(r"\bstrstr\(|\bwhat(?:_without_backtrace)?\(\)\)?\.(?:find|starts_with|contains)\("
                   r"|\.(?:find|rfind|contains|starts_with|ends_with)\(\"[^\"]*[ :][^\"]*\"\)|\" in str\(")
-# Words that are compared below the tracer. Literals are emptied before.
+# Words that are compared below the tracer. The contents of literals are removed first.
 WORDS = re.compile(r"^(?:runtime|graph|inductor)/.*\.(?:cpp|h)$")
 WORD = re.compile(r"[=!]=\s*(?:std::string_view\()?\"\"|\"\"\s*[=!]="
                   r"|\bname(?:\(\))?\.(?:starts_with|ends_with|contains)\(|\bname(?:\(\))?\.r?find\(\""

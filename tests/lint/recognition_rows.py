@@ -29,8 +29,8 @@ NAMES = [
 # The same in Python: no row yet.
 PYTHON_NAMES: list[tuple[str, str, str]] = []
 
-# Texts of errors and dumps are rows of torch_texts.def. Words of our own languages, in files that read them, are no
-# such texts.
+# Texts of errors and dumps are rows of torch_texts.def. Words of our own languages, in files that read them, do not
+# count.
 ERRORS = [
     ("graph/number_history.cpp", '"framejit::"', "a name of an operator, not a message"),
     ("graph/aten/op_info.cpp", 'base.find("::")', "a name of an operator, not a message"),
@@ -87,7 +87,7 @@ WORDS = [
     ("runtime/gpu_driver.cpp", 'name.starts_with("gfx")', "what the driver calls its device"),
 ]
 
-# Sentinel numbers: none of the program's may be taken for one.
+# Sentinel numbers: no number of the program may be taken for one.
 SENTINELS = [("runtime/kernel_cache.cpp", "head.magic == kRecordMagic", "the first bytes of a file that we wrote")]
 
 # Rules ask for the CPU in one way: a CPU may have an index.

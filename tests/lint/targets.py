@@ -17,7 +17,7 @@ ASKS = [
 # The places where a device becomes a target, and where the device of a graph's kernels is chosen.
 ASKED_IN = {("inductor/compile.cpp", "is_cpu"), ("inductor/lowering/lower.cpp", "is_cpu")}
 
-# Numbers from 256 on, and shifts and multiples of 1024: sizes and costs, as far as they can be recognised.
+# Numbers from 256 on, shifts, and multiples of 1024: sizes and costs, as far as a pattern can recognise them.
 NUMBER = r"(?:\d+\s*<<\s*\d+|\d+\s*\*\s*1024|(?:2(?:5[6-9]|[6-9]\d)|[3-9]\d\d|\d{4,}))\b"
 BARE = re.compile(r"\bconstexpr\s+(?:u?int\d+_t|size_t|unsigned|int|double)\b[^;]*?\bk\w+\s*=\s*"
                   r"(?:int64_t\{|size_t\{)?\s*" + NUMBER + r"|[<>]=?\s*" + NUMBER)

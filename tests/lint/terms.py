@@ -1,7 +1,7 @@
 """The words of the project that have one meaning, and the folders whose names may have them (docs/style.md).
 
-A word is found in any form, as a part of a name: `is_checked_index`, `ChecksCopy`, `CHECKED`. A name elsewhere is
-either CPython's, torch's or another library's, or it has a second meaning, and gets another word.
+A word is found in any form, as a part of a name: `is_checked_index`, `ChecksCopy`, `CHECKED`. A name in another folder
+is CPython's, torch's or another library's; otherwise the word has a second meaning there, and needs another one.
 """
 import re
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 class Term(NamedTuple):
     word: str
     forms: str              # as parts of names, in lower case
-    rooms: tuple[str, ...]  # where it means what docs/style.md says
+    rooms: tuple[str, ...]  # where it has the meaning of docs/style.md
     others: str = r"(?!)"   # names of others, and ordinary English that is listed one by one
 
 

@@ -1,4 +1,4 @@
-"""Each lint check finds what it is for, and lets the allowed neighbour pass."""
+"""Each lint check finds what it should, and lets similar code that is allowed pass."""
 import re
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""What the tests leave out on a machine is one line there, and a failure if CI is set: an interpreter, its headers, its
-library."""
+"""Each thing that the tests leave out on a machine (an interpreter, its headers, its library) is reported in one line
+there, and is a failure if CI is set."""
 import os
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def run(command, folder, ci):
 
 @pytest.fixture
 def without_torch(tmp_path):
-    """Calls tools/test_without_torch for an interpreter that answers as it is told; its build folder exists, with these
+    """Calls tools/test_without_torch for an interpreter that gives these answers. Its build folder exists, with these
     targets."""
     def call(ci, found="3.99", include=sysconfig.get_path("include"), targets=""):
         program(tmp_path / "bin" / "python3.99",
@@ -107,7 +107,7 @@ def test_b(n):
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_skips_of_pytest(tmp_path, missing):
-    """What no package provides may be left out under CI, a package may not; both are said."""
+    """Under CI, what no package provides may be left out; what a package provides may not. Both are reported."""
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (tmp_path / "test_skips.py").write_text(SKIPS.format(missing=missing))
     environment = dict(os.environ, CI="1", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")

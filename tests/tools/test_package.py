@@ -1,4 +1,4 @@
-"""What the built libraries expose to others in the process."""
+"""The symbols that the built libraries expose to others in the process."""
 import subprocess
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 """tools/setup, with stubs for everything that it calls. If something is missing, one line says what, and which command
-installs it; what exists is left alone. And when make calls it."""
+installs it; what exists is left alone. Also tests when make calls it."""
 import os
 import re
 import shutil
@@ -28,7 +28,7 @@ PROGRESS = re.compile(r"^installing .* (?:\.\.\.|done in \d+ s)\n", re.M)  # for
 
 
 class Machine:
-    """A PATH of stubs on which setup finds everything that it needs, without being root."""
+    """A PATH of stubs on which setup, not run by root, finds everything that it needs."""
 
     def __init__(self, folder):
         self.folder, self.bin, self.log = folder, folder / "bin", folder / "log"

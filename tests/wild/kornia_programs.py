@@ -32,7 +32,7 @@ GIVEN = {
     "boxes": lambda: torch.tensor([[[2.0, 2.0], [9.0, 2.0], [9.0, 9.0], [2.0, 9.0]]] * 2),
     "homography": lambda: torch.eye(3).repeat(2, 1, 1),
 }
-TELLS_COMPILING = "is_compiling"  # its answer differs on purpose
+TELLS_COMPILING = "is_compiling"  # its answer is meant to differ
 MATRIX = ("matrix", "homography", "transform", "_T_", "rot")
 
 

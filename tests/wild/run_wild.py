@@ -5,8 +5,9 @@
 
 Each program runs five times under framejit.compile and five times under FRAMEJIT=1, then with batches of other
 sizes, and every result is compared as tests/e2e/check.py does. "sized" are the programs that took other sizes,
-"again" those of them whose other sizes made more graphs than the program has: a size did not become a symbol at its
-first change. A program that the journal has for a seed does not run again, so a run that was stopped can continue.
+"again" those of them whose other sizes made more graphs than the program has: for these, a size did not become a symbol
+at its first change. A program that the journal has for a seed does not run again, so a run that was stopped can
+continue.
 """
 import argparse
 import collections

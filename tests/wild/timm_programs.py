@@ -16,7 +16,7 @@ SIDES = (64, 96, 128, 160, 224, 256)
 
 
 def rank(name):
-    """Names that say small come first."""
+    """Names that suggest a small model come first."""
     return min((i for i, s in enumerate(SMALL) if s in name), default=len(SMALL)), len(name), name
 
 

@@ -49,8 +49,7 @@ def make(name):
     if form == "backwards":
         times = times.flip(0)
     rough = {"rtol": 1e-3, "atol": 1e-3}  # thousands of steps are the same program as ten
-    if method == "dopri8":  # the error of the first step that it would choose is a rounding error, and later steps
-                            # depend on it
+    if method == "dopri8":  # it would choose its first step by an error that is only rounding, and later steps follow
         rough["options"] = {"first_step": 1.0}
     return Program(lambda y, times: solve(net, (y, y * 2) if form == "tuple" else y, times, method=method, **rough),
                    (y, times))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-KEPT = []  # ops die with their library
+KEPT = []  # ops go when their library object goes
 
 
 def declare():

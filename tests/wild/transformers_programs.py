@@ -32,6 +32,6 @@ def make(name):
         try:
             model, inputs, _ = hf_classes.make(cls, wanted)
             return Program(model, (), inputs)
-        except Exception as e:  # another configuration
+        except Exception as e:  # it needs another configuration
             why = why or f"{type(e).__name__}: {str(e).strip().splitlines()[0][:120] if str(e).strip() else ''}"
     raise PassedOver(why)

@@ -24,7 +24,7 @@ SLOW = 1.5  # seconds of a plain call: calls with three times the batch, and in 
 
 
 class PassedOver(Exception):
-    """Why nothing can be said about a program: it cannot be made small, or eager refuses it."""
+    """Why a program is skipped: it cannot be made small, or eager refuses it."""
 
 
 @dataclass
@@ -94,7 +94,7 @@ def compared(got, want, exact):
 
 
 def eager(program):
-    """What plain Python returns; programs with a different result each time show nothing."""
+    """What plain Python returns. Skips a program that raises, is slow, or has a different result each time."""
     begin = time.perf_counter()
     want = outcome(program.fn, program)
     if want[0] == "raised":

@@ -38,7 +38,7 @@ def answer_of(body, seconds):
             record = body()
             os.write(writing, json.dumps(record).encode())
             code = 0
-        except BaseException as e:  # the parent says it
+        except BaseException as e:  # the parent reports it
             os.write(writing, json.dumps({"verdict": "wrong",
                                           "detail": f"the run itself raises {first_line(e)}"}).encode())
         finally:
@@ -76,7 +76,7 @@ def records_of(package, name, seconds):
             return [{"verdict": "passed over", "detail": first_line(e)}]
         return [{"mode": mode, **answer_of(lambda: measured(program, want, mode, others), seconds)} for mode in MODES]
     records = answer_of(both, 3 * seconds)
-    if isinstance(records, dict):  # it died before any mode: because of eager
+    if isinstance(records, dict):  # it died before any mode began, so in eager
         records = [{**records, "verdict": "passed over"}]
     return records
 

@@ -4,7 +4,7 @@ last line of its error.
     run_cpython_tests.py MODE test_dict test_with -DictTest.test_repr ...     MODE: plain | idle | stress:<seed> |
     trace; -TEST is left out
 
-idle installs a hook that passes everything on, which separates changes that any hook causes from defects of ours. The
+idle installs a hook that passes everything on: so changes that any hook causes can be told from defects of ours. The
 hook is installed only while the tests of a module run.
 """
 import importlib

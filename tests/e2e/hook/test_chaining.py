@@ -1,4 +1,4 @@
-"""Our hooks together with another one that installs and removes itself as torch._dynamo's does."""
+"""Our hooks together with another hook, which installs and removes itself as torch._dynamo's does."""
 import pytest
 
 

@@ -1,4 +1,5 @@
-"""What other code sees of a natively run frame, what remains of it, and what it costs in references and stack."""
+"""What other code sees of a frame that runs natively, what remains of it, and how many references and how much stack it
+takes."""
 import gc
 import inspect
 import signal

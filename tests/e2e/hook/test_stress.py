@@ -1,5 +1,5 @@
-"""CPython's own tests, with every frame native for a random number of instructions: the same tests fail as without
-(usually none)."""
+"""CPython's own tests, with every frame run natively for a random number of instructions: the same tests fail as
+without it (usually none)."""
 import importlib.util
 import json
 import os

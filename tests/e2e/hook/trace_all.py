@@ -1,5 +1,5 @@
-"""CPython's own tests with every frame traced (FRAMEJIT_TRACE_ALL): each test passes as it does without, or a table
-says why not.
+"""CPython's own tests with every frame traced (FRAMEJIT_TRACE_ALL): each test ends as it does without tracing, or a
+table says why not.
 
     trace_all.py [--jobs N] [--update] [--table trace_all.txt] [test_list test_dict ...]
 

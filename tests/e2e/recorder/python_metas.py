@@ -48,7 +48,7 @@ def functional_form(name):
 
 
 def unmet(met):
-    """The ops that are not in `met`, nor is a form of theirs, and that the list of ops without a rule does not name."""
+    """The ops that are not in `met` in any form, and that the list of ops without a rule does not name."""
     known = met.union(listed())
     left = [name for name in with_python_metas() if name not in known]
     return [name for name in left if functional_form(name) not in known.union(left)]
@@ -115,7 +115,7 @@ def eager(call, *tensors):
 
 
 def recorded(make):
-    """What make() records; a break is no defect, anything else that it raises is."""
+    """The recording of make(). A break is not a defect; any other exception is."""
     from symbolic_checks import refusal
     try:
         return make()
@@ -127,7 +127,7 @@ def recorded(make):
 
 
 def replayed(joint, inputs, outputs, tangents):
-    """The ops of a recording, and where their shapes are wrong. An error of eager's backward is no defect."""
+    """The ops of a recording, and where their shapes are wrong. An error of eager's backward is not a defect."""
     import torch
     try:
         return joint.recorder.ops(), joint.recorder.run(inputs)[1]

@@ -50,8 +50,8 @@ def worse(known, now):
 
 
 def refusal(error, prefix):
-    """The outcome of a recording that raised, or None if that is no refusal. The text of a break names its row of
-    reasons.def; that "break" stands somewhere in a text means nothing."""
+    """The outcome of a recording that raised, or None if it is not a refusal. The text of a break names its row of
+    reasons.def; a text that merely contains "break" does not count."""
     is_break = re.match(r"break (\w+): ", str(error))
     if is_break:
         return f"{prefix} {is_break[1]}"

@@ -1,8 +1,8 @@
 """The joint graph (forward and backward in one recording) against eager: outputs, gradients and written state, bit for
 bit.
 
-Every case is recorded with torch's autograd engine running over traced tensors, replayed op by op as recorded, then
-made functional by our pass and replayed again. Inputs are leaves (parameters) and non-leaves (results of earlier code);
+Every case is recorded while torch's autograd engine runs over traced tensors. The recording is replayed op by op, made
+functional by our pass, and replayed again. Inputs are leaves (parameters) and non-leaves (results of earlier code);
 buffers are plain inputs.
 """
 import copy

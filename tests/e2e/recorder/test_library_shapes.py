@@ -102,7 +102,7 @@ def test_gradients_of_resizing_and_padding():
 
 
 def orders(shape, dtype=torch.float32):
-    """A tensor whose dimensions lie in every order."""
+    """Tensors of this shape, with their dimensions in every order in memory."""
     for order in itertools.permutations(range(len(shape))):
         inverse = [order.index(d) for d in range(len(shape))]
         yield make(tuple(shape[d] for d in order), dtype).permute(inverse)

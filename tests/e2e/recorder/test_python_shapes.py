@@ -77,7 +77,7 @@ def test_the_list_of_ops_without_a_rule():
     assert all(reasons.values())
 
 
-# What is recorded at least, of torch's own samples.
+# At least how many of torch's own samples are recorded.
 FLOORS = {"ops": 1500, "gradients": 500, "modules": 100}
 
 
@@ -127,7 +127,8 @@ def test_which_ops_are_met():
 
 
 def test_tracing_imports_no_compiler_of_torch():
-    """Forward and backward of ops whose shape functions in torch are Python: none of them imports torch._dynamo."""
+    """Forward and backward of ops whose shape functions in torch are written in Python: none of them imports
+    torch._dynamo."""
     program = """if True:
         import sys, torch, torch.nn.functional as F, framejit
         def step(x, w, z):

@@ -330,7 +330,7 @@ def test_hugging_face(name, attention, monkeypatch):
             decoder_attention_heads=4), (torch.rand(2, 8, 32),)),
     }[name]()
     config._attn_implementation = attention
-    # as the tracer answers: no shortcuts that depend on data
+    # the tracer's answer: no shortcuts that depend on data
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     model = (t.models.whisper.modeling_whisper.WhisperEncoder(config) if name == "whisper" else t.T5EncoderModel(config)
              if name == "t5" else t.AutoModel.from_config(config)).eval()

@@ -158,8 +158,8 @@ def op_of(name):
 
 
 def uses_the_row(name, args, kwargs):
-    """Checks the call of one op, with symbols too; true if its rule gave the shape, or that of its functional form in
-    place."""
+    """Checks the call of one op, with symbols too. True if its rule gave the shape, or for an in-place op the rule of
+    its functional form."""
     op = op_of(name)
     leaves, shape = pytree.tree_flatten([args, kwargs])
 

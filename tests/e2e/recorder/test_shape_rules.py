@@ -57,7 +57,7 @@ def outcome(fn, args):
 
 
 def check_call(fn, args, name, symbolic=True, fixed=(), varied=None):
-    """True if the rule was used. fixed: sizes that are no symbols; varied: which arguments have symbols, if not all."""
+    """True if the rule was used. fixed: sizes that stay numbers; varied: which arguments have symbols, if not all."""
     want, error = outcome(fn, [clone_like(t) for t in args])
     try:
         recording = Recording(fn, args)
@@ -434,7 +434,7 @@ def test_what_eager_refuses_is_refused_alike(name):
         REFUSED[name](T)
     with pytest.raises((RuntimeError, IndexError, TypeError, ValueError)) as traced:
         Recording(REFUSED[name], [T])
-    # Plain Python raises it. An op that draws is not run to find out whether it raises.
+    # Plain Python raises it. The recorder does not run an op that draws just to see whether it raises.
     by_a_break = refusal(traced.value, "") in (" exception_raised", " unsupported_op" if name == "randint" else "")
     assert by_a_break or (traced.type is eager.type and str(traced.value) == str(eager.value))
 

@@ -1,4 +1,4 @@
-"""The count of checks with symbols: what falls is seen, and only a break is a break."""
+"""The count of checks with symbols: a count that falls is noticed, and only a break counts as a break."""
 import pytest
 import torch
 

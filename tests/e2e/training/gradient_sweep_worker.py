@@ -25,8 +25,8 @@ def asking(value):
 
 
 def runner(sample):
-    """A function that makes of an op one with a backward, which returns [what the op returns, the gradients]; and a
-    list of whether each run had one."""
+    """A function that gives an op a backward, so that it returns [what the op returns, the gradients]; and a list that
+    says of each run whether it had one."""
     import torch
     plans, asked = [], asking([sample.input, *sample.args, sample.kwargs])
 
@@ -69,7 +69,7 @@ def run_one(op, sample, backend, luck=None):
 
 
 def verdict(stats, outcome, expected=2):
-    """As op_sweep_worker.verdict(). For `whole`, so many backwards must have run as compiled plans."""
+    """As op_sweep_worker.verdict(). For `whole`, this many backwards must have run as compiled plans."""
     seen = worker.verdict(stats, outcome)
     if seen["status"] == "whole" and stats["backward_runs"] < expected:
         return {"status": "not traced", "why": f"{stats['backward_runs']} backward runs in place of {expected}"}

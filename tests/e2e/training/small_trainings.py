@@ -1,5 +1,5 @@
-"""Small configurations of models that people train: name -> make(dropout), (module, keyword arguments), whose result
-has a loss. Those of transformers, and our own for what it lacks."""
+"""Small configurations of models that people train: name -> make(dropout), which gives (module, keyword arguments); the
+module's result has a loss. They are from transformers; those that it lacks are our own."""
 import typing
 
 import torch
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 
-CLASSES = "single_label_classification"  # else the first call of a model writes it into its configuration
+CLASSES = "single_label_classification"  # otherwise the first call of a model writes it into its configuration
 
 
 def ids(*shape, below=50):
@@ -108,7 +108,7 @@ class Result(typing.NamedTuple):
 
 
 class WithLoss(nn.Module):
-    """The result has a loss, as those of transformers have."""
+    """The result has a loss, as in transformers."""
 
     def forward(self, **inputs):
         return Result(self.loss(**inputs))
@@ -220,7 +220,7 @@ class GraphNet(WithLoss):
 
 
 class Recommender(WithLoss):
-    """As DLRM: bags of ids and numbers, and the products of each pair of them."""
+    """Like DLRM: bags of ids and numbers, and the products of each pair of them."""
 
     def __init__(self, dropout):
         super().__init__()

@@ -6,7 +6,7 @@ of them were written, warnings, and the state of the generator. Values keep the 
 element, or are as near to eager as roundings move them: the program runs again in float64, exactly and disturbed
 (wide.py).
 
-The counts of breaks, graphs and backward runs are asserted too: a plain run is no success.
+The counts of breaks, graphs and backward runs are asserted too: a plain run does not count as success.
 """
 import contextlib
 import functools
@@ -22,7 +22,7 @@ from devices import DEVICE, off_device, on_device, random_state, set_random_stat
 from wide import Wide
 
 PRECISIONS = ("f32", "bf16")
-# What torch writes without a version: a version for them is no difference.
+# torch writes these without a new version; if they get one, that is no difference.
 UNVERSIONED = ("running_mean", "running_var")  # by batch norm
 if DEVICE != "cpu":
     UNVERSIONED += ("['exp_avg']", "['grad_avg']")  # by _foreach_lerp_
@@ -36,7 +36,7 @@ def precision(request):
 
 @functools.cache
 def has_lstm_of_bfloat16():
-    """oneDNN has one only for processors with instructions for bfloat16: elsewhere eager raises."""
+    """oneDNN has one only for processors with instructions for bfloat16; on others, eager raises."""
     try:
         with torch.autocast(DEVICE, torch.bfloat16):
             torch.nn.LSTM(2, 2, device=DEVICE)(torch.ones(1, 1, 2, device=DEVICE))
@@ -156,7 +156,7 @@ def regression():
 
 
 def with_step(step):
-    """make() of an mlp whose steps are step(y, x, k): y is what it returns, x its input."""
+    """make() for an mlp whose steps are step(y, x, k): y is what it returns, x its input."""
     def make():
         model, x = mlp(), leaf(5, 3)
         return Program(model, x, step=lambda run, args, k: step(run(x), x, k))
@@ -169,7 +169,7 @@ WHICH_SAVED = re.compile(r": \[[\w.]+ \[[\d, ]*\]\](, which is output \d+ of [\w
 
 
 def told(error):
-    """What is compared of an exception."""
+    """The parts of an exception that are compared."""
     said = told_by(error)
     said["text"] = WHICH_SAVED.sub("", said["text"])
     return {key: said[key] for key in ("class", "text", "causes", "suppressed", "notes")}
@@ -199,7 +199,7 @@ class Again:
 
     @functools.cache
     def steps(self, noise=None):
-        """What each step leaves, as far as the steps come. noise: the number of a disturbed run."""
+        """What each step leaves, up to the first that fails. noise: the number of a disturbed run."""
         before, kept = random_state(), []
         try:
             with Wide(noise) as mode:
@@ -245,8 +245,8 @@ def check_step(make, *, steps=3, breaks=0, graphs=1, backward=True, backward_gra
                strides=True, float64=True, partial=False, captured=True, luck="norms", **options):
     """Asserts that compiled steps are eager's; returns the stats. breaks, graphs, backward_graphs: how many (None: not
     asked). backward: whether backward plans ran in every step, or how many ran in all (None: not asked). float64: False
-    for programs whose ops wide.py does not see, those of other threads. partial: what a backward that raised has
-    accumulated before is compared too. captured: False for programs that run plainly. luck: as in bounds.py."""
+    for programs whose ops wide.py does not see, those of other threads. partial: what a backward had accumulated before
+    it raised is compared too. captured: False for programs that run plainly. luck: as in bounds.py."""
     framejit.reset()
     plain, ours = program_of(make, seed), program_of(make, seed)
     states = dict.fromkeys(("plain", "ours"), random_state())
@@ -267,7 +267,7 @@ def check_step(make, *, steps=3, breaks=0, graphs=1, backward=True, backward_gra
 
 
 def assert_counts(stats, steps=1, breaks=0, graphs=None, backward=True, backward_graphs=None, raised=False):
-    """What stats() must say. What is None is not read, so the test states it in another way (stated.py)."""
+    """Compares stats(). An expected count of None is not read, so the test states it in another way (stated.py)."""
     shown = dict(stats)  # states nothing
     assert raised or not stats["fallbacks"], f"compiled code failed and plain Python ran: {shown}"
     if breaks is not None:

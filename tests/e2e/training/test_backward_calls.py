@@ -1,5 +1,4 @@
-"""What a user does with the backward of compiled code: ways to call it, errors, threads, double backward, anomaly
-mode."""
+"""The backward of compiled code as users call it: ways to call it, errors, threads, double backward, anomaly mode."""
 import copy
 import gc
 import json
@@ -118,7 +117,7 @@ def test_a_second_backward_through_one_of_two_outputs():
 
 @pytest.mark.parametrize("fn", [torch.sin, torch.abs, torch.log, torch.nn.functional.gelu], ids=lambda f: f.__name__)
 def test_a_second_backward_misses_what_the_formula_makes_of_it(fn):
-    """cos(x) of what is saved meets the gradient: no gradient meets what is saved itself."""
+    """The gradient is multiplied by the cosine of a saved value, never by the saved value itself."""
     def step(run, args, k):
         y, z = run(*args)
         y.sum().backward()
@@ -132,7 +131,7 @@ def test_a_second_backward_misses_what_the_formula_makes_of_it(fn):
 
 @pytest.mark.parametrize("later", [lambda outputs, c: (c.detach().add_(1), outputs[2].sum().backward())])
 def test_a_view_without_grad_mode_is_a_leaf(later):
-    """Nobody sees its gradient, but what its formula keeps counts."""
+    """Nobody sees its gradient, but the values that its formula keeps count."""
     def f(w, c):
         h = w * 2
         with torch.no_grad():
@@ -351,7 +350,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_saved_tensor_that_is_changed(name):
-    """An error occurs if eager raises one, and only then. Compiled code needs nothing unchanged that eager does not
+    """There is an error exactly where eager raises one. Compiled code does not rely on any tensor that eager does not
     save."""
     change, target, *shapes = CHANGES[name]
     check_step(changed_after(change, target, *shapes), backward=None)
@@ -471,8 +470,8 @@ def test_a_hessian():
 
 
 def test_double_backward_after_an_input_is_gone():
-    """create_graph with a temporary input that nobody else holds: the first time the error may say so, and from then on
-    the code runs plainly."""
+    """create_graph with a temporary input that nobody else holds: the first call may raise an error that says so; from
+    then on, the code runs plainly."""
     w = leaf(3)
 
     def second_order(run):
@@ -491,7 +490,7 @@ def test_double_backward_after_an_input_is_gone():
 @pytest.mark.parametrize("fn", [torch.relu, torch.tanh, torch.sigmoid, torch.exp, lambda x: x.softmax(-1), torch.sqrt,
                                 lambda x: (x.sigmoid(), x.tanh()), lambda x: (x + 1).tanh()])
 def test_double_backward_of_what_keeps_its_result(fn):
-    """Eager needs no input of such ops, so it may be gone: as where each layer is compiled by itself."""
+    """Eager needs no input of such ops, so it may be gone, for example if each layer is compiled by itself."""
     w = leaf(2, 3)
 
     def orders(run):
@@ -571,7 +570,7 @@ def a_slope_without_history(x):
 
 @pytest.mark.parametrize("f", [detached, an_island, a_slope_without_history], ids=lambda f: f.__name__)
 def test_constants_of_a_second_derivative(f):
-    """What has no history is a constant to the second derivative too."""
+    """Values without a history are constants to the second derivative too."""
     def make():
         x = leaf(4)
 

@@ -165,7 +165,7 @@ def test_the_order_of_leaves():
 
 
 def test_gradients_come_before_the_backward_ends():
-    """When a hook of a late layer runs, those of early layers have no gradient yet: eager's stages."""
+    """When a hook of a late layer runs, early layers have no gradient yet: eager's stages."""
     def make():
         model, x = nn.Sequential(*[nn.Linear(3, 3) for _ in range(3)]), torch.randn(5, 3)
         ready = []
@@ -335,7 +335,7 @@ def of_parts_of_a_written_input(x):
 
 
 def asks_once(run, args, k):
-    """Without second derivatives, which a forward that writes its input does not have."""
+    """Without second derivatives: a forward that writes its input has none."""
     return asks_of_views(run, args, k, second=False)
 
 

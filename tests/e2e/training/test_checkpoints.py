@@ -1,4 +1,5 @@
-"""torch.utils.checkpoint inside of compiled code: what it covers is computed again, with eager's random numbers."""
+"""torch.utils.checkpoint inside of compiled code: the ops that it covers run again in the backward, with eager's random
+numbers."""
 import os
 
 import pytest
@@ -37,7 +38,7 @@ def test_layers(reentrant, dropout):
 
 
 def saved_bytes(f, x):
-    """What autograd's graph holds of a compiled call, by its saved tensors."""
+    """The bytes of a compiled call that autograd's graph holds, by its saved tensors."""
     sizes = {}
 
     def pack(t):
@@ -79,7 +80,7 @@ def test_ways_to_call_it(f):
                                   lambda x, at: x.index_select(0, at[0]), lambda x, at: x // (at + 1)],
                          ids=["gather", "index", "index_select", "division"])
 def test_one_of_two_results_is_differentiated(read):
-    """What may raise is not computed again for a gradient that nobody asks for."""
+    """An op that may raise does not run again for a gradient that nobody asks for."""
     def make():
         w = leaf(5)
 
@@ -212,7 +213,7 @@ print(sum(kept.values()), float(x.grad.double().sum()))
 
 @pytest.mark.nothing_captured  # in this process
 def test_the_budget_of_what_is_saved():
-    """FRAMEJIT_MEMORY_BUDGET: less is saved where less may be, and the gradient stays."""
+    """FRAMEJIT_MEMORY_BUDGET: with a smaller budget less is saved, and the gradient stays the same."""
     found = []
     for budget in (100, 40, 0):
         done = programs.run(SAVED, env=os.environ | {"FRAMEJIT_MEMORY_BUDGET": str(budget)})

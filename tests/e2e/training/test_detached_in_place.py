@@ -1,4 +1,5 @@
-"""detach_() between a forward and its backward: an error where eager's formulas hold the tensor, and else no change."""
+"""detach_() between a forward and its backward: an error where eager's formulas hold the tensor; otherwise it changes
+nothing."""
 import gc
 import weakref
 
@@ -77,7 +78,7 @@ def test_an_input(name, create_graph):
 
 
 def test_a_node_holds_no_output_of_its_own():
-    """What holds a value must die with the results that need it."""
+    """The holder of a value must die with the results that need it."""
     run = framejit.compile(squared)
     y, z = run(leaf(3, 3), leaf(3))
     seen = weakref.ref(y)

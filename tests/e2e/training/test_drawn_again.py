@@ -1,5 +1,5 @@
 """A forward with random numbers that runs again under autograd: it draws the same numbers, and its ops have eager's
-histories. It runs again for gradients of gradients, for gradients of vmap, and if an input has got other data."""
+histories. It runs again for gradients of gradients, for gradients of vmap, and if an input was given other data."""
 import pytest
 import torch
 import torch.nn.functional as F

@@ -60,7 +60,7 @@ def test_of_integers_that_become_floats():
 
 
 def test_of_other_outputs_too():
-    """The maximum is an output, and others are made of it."""
+    """The maximum is an output, and other outputs are computed from it."""
     def step(run, args, k):
         largest, scaled = run(*args)
         scaled.backward(retain_graph=True)

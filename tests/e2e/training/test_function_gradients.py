@@ -43,7 +43,7 @@ class Mish(Function):
 
 
 class Round(Function):
-    """A straight-through estimator, whose gradient is clipped: no linear function of it."""
+    """A straight-through estimator whose gradient is clipped, so its backward is not linear."""
     @staticmethod
     def forward(ctx, x, low, high):
         ctx.low, ctx.high = low, high
@@ -138,7 +138,7 @@ def test_straight_line(name):
 
 
 def test_gradient_of_an_expanded_sum():
-    """The gradient has strides of 0, and the stand-in of the trace has not."""
+    """The gradient has strides of 0; the trace's stand-in does not."""
     class Flat(Function):
         @staticmethod
         def forward(ctx, x):
@@ -186,7 +186,7 @@ class Polar(Function):
 
 
 class Shifted(Function):
-    """Two outputs, and a backward that is no linear function."""
+    """Two outputs, and a backward that is not linear."""
     @staticmethod
     def forward(ctx, x):
         return x * 2, x + 1
@@ -197,7 +197,7 @@ class Shifted(Function):
 
 
 class MaybeNone(Function):
-    """Sees None for what has no gradient."""
+    """Its backward sees None where there is no gradient."""
     @staticmethod
     def forward(ctx, x):
         ctx.set_materialize_grads(False)
@@ -260,8 +260,8 @@ LINEAR = {
 
 
 def of_two_outputs(formula):
-    """formula(x, gradient, gradient), whose function's outputs go backward one by one and together. A table that is
-    read in backward() would be a break."""
+    """Goes backward from the outputs of a function with this formula(x, gradient, gradient), one by one and together. A
+    table that is read in backward() would be a break."""
     class Formula(Function):
         @staticmethod
         def forward(ctx, x):
@@ -522,7 +522,7 @@ def test_checkpoint():
 
 
 class Outer(Function):
-    """Calls other functions in both."""
+    """Calls other functions in forward and backward."""
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
@@ -556,7 +556,7 @@ class Setup(Function):
 @pytest.mark.parametrize("needs", [False, True])
 @pytest.mark.parametrize("apply", [Setup.apply, lambda x: ReverseSame.apply(x, 0.5)], ids=["setup", "old"])
 def test_what_a_returned_input_is(apply, needs, mode):
-    """Its memory is that of the input. Without gradients, the result needs none."""
+    """It shares the memory of the input. Without gradients, the result requires none."""
     def told(f):
         x = torch.ones(3, requires_grad=needs)
         with mode():

@@ -1,5 +1,5 @@
-"""Gradients of functions and small modules, compiled: equal to eager's, None where eager's are None, forward and
-backward as plans and one graph, but where a test says otherwise."""
+"""Gradients of functions and small modules, compiled: equal to eager's, None where eager's are None. Forward and
+backward are plans of one graph, unless a test says otherwise."""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -257,7 +257,7 @@ def test_functions_of_leaves(fn):
 
 @pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.__name__)
 def test_functions_of_tensors_that_are_no_leaves(fn):
-    """The gradient flows on to what made them."""
+    """The gradient flows on to the ops that made them."""
     def make():
         a, b = leaf(4, 3), leaf(4, 3)
         return Program(fn, make_inputs=lambda k: (a * 2, (b + 1).t().contiguous().t()), watch=[a, b])
@@ -282,7 +282,7 @@ def test_formulas_that_read_data_run_plainly(fn):
 @pytest.mark.parametrize("fn", [lambda x, y: x.cumprod(1) * y[:, 0:1], lambda x, y: y.cumprod(0) - x],
                          ids=["cumprod", "other side"])
 def test_formulas_of_torch_that_read_data(fn):
-    """They break, by a reason that says so."""
+    """They break, with a reason that says so."""
     stats = check_step(lambda: (fn, leaf(4, 3), leaf(4, 3)), breaks=None, backward=None, graphs=0)
     assert set(stats["break_reasons"]) <= {"no_backward"}
 
@@ -323,7 +323,7 @@ def writes_views_several_times(x, y):
                                 writes_views_several_times], ids=lambda fn: fn.__name__)
 @pytest.mark.breaks(unsupported_write=1)
 def test_writes_to_inputs(fn):
-    """What eager's formulas keep of a written input has the version that it has after the last write."""
+    """If eager's formulas keep a written input, they keep the version that it has after the last write."""
     def make():
         a, b = leaf(4, 3), leaf(4, 3)
         return Program(fn, make_inputs=lambda k: (a * 2, b), watch=[a, b])
@@ -479,7 +479,7 @@ def test_buffers_that_forward_writes():
 
 
 def test_statistics_that_are_written_before_the_backward():
-    """Batch norm writes them without a version, so that a backward that needs them does not mind."""
+    """Batch norm writes them without a new version, so a backward that needs them raises no error."""
     def make():
         model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
 

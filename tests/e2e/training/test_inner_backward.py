@@ -238,7 +238,7 @@ def test_a_second_backward_outside_is_the_error_of_eager():
 @pytest.mark.parametrize("asked", [lambda x, w: [w], lambda x, w: [x, w], lambda x, w: [w * 1]],
                          ids=["one", "both", "another"])
 def test_grad_of_what_is_freed(asked):
-    """Eager's error, if the history leads to what is asked for; None otherwise."""
+    """Eager's error if the history leads to the requested tensor; None otherwise."""
     def f(x, w):
         y = (w * w).exp()
         y.sum().backward(retain_graph=False)
@@ -251,7 +251,7 @@ def test_grad_of_what_is_freed(asked):
 
 
 def test_a_gradient_of_a_view_that_was_written():
-    """To ask the view for its history replays the op that made it."""
+    """Asking the view for its history replays the op that made it."""
     def f(x):
         h = x * 2
         row = h.narrow(0, 0, 2)[0]

@@ -8,8 +8,8 @@ from steps import Program, check_step, leaf
 
 
 def whole_step(make, **options):
-    """make() gives a function of nothing that makes a whole step, and what it changes. The first step makes .grad or
-    the optimizer's state, so that it is a graph of its own."""
+    """make() gives a function without arguments that makes a whole step, and the objects that it changes. The first
+    step makes .grad or the optimizer's state, so that it is a graph of its own."""
     def program():
         fn, *watch = make()
         return Program(fn, watch=watch, zero=False, step=lambda run, args, k: run())

@@ -1,4 +1,4 @@
-"""What the log and explain() show of a training step."""
+"""What the log and explain() show about a training step."""
 import torch
 
 import framejit

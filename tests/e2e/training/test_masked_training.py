@@ -8,7 +8,7 @@ from steps import Program, check_step, leaf, mlp
 
 
 def halves(make, **options):
-    """Two graphs with a backward each, which runs in every step."""
+    """Two graphs, each with a backward that runs in every step."""
     return check_step(make, **{"graphs": 2, "breaks": 1, "backward": 6, "backward_graphs": 2, **options})
 
 
@@ -59,7 +59,7 @@ def test_indices_that_are_found():
 
 @pytest.mark.breaks(data_dependent_size=2)
 def test_token_classification():
-    """Another number of labels in each step: sizes become symbols."""
+    """Each step has another number of labels: sizes become symbols."""
     def make():
         model = mlp()
 

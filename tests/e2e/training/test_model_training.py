@@ -40,8 +40,8 @@ def training(name, dropout, learning_rate=None):
     return make
 
 
-# An output that other outputs are made of has a backward of its own: it gets a gradient from each of them, and from the
-# program. So has the base of an output that is a view, such as BERT's logits.
+# An output from which other outputs are computed has its own backward: it gets a gradient from each of them, and from
+# the program. So has the base of an output that is a view, such as BERT's logits.
 BACKWARDS = {"BERT": 3, "DistilBERT": 3, "GPT-2": 2, "Llama": 2, "ViT": 2, "ResNet": 2, "ConvNeXt": 2, "T5": 3,
              "Whisper": 3, "CLIP": 8}
 

@@ -5,7 +5,7 @@ import torch
 import op_sweep_worker
 from steps import Program, check_step, mlp
 
-op_sweep_worker.op_database()  # whose import stands in for what torch's test modules import
+op_sweep_worker.op_database()  # its import replaces what torch's test modules import
 from torch.testing._internal.common_modules import module_db  # noqa: E402
 from torch.testing._internal.common_optimizers import optim_db  # noqa: E402
 

@@ -120,7 +120,7 @@ SCHEDULED = [(name, scheduler) for name in (*CYCLED, "rmsprop", "nadam", "adagra
              if name in CYCLED or scheduler != "one cycle"]
 
 
-# Every pair once, by turns with foreach.
+# Every pair once, in turn with foreach.
 @pytest.mark.parametrize("name, scheduler, flags",
                          [(*pair, {"foreach": True} if k % 2 else {}) for k, pair in enumerate(SCHEDULED)])
 def test_schedulers_compile_once_more(name, scheduler, flags):
@@ -180,7 +180,7 @@ def test_missing_gradients(flags):
 @pytest.mark.parametrize("name, flags", [("adamw", {}), ("adamw", {"foreach": True}), ("adagrad", {"foreach": True}),
                                          ("nadam", {"foreach": True}), ("radam", {"foreach": True})])
 def test_counts_that_differ(name, flags):
-    """One parameter has stepped more often than the others: its numbers are computed apart."""
+    """One parameter has stepped more often than the others: its numbers are computed separately."""
     def make():
         model, x, y = regression()
         optimizer = OPTIMIZERS[name](model.parameters(), **flags)

@@ -1,5 +1,5 @@
 """Parameters that get other data between a forward and its backward: eager's formulas read the new data, and so does a
-compiled backward, or it raises what eager raises. What was computed of the old data stays as it was."""
+compiled backward, or it raises what eager raises. Values that were computed from the old data stay as they were."""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -75,7 +75,7 @@ def swap(a, b):
 
 
 def restore(a, b):
-    """What a tensor shows in the end counts."""
+    """The data that a tensor has in the end counts."""
     kept = a.data
     a.data = b.data
     a.data = kept
@@ -113,7 +113,7 @@ def test_inputs(name, how):
 
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_two_backwards(create_graph):
-    """Each reads the data that is there by then."""
+    """Each reads the data that is there at that time."""
     def step(run, args, k):
         a, b = args
         y = run(a, b).sum()

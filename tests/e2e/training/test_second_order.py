@@ -85,7 +85,7 @@ RETURNED = {
 
 @pytest.mark.parametrize("name", RETURNED)
 def test_outputs_that_others_are_made_of(name):
-    """What reads an output reads it in the forward that runs again, too: not a value that is equal."""
+    """Ops that read an output read that output in the repeated forward too, not an equal value."""
     def outputs(x):
         return [t for part in RETURNED[name](x) for t in (part if isinstance(part, tuple) else (part,))]
 
@@ -113,7 +113,7 @@ def test_a_gradient_penalty_through_batch_norm():
 
 
 def test_a_gradient_penalty_through_spectral_norm():
-    """Its vectors are written without grad mode; what they were made of before is not needed."""
+    """Its vectors are written without grad mode; their old values are not needed."""
     def make():
         layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3))
         return Program(nn.Sequential(layer, nn.SiLU()), values(), step=second_order)
@@ -194,7 +194,7 @@ class Critic(nn.Module):
 
 
 def test_a_gradient_penalty_of_wgan():
-    """Over a critic with a break in it: what the second graph is given is gone."""
+    """Over a critic with a break in it: the input of the second graph is gone."""
     def make():
         critic = Critic()
 
@@ -235,7 +235,7 @@ OVER_A_FORMULA = {
 
 @pytest.mark.parametrize("name", OVER_A_FORMULA)
 def test_a_formula_of_what_is_overwritten(name):
-    """The zeros have a history if its formula reads what it is differentiated by."""
+    """The zeros have a history if the formula reads the tensor by which it is differentiated."""
     def step(run, args, k):
         results = run(*args)
         slopes = torch.autograd.grad([t.sum() for t in results], args, create_graph=True)
@@ -258,7 +258,7 @@ WRITTEN_VIEWS = {
 
 @pytest.mark.parametrize("name", WRITTEN_VIEWS)
 def test_a_written_view_that_another_output_is_made_of(name):
-    """Its gradient goes to its base, and from there to what was written."""
+    """Its gradient goes to its base, and from there to the written tensor."""
     def step(run, args, k):
         slopes = torch.autograd.grad([t.sum() for t in run(*args)], args, create_graph=True)
         slopes[0].square().sum().backward()
@@ -288,7 +288,7 @@ def test_gradients_of_vmap(fn):
 
 
 def test_a_graph_that_is_not_retained():
-    """It is freed for the gradients of gradients too, except for what their formulas hold themselves."""
+    """It is freed for the gradients of gradients too, except for the values that their own formulas hold."""
     def step(run, args, k):
         x, = args
         slope, = torch.autograd.grad(run(x).sum(), x, create_graph=True, retain_graph=False)
@@ -363,7 +363,7 @@ def test_the_old_value_of_an_input_that_the_forward_writes(fn):
 
 
 def test_an_old_value_that_only_another_output_needs():
-    """The forward that runs again makes the outputs that go backward, and no others."""
+    """The repeated forward computes the outputs that go backward, and no others."""
     def step(run, args, k):
         x, = args
         seen = torch.ones(4, 4)
@@ -420,7 +420,7 @@ def rectified(x, seen):
 
 @pytest.mark.parametrize("fn", [counted, filled, rectified])
 def test_an_input_that_the_forward_writes(fn):
-    """The forward that runs again reads what the first one wrote, and does not write it once more."""
+    """The repeated forward reads what the first one wrote, and does not write it again."""
     def make():
         seen = torch.arange(16.).view(4, 4) / 4 - 1
         return Program(lambda x: fn(x, seen), values(), step=second_order, watch=[seen])

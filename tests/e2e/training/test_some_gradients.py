@@ -21,7 +21,7 @@ PARTED = {
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 @pytest.mark.parametrize("name", PARTED)
 def test_one_gradient_after_the_other(name, order):
-    """A backward frees what lies on the way to what it is asked for."""
+    """A backward frees what lies on the way to the requested inputs."""
     def step(run, args, k):
         y = run(*args)
         return [torch.autograd.grad(y, args[i]) for i in order]
@@ -164,7 +164,7 @@ for _ in range(40):
 
 @pytest.mark.nothing_captured  # in this process
 def test_what_a_write_runs_is_freed_with_it():
-    """Freed memory is overwritten there: reading a node that is gone ends the process."""
+    """That process overwrites freed memory: reading a freed node crashes it."""
     done = programs.run(AMONG_HOLES, env=dict(os.environ, MALLOC_PERTURB_="165"))
     assert done.returncode == 0 and done.stdout == "raised\n" * 40, (done.returncode, done.stderr)
 

@@ -1,4 +1,4 @@
-"""Outputs of compiled code that go backward at other times, or show the same memory."""
+"""Outputs of compiled code that go backward at different times, or show the same memory."""
 import pytest
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ ZEROS = {
 
 @pytest.mark.parametrize("name", ZEROS)
 def test_zeros_are_no_none(name):
-    """What the gradient depends on belongs to the other output; eager has zeros."""
+    """The gradient depends only on values of the other output; eager has zeros."""
     def step(run, args, k):
         first, _ = run(*args)
         return torch.autograd.grad(first, args, cotangent(first), allow_unused=True)
@@ -162,7 +162,7 @@ def test_a_write_after_one_of_several_views():
 @pytest.mark.parametrize("before", [None, True], ids=["never run", "run and kept"])
 @pytest.mark.parametrize("order", [[2, 3], [3, 2]], ids=str)
 def test_outputs_that_are_dropped_free_nothing_of_others(order, before):
-    """The node of one is gone when nothing leads to it any more: that is no backward."""
+    """The node of an output is gone when nothing leads to it any more. That is not a backward."""
     def f(b, w):
         h = b * b
         s = w + h
@@ -225,8 +225,8 @@ def rows_meet(x, w):
 
 @pytest.mark.parametrize("fn", [layouts_meet, pieces_meet, rows_meet], ids=lambda f: f.__name__)
 def test_each_set_of_outputs(fn):
-    """Backward from some outputs, then from the others. None reads what the first has freed, and no undefined gradient
-    becomes zeros."""
+    """Backward from some outputs, then from the others. No backward reads what the first has freed, and no undefined
+    gradient becomes zeros."""
     def step(run, args, k):
         found = []
         for chosen in range(1, 2 ** len(fn(*args))):
@@ -281,7 +281,7 @@ WRITTEN_AND_DETACHED = {
 @pytest.mark.parametrize("write", [None, 0, 1], ids=str)
 @pytest.mark.parametrize("name", WRITTEN_AND_DETACHED)
 def test_a_detached_output_of_what_was_written(name, write):
-    """Its counter is that of the output whose memory it shows, or none that a backward looks at."""
+    """It has the version counter of the output whose memory it shows, or one that no backward looks at."""
     def f(x, w):
         h = x * w
         return WRITTEN_AND_DETACHED[name](h.relu_())
@@ -297,7 +297,7 @@ def test_a_detached_output_of_what_was_written(name, write):
 
 
 def test_data_of_what_was_written_before():
-    """Its counter is its own, and no backward looks at it."""
+    """It has its own version counter, and no backward looks at it."""
     def f(x, w):
         h = (x * w).relu_()
         return h, h.data, w.data, w.detach()
@@ -325,7 +325,7 @@ WRITTEN_DETACHED = {
 @pytest.mark.parametrize("name", WRITTEN_DETACHED)
 @pytest.mark.parametrize("asks", [False, True])
 def test_a_detached_input_is_written(name, asks):
-    """The state of a recurrent cell: the result has a history, the input that it was detached from has its own."""
+    """The state of a recurrent cell: the result has a history, and so does the input from which it was detached."""
     def make():
         state, w = leaf(4, 4).requires_grad_(asks), leaf(4, 4)
 

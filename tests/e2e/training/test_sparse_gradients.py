@@ -1,4 +1,4 @@
-"""Gradients that are sparse: they leave a backward as they are, and what computes with them runs plainly."""
+"""Sparse gradients: a backward returns them as they are, and code that computes with them runs plainly."""
 import pytest
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ import framejit
 
 
 def dense(t):
-    """A sparse tensor as what it says."""
+    """A sparse tensor as a dense one."""
     return (t.is_sparse, t.to_dense()) if isinstance(t, torch.Tensor) else t
 
 
@@ -18,7 +18,7 @@ def table():
 
 
 def run(forward, compiled, steps=3):
-    """The gradient of the table after each step, from a forward that is run as `compiled` says."""
+    """The gradient of the table after each step. The forward runs compiled if `compiled` says so."""
     framejit.reset()
     e = table()
     f = compiled(lambda i: forward(e, i))

@@ -1,5 +1,5 @@
 """Numbers that change from step to step, in ops whose gradients are computed with them: a formula that computes with
-the number that it saved, such as n - 1, holds for this number alone."""
+the number that it saved, such as n - 1, is right only for this number."""
 import math
 
 import pytest
