@@ -262,13 +262,16 @@ def make_page():
             "Written by `tests/e2e/test_reasons.py` from `runtime/base/reasons.def` (`make golden-update`). "
             "`framejit.stats()` counts breaks and fallbacks by these names. `FRAMEJIT_LOGS=graph_breaks` says where "
             "each happened, with the actual name in place of the dots. The second line of each says what to do."]
+    comments = dict(re.findall(r'^REASON\(\w+, (\w+), "\{0\}",[^/\n]*// (.*)', table, re.M))
+    bare = re.sub(r"  // .*$", "", table, flags=re.M)
     found = [(kind, name, *(ast.literal_eval(f"({part})") for part in parts))
-             for kind, name, *parts in re.findall(row, table, re.M)]
+             for kind, name, *parts in re.findall(row, bare, re.M)]
     assert len(found) == len(re.findall(r"^REASON\(", table, re.M)) and {kind for kind, *_ in found} == set(SECTIONS)
     for kind, title in SECTIONS.items():
         text += ["", f"## {title}", ""]
         for _, name, what, hint in (row for row in found if row[0] == kind):
-            text += [f"- `{name}`: {what.replace('{0}', '...')}", f"  *{hint}*"]
+            said = comments[name] if what == "{0}" else what.replace("{0}", "...")
+            text += [f"- `{name}`: {said}", f"  *{hint}*"]
     return pages.filled("\n".join(text) + "\n")
 
 
