@@ -265,7 +265,7 @@ def step():
 
 def test_a_weight_that_is_written_in_its_autocast_region_is_said_once():
     _, lines = plain(WEIGHTS_IN_A_REGION + "with torch.autocast('cpu', torch.bfloat16):\n    step(), step(), step()")
-    assert len(lines) == 1 and "end the region before the optimizer's step" in lines[0], lines
+    assert len(lines) == 1 and "End the region before the optimizer's step" in lines[0], lines
 
 
 @pytest.mark.parametrize("steps", [
