@@ -51,6 +51,8 @@ std::span<PyObject*> LiveFrame::locals() const {
 }
 std::span<PyObject*> LiveFrame::stack() const { return {pyver::stack_base(frame_), pyver::stack_top(frame_)}; }
 
+bool LiveFrame::is_held() const { return pyver::is_held(frame_); }
+
 void LiveFrame::push(PyObject* value) {
   PyObject** top = pyver::stack_top(frame_);
   *top = value;

@@ -82,6 +82,7 @@ class LiveFrame {
   // Swaps in all locals (co_nlocalsplus of them, null: unbound) and a whole stack, sets the next instruction, and only
   // then drops the old values. Steals the contents of `locals` and `stack`, which then hold only nulls.
   void replace(std::span<PyObject*> locals, std::span<PyObject*> stack, int next_index);
+  bool is_held() const;  // something holds its frame object, which will show the contents after the end
   PyObject* handled() const;                 // exception being handled, borrowed; null or None: none
   void set_handled(PyObject* exception);     // steals; null: none
 

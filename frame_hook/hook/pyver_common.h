@@ -36,6 +36,8 @@ inline PyObject* locals_mapping(Frame* frame) { return frame->f_locals; }  // cl
 inline PyObject** locals(Frame* frame) { return frame->localsplus; }
 inline PyObject** stack_top(Frame* frame) { return frame->localsplus + frame->stacktop; }
 inline void set_stack_top(Frame* frame, PyObject** top) { frame->stacktop = static_cast<int>(top - frame->localsplus); }
+// Whether anything but the frame itself holds its frame object: a traceback, for instance.
+inline bool is_held(Frame* frame) { return frame->frame_obj && Py_REFCNT(frame->frame_obj) > 1; }
 inline bool is_generator_frame(Frame* frame) { return frame->owner == FRAME_OWNED_BY_GENERATOR; }
 inline bool is_incomplete(Frame* frame) { return _PyFrame_IsIncomplete(frame); }
 inline PyObject* interpret(PyThreadState* thread, Frame* frame, int throwing) {

@@ -46,6 +46,15 @@ FramePlan plan_frame(RecipeBuilder& recipe, const SymbolicFrame& frame, bool inn
   return plan;
 }
 
+// Locals that only the trace has seen are unbound then: nothing reads them but a look into the frame object.
+FramePlan plan_end(RecipeBuilder& recipe, const SymbolicFrame& frame) {
+  FramePlan plan;
+  plan.index = frame.code->instructions[frame.position].opcode_index;
+  for (size_t slot = 0; slot < frame.locals.size(); ++slot)
+    plan.locals.push_back(frame.is_written[slot] ? recipe.slot_if_at_hand(frame.locals[slot]) : kAsItIs);
+  return plan;
+}
+
 void log_guards(const Segment& segment, const std::string& where) {
   if (!log::enabled(log::Kind::Guard)) return;
   for (const std::string& text : segment.guards->texts()) log::emit(log::Kind::Guard, where, {{"guard", text}});
@@ -120,6 +129,8 @@ void plan_exit(FrameTrace& trace, RecipeBuilder& recipe, Segment& segment) {
     segment.where = trace.where;
   }
   recipe.add_effects();
+  if (trace.returned && trace.returned_from->is_resumed)
+    segment.frames.push_back(plan_end(recipe, *trace.returned_from));
 }
 
 template <class T> T take_or_break(Result<T> result) {

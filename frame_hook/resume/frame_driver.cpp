@@ -202,6 +202,10 @@ Next Drive::apply(const Segment& segment, SegmentRun& run) {
   if (segment.exit == ExitKind::returned) {
     if (segment.leaves_handler)
       frame_.set_handled(segment.handled == kUnbound ? nullptr : Py_NewRef(run.slots[segment.handled].get()));
+    if (frame_.is_entered() && frame_.is_held() && !segment.frames.empty()) {
+      place_contents(segment.frames[0], run);
+      frame_.set_current(segment.frames[0].index);
+    }
     return Next::left(frame_.return_value(run.slots[segment.returned].release()));
   }
   if (!frame_.is_entered() && !frame_.enter()) return Next::left(nullptr);

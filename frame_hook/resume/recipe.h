@@ -96,6 +96,7 @@ class RecipeBuilder {
   RecipeBuilder(FrameTrace& trace, TensorFrontend& frontend);
 
   SlotId slot(Value* value);                 // what rebuilds `value`; kUnbound for null
+  SlotId slot_if_at_hand(Value* value);  // of a constant, or of what has a slot already; kUnbound for others
   void add_effects();                        // effects and modes of the trace
   const std::vector<PyObject*>& traced_outputs() const { return outputs_; }  // borrowed: for Recording::build
   const std::vector<guards::SourceId>& wanted_sources() const { return wanted_; }

@@ -75,6 +75,12 @@ SlotId RecipeBuilder::slot(Value* value) {
   return made;
 }
 
+SlotId RecipeBuilder::slot_if_at_hand(Value* value) {
+  if (value && value->kind == ValueKind::object) return slot(value);
+  const auto known = slots_.find(value);
+  return known == slots_.end() ? kUnbound : known->second;
+}
+
 SlotId RecipeBuilder::build(Value* value) {
   switch (value->kind) {
     case ValueKind::null: return kUnbound;

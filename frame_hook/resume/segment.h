@@ -81,7 +81,8 @@ class Segment {
   SlotId returned = kUnbound;
   bool leaves_handler = false;             // after a return: the exception being handled is then the object of a slot
   SlotId handled = kUnbound;
-  std::vector<FramePlan> frames;           // when it broke
+  // When it broke. When it returned from a frame that had broken before: that frame, as its frame object shows it then.
+  std::vector<FramePlan> frames;
   Reason reason{};
   std::string where;                       // of the break
   bool failed = false;  // plain because of `reason`, which nothing in the program asks for

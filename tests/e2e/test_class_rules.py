@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import framejit
-from check import check, fresh, raised  # noqa: F401  fresh: the fixture
+from check import backend, check, fresh, raised, same  # noqa: F401  fresh: the fixture
 
 X = torch.ones(3)
 
@@ -504,3 +504,32 @@ BREAKS_OF_METHODS = {"__reduce_ex__": 1, "__reduce__": 2, "__repr__": 1, "__str_
 def test_what_methods_have_of_their_own(name):
     asked = OF_METHODS[name]
     check(lambda x: (x + 1, raised(asked)), X, breaks=BREAKS_OF_METHODS.get(name, 0))
+
+
+def make_of_type():
+    def of_type(x):
+        return x + 1, isinstance(x, torch.FloatTensor), isinstance(x, (int, torch.DoubleTensor))
+    return of_type
+
+
+def make_of_protocol():
+    @typing.runtime_checkable
+    class HasName(typing.Protocol):
+        name: str
+
+    def of_protocol(x):
+        try:
+            return x + 1, isinstance(3, HasName)
+        except TypeError as error:
+            return x - 1, str(error)
+    return of_protocol
+
+
+@pytest.mark.breaks(unknown_callable={"make_of_type": 2, "make_of_protocol": 1})
+@pytest.mark.parametrize("make", [make_of_type, make_of_protocol])
+def test_answers_that_only_the_real_thing_has(make, backend):
+    """torch.FloatTensor asks for the keys of a tensor; a protocol looks at the frame that asks."""
+    compiled = framejit.compile(make(), backend=backend)
+    with torch.no_grad():
+        for x in torch.ones(2), torch.zeros(2):
+            same(compiled(x), make()(x))

@@ -396,6 +396,7 @@ def test_each_break_of_a_library_call_names_the_users_line(caplog):
     (lambda x: x.numpy(), "Tensor.numpy()"),
     (lambda x: x.tolist(), "Tensor.tolist()"),
     (lambda x: x.data_ptr(), "Tensor.data_ptr()"),
+    (lambda x: x.const_data_ptr(), "Tensor.const_data_ptr()"),
     (lambda x: x.is_set_to(x), "Tensor.is_set_to()"),
 ])
 def test_a_read_of_data_names_what_the_program_calls(fn, detail):

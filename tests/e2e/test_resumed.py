@@ -1,5 +1,9 @@
 """A break is resumed in place: the code before and after it is captured, wherever and however deep it is, and runs as
 graphs in every later call."""
+import contextlib
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -216,3 +220,82 @@ def test_both_sides_of_every_break_are_graphs(place, depth, backend):
                                        + (depth and depth + 1), "fallbacks": 0, "hits": 0}
     assert deltas[1:] == [{"graphs": 0, "graph_breaks": 0, "ops": 0, "fallbacks": 0, "hits": len(noted) + 1
                            + depth}] * 2
+
+
+@contextlib.contextmanager
+def scope():
+    yield
+
+
+def in_a_handler(x):
+    y = x + 1
+    try:
+        raise ValueError
+    except ValueError:
+        note()
+        return y * 2
+
+
+def after_a_named_exception(x):
+    y = x + 1
+    try:
+        raise ValueError
+    except ValueError as error:  # noqa: F841
+        note()
+    return y * 2
+
+
+def after_an_exception_of_the_call(x):
+    y = x + 1
+    try:
+        refuse()
+    except ValueError:
+        pass
+    return y * 2
+
+
+def after_a_context_manager(x):
+    with scope():
+        y = x * 2
+        note()
+    return y + 1
+
+
+@pytest.mark.breaks(disabled_function={"in_a_handler": 2, "after_a_named_exception": 2,
+                                       "after_an_exception_of_the_call": 1, "after_a_context_manager": 2},
+                    real_iterator={"after_a_context_manager": 2})
+@pytest.mark.parametrize("function", [in_a_handler, after_a_named_exception, after_an_exception_of_the_call,
+                                      after_a_context_manager], ids=lambda function: function.__name__)
+def test_a_call_leaves_no_cycle(function, backend):
+    """The frame that an exception holds no longer holds the exception: the call's tensors die at once, as in eager."""
+    compiled = framejit.compile(function, backend=backend)
+    gc.disable()
+    try:
+        for call in function, compiled, compiled, compiled:
+            x = torch.randn(3)
+            alive = weakref.ref(x)
+            call(x)
+            del x
+            assert alive() is None
+    finally:
+        gc.enable()
+
+
+def keeps_its_frame(x, kept):
+    y, z = 1, x + 1
+    try:
+        refuse()
+    except ValueError as error:
+        kept.append(error.__traceback__.tb_frame)
+    y = 2
+    del z
+    return x * y
+
+
+@pytest.mark.breaks(disabled_function=1, unknown_attribute=1)
+def test_a_kept_frame_shows_its_end(backend):
+    frames = []
+    for call in [keeps_its_frame] + [framejit.compile(keeps_its_frame, backend=backend)] * 3:
+        call(torch.ones(2), frames)
+    plain, *others = [(sorted(frame.f_locals), frame.f_locals["y"], frame.f_lineno) for frame in frames]
+    assert others == [plain] * 3

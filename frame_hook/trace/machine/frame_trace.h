@@ -54,6 +54,7 @@ struct FrameTrace {
   std::vector<guards::SourceId> input_owners;  // the modules whose weights they are; kNoSource: none
   std::vector<guards::SourceId> bound_sources;  // must exist; their objects do not matter
   Value* returned = nullptr;              // set when the frame returned
+  std::shared_ptr<SymbolicFrame> returned_from;  // set with it
   bool leaves_handler = false;  // the frame returned after the end of a handler that it had entered before the trace:
                                 // the exception being handled differs from that at entry
   Value* handled = nullptr;               // the exception being handled then; null: none

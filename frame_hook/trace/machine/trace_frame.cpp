@@ -21,6 +21,7 @@ bool run_root(Tracer& t, FrameTrace& trace, std::shared_ptr<SymbolicFrame> root)
   try {
     trace.where = text_of_position(*root);
     trace.returned = t.machine.run_frame(root);
+    trace.returned_from = root;
     trace.leaves_handler = !root->handled.empty();
     if (trace.leaves_handler) trace.handled = root->handled.back();
   } catch (const StopTracing&) { t.attempts.hand_over_stop(); } catch (const GraphBreak& b) {

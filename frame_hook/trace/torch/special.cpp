@@ -335,6 +335,7 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
 }
 
 Value* tensor_data_ptr(NoPart&, const Arguments&) { method_reads_data("data_ptr"); }
+Value* tensor_const_data_ptr(NoPart&, const Arguments&) { method_reads_data("const_data_ptr"); }
 // A traced tensor is not referenced as often as the tensor of the program.
 Value* tensor_use_count(NoPart&, const Arguments&) {
   graph_break(Reason::memory_address, "Tensor._use_count(), the number of references to a tensor,");

@@ -134,6 +134,15 @@ bool is_real_instance(Tracer& t, Value* v, PyTypeObject* wanted) {
   return other && PyType_IsSubtype(other, wanted);
 }
 
+// Whether the special method of a metaclass is type's own. Another one in C may ask what a stand-in answers wrongly:
+// torch.FloatTensor asks for the keys of a tensor.
+static bool is_of_type(PyObject* special, const char* name, PyTypeObject* cls) {
+  if (special == _PyType_Lookup(&PyType_Type, interned(name))) return true;
+  if (Py_IS_TYPE(special, &PyMethodDescr_Type))
+    graph_break(Reason::unknown_callable, std::string(name) + "() of " + cls->tp_name);
+  return false;
+}
+
 bool is_instance(Tracer& t, Value* v, Value* cls) {
   if (TupleValue* classes = tuple_of(cls)) {
     const Nested nested("isinstance() of a deep tuple");
@@ -149,7 +158,7 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
   const Found special = look_up(t.shadows, cls, interned("__instancecheck__"));
   if (!special.object)
     t.errors.raise_new(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
-  if (Py_TYPE(special.object) == &PyMethodDescr_Type && wanted) return is_real_instance(t, v, wanted);
+  if (wanted && is_of_type(special.object, "__instancecheck__", wanted)) return is_real_instance(t, v, wanted);
   Unresumable guard(t.stack);
   return t.truth(t.call(bind(t, special, cls, cls->type, nullptr), {v}));
 }
@@ -175,7 +184,7 @@ bool is_subclass(Tracer& t, Value* cls, Value* of) {
   const Found special = look_up(t.shadows, of, interned("__subclasscheck__"));
   if (!special.object)
     t.errors.raise_new(PyExc_TypeError, "issubclass() arg 2 must be a class, a tuple of classes, or a union");
-  if (Py_TYPE(special.object) == &PyMethodDescr_Type && wanted) return PyType_IsSubtype(type, wanted);
+  if (wanted && is_of_type(special.object, "__subclasscheck__", wanted)) return PyType_IsSubtype(type, wanted);
   return t.truth(t.call(bind(t, special, of, of->type, nullptr), {cls}));
 }
 
@@ -395,7 +404,10 @@ Value* abc_subclasscheck(Errors& errors, const Arguments& args) {
                *sub = errors.heap.facts.known_type(args.positional[1]);
   if (!cls || !sub) graph_break(Reason::made_in_trace, "issubclass() of a class made in the trace");
   const int answer = PyObject_IsSubclass(reinterpret_cast<PyObject*>(sub), reinterpret_cast<PyObject*>(cls));
-  if (answer < 0) errors.raise_pending();
+  if (answer < 0) {  // a protocol raises or not, depending on the frame that asks
+    drop_error();
+    graph_break(Reason::unknown_callable, std::string("issubclass() with ") + cls->tp_name);
+  }
   if (answer == 0) guard_registrations(errors.heap.facts);
   return errors.heap.boolean(answer == 1);
 }
