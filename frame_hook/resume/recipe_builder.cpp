@@ -31,6 +31,9 @@ RecipeBuilder::RecipeBuilder(FrameTrace& trace, TensorFrontend& frontend) : trac
 }
 
 Value* RecipeBuilder::holder_of(Value* payload) {
+  const bool is_container =
+      payload->kind == ValueKind::list || payload->kind == ValueKind::dict || payload->kind == ValueKind::set;
+  if (!is_container || payload->type == &PyFrozenSet_Type) return payload;  // its items are values of their own
   const auto at = holders_.find(payload);
   return at == holders_.end() ? payload : at->second;
 }
@@ -65,9 +68,7 @@ SlotId RecipeBuilder::call(const char* builtin, std::vector<SlotId> operands) {
 
 SlotId RecipeBuilder::slot(Value* value) {
   if (!value || value->kind == ValueKind::null) return kUnbound;
-  const bool is_container =
-      value->kind == ValueKind::list || value->kind == ValueKind::dict || value->kind == ValueKind::set;
-  if (is_container && value->type != &PyFrozenSet_Type) value = holder_of(value);
+  value = holder_of(value);
   if (auto it = slots_.find(value); it != slots_.end()) return it->second;
   if (is_real(value)) return slots_[value] = fetch(value->source);
   const SlotId made = build(value);
@@ -369,7 +370,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
 // The slot of a container, filled with what it holds at the exit.
 SlotId RecipeBuilder::settled(Value* container) {
   const SlotId target = slot(container);
-  if (container->type != &PyFrozenSet_Type) container = holder_of(container);
+  container = holder_of(container);
   if (!is_real(container)) fill(container);
   else if (container->mutated) effect_of(container);
   return target;

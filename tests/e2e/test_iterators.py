@@ -254,3 +254,25 @@ class TestExchangedKeys:
                     break
             return x + len(seen), seen
         check(f, torch.ones(2), {4, 5}, breaks=2)
+
+
+def over_sizes(x):
+    y = x * 2
+    for i, size in enumerate(y.size()):
+        print(end="")
+        y = y + i * size
+    return y
+
+
+def over_reversed_sizes(x):
+    y = x * 2
+    for size in reversed(y.size()):
+        print(end="")
+        y = y + size
+    return y
+
+
+@pytest.mark.parametrize("loop", [over_sizes, over_reversed_sizes])
+def test_the_size_of_a_tensor_that_the_trace_made(loop):
+    stats = check(loop, torch.randn(3, 4), calls=2, compiles=3, breaks=2)
+    assert set(stats["break_reasons"]) == {"outside_effect"}
