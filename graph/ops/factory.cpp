@@ -99,41 +99,54 @@ std::optional<double> as_double(const RuleArgs& args, size_t i) {
   return std::nullopt;
 }
 
+// A size, or a float without a fraction that float64 tells from its neighbours.
+std::optional<SymExpr> as_integer(const RuleArgs& args, size_t i, bool truncates) {
+  if (const auto size = args.size(i)) return size;
+  const auto number = as_double(args, i);
+  if (!number || std::abs(*number) >= 0x1p53 || (!truncates && std::trunc(*number) != *number)) return std::nullopt;
+  return SymExpr(static_cast<int64_t>(*number));
+}
+
+std::optional<SymExpr> length_of_range(ShapeEnv& env, const SymExpr& start, const SymExpr& end, const SymExpr& step) {
+  if (step == SymExpr(0)) return std::nullopt;
+  SymExpr length;
+  if (const auto known = step.as_constant()) {
+    const int64_t s = *known;
+    length = SymExpr::floor_div(s > 0 ? end - start + (s - 1) : start - end + (-s - 1), s > 0 ? s : -s);
+  } else {
+    if (!env.decide(0, Relation::kLt, step, "arange goes up")) return std::nullopt;
+    const SymExpr span = end - start, whole = env.hint(span) / env.hint(step);
+    length = step * whole == span ? whole : SymExpr::floor_div(span + step - 1, step);
+  }
+  if (env.decide(length, Relation::kLt, 0, "arange is empty")) return std::nullopt;
+  return length;
+}
+
+std::optional<SymExpr> length_of_range(std::optional<double> start, std::optional<double> end,
+                                       std::optional<double> step) {
+  if (!start || !end || !step || *step == 0) return std::nullopt;
+  const double length = std::ceil((*end - *start) / *step);
+  if (!(length >= 0 && length < 0x1p63)) return std::nullopt;
+  return SymExpr(static_cast<int64_t>(length));
+}
+
 // start and end at the given places (absent start: 0), step 1 unless given; the dtype follows them.
 bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int step_at, size_t dtype,
            Results& results) {
   bool integral = true;
   for (size_t i = 0; i < dtype; ++i) integral = integral && args.size(i).has_value();
-  SymExpr length;
-  if (integral) {
-    const SymExpr start = start_at < 0 ? SymExpr(0) : *args.size(static_cast<size_t>(start_at));
-    const SymExpr end = *args.size(end_at);
-    const SymExpr step = step_at < 0 ? SymExpr(1) : *args.size(static_cast<size_t>(step_at));
-    if (step == SymExpr(0)) return false;
-    if (const auto known = step.as_constant()) {
-      const int64_t s = *known;
-      length = SymExpr::floor_div(s > 0 ? end - start + (s - 1) : start - end + (-s - 1), s > 0 ? s : -s);
-    } else {
-      if (!env.decide(0, Relation::kLt, step, "arange goes up")) return false;
-      const SymExpr span = end - start, whole = env.hint(span) / env.hint(step);
-      length = step * whole == span ? whole : SymExpr::floor_div(span + step - 1, step);
-    }
-    if (env.decide(length, Relation::kLt, 0, "arange is empty")) return false;
-  } else {
-    const bool truncates = args.dtype(dtype) == DType::kInt64;  // eager first converts the numbers to int64
-    const auto number = [&](size_t at) {
-      const auto given = as_double(args, at);
-      return given && truncates ? std::trunc(*given) : given;
-    };
-    const auto start = start_at < 0 ? std::optional<double>(0) : number(static_cast<size_t>(start_at));
-    const auto end = number(end_at),
-               step = step_at < 0 ? std::optional<double>(1) : number(static_cast<size_t>(step_at));
-    if (!start || !end || !step || *step == 0) return false;
-    length = static_cast<int64_t>(std::ceil((*end - *start) / *step));
-    if (length.constant() < 0) return false;
-  }
+  const bool truncates = args.dtype(dtype) == DType::kInt64;  // eager first converts the numbers to int64
+  const auto integer = [&](int at, int64_t absent) {
+    return at < 0 ? SymExpr(absent) : as_integer(args, static_cast<size_t>(at), truncates);
+  };
+  const auto number = [&](int at, double absent) { return at < 0 ? absent : as_double(args, static_cast<size_t>(at)); };
+  const auto start = integer(start_at, 0), end = integer(static_cast<int>(end_at), 0), step = integer(step_at, 1);
+  const auto length = start && end && step ? length_of_range(env, *start, *end, *step)
+                                           : length_of_range(number(start_at, 0), number(static_cast<int>(end_at), 0),
+                                                             number(step_at, 1));
+  if (!length) return false;
   const DType inferred = integral ? DType::kInt64 : args.default_dtype;
-  results.push_back(dense(args.dtype(dtype).value_or(inferred), args.device(dtype + 2).value_or(Device{}), {length}));
+  results.push_back(dense(args.dtype(dtype).value_or(inferred), args.device(dtype + 2).value_or(Device{}), {*length}));
   return true;
 }
 

@@ -498,3 +498,18 @@ def test_an_expression_that_is_one_is_broadcast():
     compiled = framejit.compile(f)
     for x in (torch.randn(size) for size in ((3, 3), (4, 2), (4, 9), (3, 40))):
         same(compiled(x), f(x))
+
+
+def counted_up(x):
+    n = x.shape[0]
+    return x + torch.arange(0.0, n) + torch.arange(0, n, 1.0)
+
+
+def counted_down(x):
+    n = x.shape[0]
+    return x + torch.arange(n, -n, -2.0)[:n] + torch.arange(n, -n, -2.5, dtype=torch.int64)[:n]
+
+
+@pytest.mark.parametrize("fn", [counted_up, counted_down])
+def test_ranges_of_floats_without_a_fraction_have_a_varying_length(fn, backend):
+    assert runs(fn, [(torch.randn(n),) for n in (4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)], backend) == 2
