@@ -210,7 +210,8 @@ SymSizes iterator_strides(ShapeEnv& env, const SymSizes& shape, const std::vecto
     SymSizes& s = strides.emplace_back(shape.size(), SymExpr(0));
     const size_t skip = shape.size() - t->ndim();
     for (size_t i = 0; i < t->ndim(); ++i) {
-      const bool is_broadcast = t->sizes[i] == SymExpr(1) && shape[skip + i] != SymExpr(1);
+      const SymExpr &from = t->sizes[i], &to = shape[skip + i];
+      const bool is_broadcast = from != to && env.known(from, Relation::kEq, 1) == true && to != SymExpr(1);
       if (!is_broadcast) s[skip + i] = t->strides[i];
     }
   }

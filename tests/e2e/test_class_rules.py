@@ -533,3 +533,21 @@ def test_answers_that_only_the_real_thing_has(make, backend):
     with torch.no_grad():
         for x in torch.ones(2), torch.zeros(2):
             same(compiled(x), make()(x))
+
+
+GIVEN = ["ab", 5, None, 2.5, (1, 2), [1, 2], {1: 2}, "cd", (3,)]
+
+
+@pytest.mark.breaks(exception_raised={"tuple": 9, "concatenated": 9, "slice": 9, "same": 9, "list": 9})
+@pytest.mark.parametrize("answer", [lambda s: f"{s}", lambda s: tuple(s), lambda s: tuple(s) + (1,), lambda s: s[:],
+                                    lambda s: s[:] is s, lambda s: str(s), lambda s: list(s)],
+                         ids=["f_string", "tuple", "concatenated", "slice", "same", "str", "list"])
+def test_what_returns_its_argument_guards_the_class(answer, backend):
+    """An exact str or tuple comes back as it is; the next argument may be of another class."""
+    for first in GIVEN:
+        framejit.reset()
+        compiled = framejit.compile(lambda x, s: (x + 1, answer(s)), backend=backend)
+        with torch.no_grad():
+            for s in [first] + GIVEN:
+                want, got = (raised(call, torch.ones(2), s) for call in (lambda x, s: (x + 1, answer(s)), compiled))
+                same(got, want)

@@ -513,3 +513,13 @@ def counted_down(x):
 @pytest.mark.parametrize("fn", [counted_up, counted_down])
 def test_ranges_of_floats_without_a_fraction_have_a_varying_length(fn, backend):
     assert runs(fn, [(torch.randn(n),) for n in (4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)], backend) == 2
+
+
+def test_a_number_that_varies_and_is_one_is_broadcast_like_one(backend):
+    four = torch.arange(4.0)
+    for fn in (lambda n: torch.full((2, n), 2.0) + four, lambda n: (four * torch.full((3, n), 2.0)).view(-1),
+               lambda n: torch.where(torch.ones(n, 2, 1, dtype=torch.bool), torch.ones(2, n), torch.zeros(4, 1, 4))):
+        framejit.reset()
+        compiled = framejit.compile(fn, backend=backend)
+        for n in (4, 1, 4, 1):
+            same(compiled(n), fn(n))

@@ -270,7 +270,7 @@ Flow OpcodeHandlers::format_value(Tracer& t, SymbolicFrame& f, const Instruction
   Value* v = f.pop();
   if (i.arg == 3) graph_break(Reason::text_formatting, "an f-string with !a");
   v = converted(t, v, i.arg);
-  f.push(v->type == &PyUnicode_Type && !spec ? v : t.format(v, spec));
+  f.push(!spec && t.facts.type_of(v) == &PyUnicode_Type ? v : t.format(v, spec));
   return Flow::next;
 }
 

@@ -37,6 +37,7 @@ Value* list_item(Tracer& t, Value* whole, ListValue* list, Value* key) {
 Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
   const int64_t n = *raw_length(t.dicts, tuple);
   if (auto slice = slice_bounds(t, key, n)) {
+    if (whole == tuple && slice->count == n && slice->step == 1) return whole;
     std::vector<Value*> items;
     for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
       items.push_back(t.shadows.item(tuple, i));

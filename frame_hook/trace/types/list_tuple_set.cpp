@@ -57,7 +57,7 @@ Value* builtin_list(Tracer& t, const Arguments& args) {
 
 Value* builtin_tuple(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "tuple", 0, 1);
-  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tuple) return args.positional[0];
+  if (!args.positional.empty() && t.facts.type_of(args.positional[0]) == &PyTuple_Type) return args.positional[0];
   return t.heap.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
 }
 
