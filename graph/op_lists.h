@@ -31,7 +31,8 @@ enum class OpList : uint8_t {
   linear_jointly,
   linear_selections,
   linear_in_each,
-  linear_in_first
+  linear_in_first,
+  fills_result
 };
 bool is_in(OpList list, std::string_view op);  // op: as OpDef::name
 std::vector<std::string_view> ops_of(OpList list);

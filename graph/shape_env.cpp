@@ -2,11 +2,12 @@
 //
 // A question becomes one about the sign of a difference d = left - right. The answer comes, in this order, from the
 // difference being constant, from its bounds (symbols are shifted to start at zero, so that s0*s1 - s0 is seen to be
-// positive), or from recorded facts about the same difference. Facts that fix a symbol (s0 == 4, s1 == s0) are
-// substituted first.
+// positive), from recorded facts about the same difference, or from its form without remainders. Facts that fix a
+// symbol (s0 == 4, s1 == s0) are substituted first.
 #include "graph/shape_env.h"
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 
 #include "graph/int64_range.h"
@@ -70,101 +71,100 @@ Bounds bounds_of(const SymExpr& e, const ShapeEnv& env, bool* fits = nullptr) {
   return result;
 }
 
-// Bounds of a difference: the tighter of the plain bounds and those after s = low + s', s' >= 0, where only the
-// coefficients count.
-Bounds tight_bounds(const SymExpr& e, const ShapeEnv& env) {
-  Bounds plain = bounds_of(e, env);
-  if (e.is_constant() || e.node()->op != SymOp::kSum) return plain;
+bool is_sum(const SymExpr& e) { return !e.is_constant() && e.node()->op == SymOp::kSum; }
+// An expression that is no constant: its terms, and the constant that is added to them.
+std::span<const SymExpr> terms_of(const SymExpr& e) {
+  return is_sum(e) ? std::span(e.node()->operands) : std::span(&e, 1);
+}
+int64_t constant_of(const SymExpr& e) { return is_sum(e) ? e.node()->coefficient : 0; }
+
+// Bounds of a difference after s = low + s', s' >= 0, where only the coefficients count. Of sums of products of
+// symbols.
+Bounds shifted_bounds(const SymExpr& e, const ShapeEnv& env) {
+  if (!is_sum(e)) return {};
+  const auto is_shifted = [&](const SymExpr& atom) {
+    SymbolId id = 0;
+    return atom.is_symbol(&id) && env.symbol(id).low >= 0;
+  };
+  const auto atoms_of = [](const SymExpr& term) {
+    return term.node()->op == SymOp::kProduct ? std::span(term.node()->operands) : std::span(&term, 1);
+  };
+  for (const SymExpr& term : terms_of(e))
+    if (!std::ranges::all_of(atoms_of(term), is_shifted)) return {};
   std::vector<SymbolId> symbols;
   e.collect_symbols(symbols);
-  std::vector<SymExpr> shifted(symbols.empty() ? 0 : symbols.back() + 1);
-  for (SymbolId id : symbols) shifted[id] = SymExpr::symbol(id) + std::max<int64_t>(env.symbol(id).low, 0);
+  std::vector<SymExpr> shifted(symbols.back() + 1);
+  for (SymbolId id : symbols) shifted[id] = SymExpr::symbol(id) + env.symbol(id).low;
   const SymExpr moved = e.substitute(shifted);
-  if (moved.is_constant() || moved.node()->op == SymOp::kSymbol) return plain;
-  const bool is_sum = moved.node()->op == SymOp::kSum;
-  const int64_t base = is_sum ? moved.node()->coefficient : 0;
-  std::vector<SymExpr> terms = is_sum ? moved.node()->operands : std::vector<SymExpr>{moved};
-  bool only_up = true, only_down = true;
-  for (const SymExpr& term : terms) {
-    const SymExpr::Node& n = *term.node();
-    const int64_t coefficient = n.op == SymOp::kProduct ? n.coefficient : 1;
-    const std::vector<SymExpr> atoms = n.op == SymOp::kProduct ? n.operands : std::vector<SymExpr>{term};
-    const bool all_symbols = std::all_of(atoms.begin(), atoms.end(), [&](const SymExpr& a) {
-      SymbolId id = 0;
-      return a.is_symbol(&id) && env.symbol(id).low >= 0;
-    });
-    only_up = only_up && all_symbols && coefficient > 0;
-    only_down = only_down && all_symbols && coefficient < 0;
-  }
-  if (only_up) plain.low = std::max<Wide>(plain.low, base);
-  if (only_down) plain.high = std::min<Wide>(plain.high, base);
-  return plain;
+  if (moved.is_constant()) return {moved.constant(), moved.constant()};
+  const auto has_sign = [](int sign) {
+    return [sign](const SymExpr& term) {
+      return ((term.node()->op == SymOp::kProduct ? term.node()->coefficient : 1) < 0 ? -1 : 1) == sign;
+    };
+  };
+  Bounds bounds;
+  if (std::ranges::all_of(terms_of(moved), has_sign(1))) bounds.low = constant_of(moved);
+  if (std::ranges::all_of(terms_of(moved), has_sign(-1))) bounds.high = constant_of(moved);
+  return bounds;
 }
 
-// Constants and other symbols that facts substitute for symbols; empty if there are none.
-std::vector<SymExpr> fixed_symbols(const ShapeEnv& env) {
-  std::vector<SymExpr> by_symbol;
-  for (const SizeFact& fact : env.facts()) {
-    SymbolId id = 0;
-    if (fact.relation != Relation::kEq) continue;
-    const bool left = fact.left.is_symbol(&id);
-    if (!left && !fact.right.is_symbol(&id)) continue;
-    const SymExpr& value = left ? fact.right : fact.left;
-    SymbolId other = 0;
-    if (!value.is_constant() && !(value.is_symbol(&other) && other < id)) continue;
-    if (by_symbol.empty())
-      for (SymbolId i = 0; i < env.symbol_count(); ++i) by_symbol.push_back(SymExpr::symbol(i));
-    by_symbol[id] = value.substitute(by_symbol);
-  }
-  for (SymExpr& value : by_symbol) value = value.substitute(by_symbol);  // facts come in any order
-  return by_symbol;
-}
-
-std::vector<SymbolId> compared_symbols(const SizeFact& fact, const std::vector<SymExpr>& fixed) {
-  std::vector<SymbolId> symbols;
-  try {
-    const SymExpr difference = fact.left - fact.right;
-    (fixed.empty() ? difference : difference.substitute(fixed)).collect_symbols(symbols);
-  } catch (const NoInt64&) {  // in 64 bits this fact says nothing
-  }
-  return symbols;
+// The symbol that a fact fixes, and its value: a constant or a lower symbol.
+std::optional<Equality> fixed_symbol(const SizeFact& fact) {
+  SymbolId id = 0, other = 0;
+  if (fact.relation != Relation::kEq) return std::nullopt;
+  const bool left = fact.left.is_symbol(&id);
+  if (!left && !fact.right.is_symbol(&id)) return std::nullopt;
+  const SymExpr& value = left ? fact.right : fact.left;
+  if (!value.is_constant() && !(value.is_symbol(&other) && other < id)) return std::nullopt;
+  return Equality{id, value};
 }
 
 struct Sign {  // what is known about a difference
   bool negative = false, zero = false, positive = false;  // possible
 };
 
-void narrow_by_fact(const SymExpr& d, const SymExpr& fact, Relation relation, Sign& sign) {
-  const SymExpr same = d - fact, opposite = d + fact;
-  if (same.is_constant()) {  // d == fact + k
-    const int64_t k = same.constant();
-    if (relation == Relation::kEq) sign = {k < 0 && sign.negative, k == 0 && sign.zero, k > 0 && sign.positive};
-    if (relation == Relation::kNe && k == 0) sign.zero = false;
-    const Wide high = relation == Relation::kLt ? Wide{k} - 1 : k;  // fact <= -1 or fact <= 0
-    if (relation == Relation::kLt || relation == Relation::kLe) {
-      if (high <= 0) sign.positive = false;
-      if (high < 0) sign.zero = false;
-    }
-  }
-  if (opposite.is_constant()) {  // d == k - fact
-    const int64_t k = opposite.constant();
-    if (relation == Relation::kEq) sign = {k < 0 && sign.negative, k == 0 && sign.zero, k > 0 && sign.positive};
-    if (relation == Relation::kNe && k == 0) sign.zero = false;
-    const Wide low = relation == Relation::kLt ? Wide{k} + 1 : k;
-    if (relation == Relation::kLt || relation == Relation::kLe) {
-      if (low >= 0) sign.negative = false;
-      if (low > 0) sign.zero = false;
-    }
+// a - b, if it is a constant in 64 bits. Neither is a constant.
+std::optional<int64_t> constant_difference(const SymExpr& a, const SymExpr& b) {
+  int64_t difference = 0;
+  if (!std::ranges::equal(terms_of(a), terms_of(b)) ||
+      __builtin_sub_overflow(constant_of(a), constant_of(b), &difference))
+    return std::nullopt;
+  return difference;
+}
+
+// d == fact + k, and fact <relation> 0.
+void narrow_by_fact(int64_t k, Relation relation, Sign& sign) {
+  if (relation == Relation::kEq) sign = {k < 0 && sign.negative, k == 0 && sign.zero, k > 0 && sign.positive};
+  if (relation == Relation::kNe && k == 0) sign.zero = false;
+  const Wide high = relation == Relation::kLt ? Wide{k} - 1 : k;  // fact <= -1 or fact <= 0
+  if (relation == Relation::kLt || relation == Relation::kLe) {
+    if (high <= 0) sign.positive = false;
+    if (high < 0) sign.zero = false;
   }
 }
 
-void narrow_by_fact(const SymExpr& d, const SizeFact& fact, const std::vector<SymExpr>& fixed, Sign& sign) {
-  try {
-    SymExpr f = fact.left - fact.right;
-    if (!fixed.empty()) f = f.substitute(fixed);
-    if (!f.is_constant()) narrow_by_fact(d, f, fact.relation, sign);
-  } catch (const NoInt64&) {  // in 64 bits this fact says nothing
+// d == k - fact, and fact <relation> 0.
+void narrow_by_opposite(int64_t k, Relation relation, Sign& sign) {
+  if (relation == Relation::kEq) sign = {k < 0 && sign.negative, k == 0 && sign.zero, k > 0 && sign.positive};
+  if (relation == Relation::kNe && k == 0) sign.zero = false;
+  const Wide low = relation == Relation::kLt ? Wide{k} + 1 : k;
+  if (relation == Relation::kLt || relation == Relation::kLe) {
+    if (low >= 0) sign.negative = false;
+    if (low > 0) sign.zero = false;
   }
+}
+
+// Whether the relation holds for all signs that are possible; nullopt if it depends.
+std::optional<bool> answer_for(const Sign& sign, Relation relation) {
+  bool can_hold = false, can_fail = false;
+  auto consider = [&](bool possible, int64_t representative) {
+    if (possible) (holds(representative, relation, int64_t{0}) ? can_hold : can_fail) = true;
+  };
+  consider(sign.negative, -1);
+  consider(sign.zero, 0);
+  consider(sign.positive, 1);
+  if (can_hold == can_fail) return std::nullopt;
+  return can_hold;
 }
 
 Relation negate(Relation relation) {  // of Eq and Ne; the others also swap sides
@@ -175,25 +175,6 @@ Relation negate(Relation relation) {  // of Eq and Ne; the others also swap side
     case Relation::kLe: return Relation::kLt;
   }
   return relation;
-}
-
-std::optional<bool> known_difference(SymExpr d, Relation relation, const ShapeEnv& env) {  // d against 0
-  const std::vector<SymExpr> fixed = env.facts().empty() ? std::vector<SymExpr>{} : fixed_symbols(env);
-  if (!fixed.empty()) d = d.substitute(fixed);
-  if (d.is_constant()) return holds(d.constant(), relation, int64_t{0});
-  const Bounds bounds = tight_bounds(d, env);
-  Sign sign{bounds.low < 0, may_be_zero(bounds), bounds.high > 0};
-  for (const SizeFact& fact : env.facts())
-    if (!is_any_int64(fact)) narrow_by_fact(d, fact, fixed, sign);
-  bool can_hold = false, can_fail = false;
-  auto consider = [&](bool possible, int64_t representative) {
-    if (possible) (holds(representative, relation, int64_t{0}) ? can_hold : can_fail) = true;
-  };
-  consider(sign.negative, -1);
-  consider(sign.zero, 0);
-  consider(sign.positive, 1);
-  if (can_hold == can_fail) return std::nullopt;
-  return can_hold;
 }
 
 std::vector<int64_t> hints_of(const ShapeEnv& env) {
@@ -220,6 +201,56 @@ SymbolId ShapeEnv::add_symbol(int64_t hint, int64_t low, int64_t high) {
   return static_cast<SymbolId>(symbols_.size() - 1);
 }
 
+void ShapeEnv::add_fact(SizeFact fact) {
+  facts_.push_back(std::move(fact));
+  if (fixed_symbol(facts_.back())) fix_symbols();
+  else reduce(facts_.back());
+}
+
+void ShapeEnv::fix_symbols() {
+  fixed_.clear();
+  for (const SizeFact& fact : facts_) {
+    const auto fixed = fixed_symbol(fact);
+    if (!fixed) continue;
+    for (auto id = static_cast<SymbolId>(fixed_.size()); id <= fixed->symbol; ++id)
+      fixed_.push_back(SymExpr::symbol(id));
+    fixed_[fixed->symbol] = fixed->value.substitute(fixed_);
+  }
+  for (SymExpr& value : fixed_) value = value.substitute(fixed_);  // facts come in any order
+  reduced_.clear();
+  for (const SizeFact& fact : facts_) reduce(fact);
+}
+
+void ShapeEnv::reduce(const SizeFact& fact) {
+  if (is_any_int64(fact)) return;
+  try {
+    SymExpr difference = fact.left - fact.right;
+    if (!fixed_.empty()) difference = difference.substitute(fixed_);
+    if (!difference.is_constant()) reduced_.push_back({difference, SymExpr(0) - difference, fact.relation});
+  } catch (const NoInt64&) {  // in 64 bits this fact says nothing
+  }
+}
+
+// d against 0. Cheap answers come first: a compile asks many thousand times.
+std::optional<bool> ShapeEnv::known_difference(SymExpr d, Relation relation) const {
+  if (!fixed_.empty()) d = d.substitute(fixed_);
+  if (d.is_constant()) return holds(d.constant(), relation, int64_t{0});
+  Bounds bounds = bounds_of(d, *this);
+  const auto sign_of = [&] { return Sign{bounds.low < 0, may_be_zero(bounds), bounds.high > 0}; };
+  if (const auto answer = answer_for(sign_of(), relation)) return answer;
+  const Bounds shifted = shifted_bounds(d, *this);
+  bounds = {std::max(bounds.low, shifted.low), std::min(bounds.high, shifted.high)};
+  Sign sign = sign_of();
+  for (const Reduced& fact : reduced_) {
+    if (const auto k = constant_difference(d, fact.difference)) narrow_by_fact(*k, fact.relation, sign);
+    if (const auto k = constant_difference(d, fact.opposite)) narrow_by_opposite(*k, fact.relation, sign);
+  }
+  if (const auto answer = answer_for(sign, relation)) return answer;
+  const SymExpr expanded = without_mods(d);
+  if (!expanded.is_constant()) return std::nullopt;
+  return holds(expanded.constant(), relation, int64_t{0});
+}
+
 int64_t ShapeEnv::hint(const SymExpr& e) const {
   if (e.is_constant()) return e.constant();
   return e.eval(hints_of(*this));
@@ -239,22 +270,21 @@ bool keep_exact(ShapeEnv& env, const SymExpr& e, const std::string& why) {
 std::optional<bool> ShapeEnv::known(const SymExpr& left, Relation relation, const SymExpr& right) const {
   if (left.is_constant() && right.is_constant()) return holds(left.constant(), relation, right.constant());
   try {
-    return known_difference(left - right, relation, *this);
+    return known_difference(left - right, relation);
   } catch (const NoInt64&) {
     return std::nullopt;
   }
 }
 
 std::vector<Equality> ShapeEnv::possible_equalities() const {
-  const std::vector<SymExpr> fixed = fixed_symbols(*this);
   std::vector<Equality> found;
   for (SymbolId id = 0; id < symbol_count(); ++id) {
     if (symbols_[id].low == symbols_[id].high) found.push_back({id, symbols_[id].hint});
-    if (!fixed.empty() && !(fixed[id] == SymExpr::symbol(id))) found.push_back({id, fixed[id]});
+    if (id < fixed_.size() && !(fixed_[id] == SymExpr::symbol(id))) found.push_back({id, fixed_[id]});
   }
-  for (const SizeFact& fact : facts_) {
-    if (is_any_int64(fact)) continue;
-    const std::vector<SymbolId> symbols = compared_symbols(fact, fixed);
+  for (const Reduced& fact : reduced_) {
+    std::vector<SymbolId> symbols;
+    fact.difference.collect_symbols(symbols);
     if (symbols.size() == 1) found.push_back({symbols[0], symbols_[symbols[0]].hint});
     if (symbols.size() == 2 && symbols_[symbols[0]].hint == symbols_[symbols[1]].hint)
       found.push_back({symbols[1], SymExpr::symbol(symbols[0])});
@@ -274,13 +304,13 @@ bool ShapeEnv::decide(const SymExpr& left, Relation relation, const SymExpr& rig
   if (const auto answer = known(left, relation, right)) return *answer;
   const bool answer = holds(hint(left), relation, hint(right));
   const bool swap = !answer && (relation == Relation::kLt || relation == Relation::kLe);
-  facts_.push_back({swap ? right : left, swap ? left : right, answer ? relation : negate(relation), why});
+  add_fact({swap ? right : left, swap ? left : right, answer ? relation : negate(relation), why});
   return answer;
 }
 
 int64_t ShapeEnv::specialise(const SymExpr& e, const std::string& why) {
   const int64_t value = hint(e);
-  if (!e.is_constant() && known(e, Relation::kEq, value) != true) facts_.push_back({e, value, Relation::kEq, why});
+  if (!e.is_constant() && known(e, Relation::kEq, value) != true) add_fact({e, value, Relation::kEq, why});
   return value;
 }
 

@@ -58,13 +58,24 @@ class ShapeEnv {
   // Makes e a constant: records e == hint. Returns it.
   int64_t specialise(const SymExpr& e, const std::string& why);
 
-  void add_fact(SizeFact fact) { facts_.push_back(std::move(fact)); }  // known from elsewhere: from a parsed text or
-                                                                       // the user
+  void add_fact(SizeFact fact);  // decided here, or known from elsewhere: from a parsed text or the user
   const std::vector<SizeFact>& facts() const { return facts_; }
 
  private:
+  // A fact as questions need it: difference <relation> 0. It has no symbol that another fact fixes.
+  struct Reduced {
+    SymExpr difference, opposite;
+    Relation relation;
+  };
+
+  std::optional<bool> known_difference(SymExpr d, Relation relation) const;
+  void fix_symbols();
+  void reduce(const SizeFact& fact);
+
   std::vector<SymbolInfo> symbols_;
   std::vector<SizeFact> facts_;
+  std::vector<SymExpr> fixed_;  // constants and lower symbols for symbols that facts fix; empty if there are none
+  std::vector<Reduced> reduced_;
 };
 
 }  // namespace framejit::graph

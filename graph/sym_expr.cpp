@@ -6,8 +6,8 @@
 // polynomials, works there, and packs the result; packing is the only place where nodes are made, so equal polynomials
 // have equal nodes.
 // Division first tries to be exact (graded order is a monomial order, so long division finds every exact quotient),
-// then takes out multiples of a constant divisor; the rest becomes an atom. Arithmetic is exact: a coefficient that
-// needs more than 64 bits throws NoInt64.
+// then drops common factors and takes out multiples of a constant divisor; the rest becomes an atom. Arithmetic is
+// exact: a coefficient that needs more than 64 bits throws NoInt64.
 #include "graph/sym_expr.h"
 
 #include <algorithm>
@@ -162,6 +162,23 @@ struct SymBuilder {
     return make(std::move(node));
   }
 
+  static void add(Polynomial& sum, const SymExpr& e) {
+    if (e.is_constant()) {
+      sum.constant = add_int(sum.constant, e.constant());
+    } else if (e.node()->op == SymOp::kSum) {
+      sum.constant = add_int(sum.constant, e.node()->coefficient);
+      for (const SymExpr& operand : e.node()->operands) add_term(sum, term_of(operand));
+    } else {
+      add_term(sum, term_of(e));
+    }
+  }
+
+  static SymExpr sum(int64_t constant, std::span<const SymExpr> parts) {
+    Polynomial sum{constant, {}};
+    for (const SymExpr& part : parts) add(sum, part);
+    return pack(sum);
+  }
+
   // The polynomial q with a == q * b, if there is one with integer coefficients.
   static std::optional<Polynomial> divide_exactly(Polynomial a, const Polynomial& b) {
     const Term lead = b.terms.empty() ? Term{b.constant, {}} : b.terms[0];
@@ -201,6 +218,46 @@ struct SymBuilder {
     for (const Term& t : p.terms) g = std::gcd(g, t.coefficient);
     return g;
   }
+
+  // The largest product that divides every term of both; its coefficient is positive.
+  static Term common_factor(const Polynomial& a, const Polynomial& b) {
+    const bool has_constant = a.constant != 0 || b.constant != 0;
+    Term common{std::gcd(std::gcd(content_of_terms(a), a.constant), std::gcd(content_of_terms(b), b.constant)), {}};
+    if (common.coefficient <= 0) common.coefficient = 1;  // that of INT64_MIN alone
+    if (has_constant || b.terms.empty()) return common;
+    for (const SymExpr& atom : b.terms[0].atoms) {
+      Term more = common;
+      more.atoms.push_back(atom);
+      Atoms rest;
+      const auto divides = [&](const Term& t) { return divide_atoms(t.atoms, more.atoms, rest); };
+      if (std::ranges::all_of(a.terms, divides) && std::ranges::all_of(b.terms, divides)) common = std::move(more);
+    }
+    return common;
+  }
+
+  static Polynomial divided(const Polynomial& p, const Term& factor) {
+    Polynomial quotient;
+    quotient.constant = p.constant / factor.coefficient;
+    for (const Term& t : p.terms) {
+      Term term{t.coefficient / factor.coefficient, {}};
+      divide_atoms(t.atoms, factor.atoms, term.atoms);
+      add_term(quotient, std::move(term));
+    }
+    return quotient;
+  }
+
+  // A remainder counts like its operand if the divisor is a multiple: (x % 8) % 4 is x % 4.
+  static std::optional<SymExpr> without_inner_mods(const Polynomial& p, int64_t divisor) {
+    for (const Term& t : p.terms) {
+      const SymExpr::Node& n = *t.atoms[0].node();
+      int64_t multiple = 0;
+      if (t.atoms.size() != 1 || n.op != SymOp::kMod || !n.operands[1].is_constant()) continue;
+      if (!exact::multiply(t.coefficient, n.operands[1].constant_, multiple) || mod_int(multiple, divisor) != 0)
+        continue;
+      return pack(p) + SymExpr(t.coefficient) * (n.operands[0] - t.atoms[0]);
+    }
+    return std::nullopt;
+  }
 };
 
 SymExpr SymExpr::symbol(SymbolId id) { return SymBuilder::make({SymOp::kSymbol, id, 0, {}, 0}); }
@@ -213,10 +270,10 @@ bool SymExpr::is_symbol(SymbolId* id) const {
 
 SymExpr operator+(const SymExpr& a, const SymExpr& b) {
   if (a.is_constant() && b.is_constant()) return add_int(a.constant_, b.constant_);
+  if (a == SymExpr(0)) return b;
+  if (b == SymExpr(0)) return a;
   Polynomial sum = SymBuilder::unpack(a);
-  const Polynomial other = SymBuilder::unpack(b);
-  sum.constant = add_int(sum.constant, other.constant);
-  for (const Term& t : other.terms) add_term(sum, t);
+  SymBuilder::add(sum, b);
   return SymBuilder::pack(sum);
 }
 
@@ -226,6 +283,7 @@ SymExpr operator*(const SymExpr& a, const SymExpr& b) {
   if (a.is_constant() && b.is_constant()) return mul_int(a.constant_, b.constant_);
   if (a == SymExpr(1)) return b;
   if (b == SymExpr(1)) return a;
+  if (a == SymExpr(0) || b == SymExpr(0)) return 0;
   const Polynomial x = SymBuilder::unpack(a), y = SymBuilder::unpack(b);
   Polynomial product;
   product.constant = mul_int(x.constant, y.constant);
@@ -247,6 +305,13 @@ SymExpr SymExpr::floor_div(const SymExpr& a, const SymExpr& b) {
     SymBuilder::split_multiples(x, b.constant_, multiple, rest);
     const SymExpr whole = SymBuilder::pack(multiple);
     if (rest.terms.empty()) return whole;  // 0 <= rest < divisor (or > divisor when negative): its quotient is 0
+    if (const SymExpr expanded = without_mods(a); !(expanded == a)) {
+      Polynomial all, left;
+      SymBuilder::split_multiples(SymBuilder::unpack(expanded), b.constant_, all, left);
+      if (left.terms.empty()) return SymBuilder::pack(all);
+    }
+    if (b.constant_ > 0 && rest.terms[0].coefficient < 0)  // rounded down is the negative, rounded up
+      return whole - floor_div(SymExpr(b.constant_ - 1) - SymBuilder::pack(rest), b);
     const int64_t common = std::gcd(SymBuilder::content_of_terms(rest), b.constant_);
     if (common == b.constant_ || common <= 1 || b.constant_ < 0)
       return whole + SymBuilder::atom(SymOp::kFloorDiv, SymBuilder::pack(rest), b);
@@ -254,7 +319,9 @@ SymExpr SymExpr::floor_div(const SymExpr& a, const SymExpr& b) {
     SymBuilder::split_multiples(rest, common, reduced, none);
     return whole + SymBuilder::atom(SymOp::kFloorDiv, SymBuilder::pack(reduced), b.constant_ / common);
   }
-  return SymBuilder::atom(SymOp::kFloorDiv, a, b);
+  const Term common = SymBuilder::common_factor(x, y);
+  if (common.coefficient == 1 && common.atoms.empty()) return SymBuilder::atom(SymOp::kFloorDiv, a, b);
+  return floor_div(SymBuilder::pack(SymBuilder::divided(x, common)), SymBuilder::pack(SymBuilder::divided(y, common)));
 }
 
 SymExpr SymExpr::mod(const SymExpr& a, const SymExpr& b) {
@@ -262,11 +329,38 @@ SymExpr SymExpr::mod(const SymExpr& a, const SymExpr& b) {
   if (b == SymExpr(1)) return 0;
   const Polynomial x = SymBuilder::unpack(a), y = SymBuilder::unpack(b);
   if (SymBuilder::divide_exactly(x, y)) return 0;
-  if (!b.is_constant()) return SymBuilder::atom(SymOp::kMod, a, b);
+  if (!b.is_constant()) {
+    const Term common = SymBuilder::common_factor(x, y);
+    if (common.coefficient == 1 && common.atoms.empty()) return SymBuilder::atom(SymOp::kMod, a, b);
+    return SymBuilder::pack(Polynomial{0, {common}}) *
+           mod(SymBuilder::pack(SymBuilder::divided(x, common)), SymBuilder::pack(SymBuilder::divided(y, common)));
+  }
+  if (const auto plainer = SymBuilder::without_inner_mods(x, b.constant_)) return mod(*plainer, b);
   Polynomial multiple, rest;
   SymBuilder::split_multiples(x, b.constant_, multiple, rest);
   if (rest.terms.empty()) return rest.constant;
   return SymBuilder::atom(SymOp::kMod, SymBuilder::pack(rest), b);
+}
+
+SymExpr without_mods(const SymExpr& e) {
+  const auto is_mod = [](const SymExpr& x) {
+    return !x.is_constant() && x.node()->op == SymOp::kMod && x.node()->operands[1].is_constant();
+  };
+  if (e.is_constant()) return e;
+  const SymExpr::Node& n = *e.node();
+  if (is_mod(e)) return n.operands[0] - n.operands[1] * SymExpr::floor_div(n.operands[0], n.operands[1]);
+  if (n.op != SymOp::kSum && n.op != SymOp::kProduct) return e;
+  std::vector<SymExpr> parts;
+  bool changed = false;
+  for (const SymExpr& part : n.operands) {
+    parts.push_back(without_mods(part));
+    changed = changed || parts.back().node() != part.node();
+  }
+  if (!changed) return e;
+  if (n.op == SymOp::kSum) return SymBuilder::sum(n.coefficient, parts);
+  SymExpr value = n.coefficient;
+  for (const SymExpr& part : parts) value = value * part;
+  return value;
 }
 
 SymExpr SymExpr::min(const SymExpr& a, const SymExpr& b) {
@@ -323,22 +417,29 @@ void SymExpr::collect_symbols(std::vector<SymbolId>& out) const {
 SymExpr SymExpr::substitute(std::span<const SymExpr> by_symbol) const {
   if (!node_) return *this;
   const Node& n = *node_;
-  auto operand = [&](size_t i) { return n.operands[i].substitute(by_symbol); };
-  SymExpr value = n.coefficient;
-  switch (n.op) {
-    case SymOp::kSymbol: return n.symbol < by_symbol.size() ? by_symbol[n.symbol] : *this;
-    case SymOp::kSum:
-      for (size_t i = 0; i < n.operands.size(); ++i) value = value + operand(i);
-      return value;
-    case SymOp::kProduct:
-      for (size_t i = 0; i < n.operands.size(); ++i) value = value * operand(i);
-      return value;
-    case SymOp::kFloorDiv: return floor_div(operand(0), operand(1));
-    case SymOp::kMod: return mod(operand(0), operand(1));
-    case SymOp::kMin: return min(operand(0), operand(1));
-    case SymOp::kMax: return max(operand(0), operand(1));
+  if (n.op == SymOp::kSymbol) return n.symbol < by_symbol.size() ? by_symbol[n.symbol] : *this;
+  std::vector<SymExpr> operands;
+  operands.reserve(n.operands.size());
+  bool changed = false;
+  for (const SymExpr& operand : n.operands) {
+    operands.push_back(operand.substitute(by_symbol));
+    changed = changed || !(operands.back() == operand);
   }
-  return value;
+  if (!changed) return *this;
+  switch (n.op) {
+    case SymOp::kSymbol: break;
+    case SymOp::kSum: return SymBuilder::sum(n.coefficient, operands);
+    case SymOp::kProduct: {
+      SymExpr value = n.coefficient;
+      for (const SymExpr& operand : operands) value = value * operand;
+      return value;
+    }
+    case SymOp::kFloorDiv: return floor_div(operands[0], operands[1]);
+    case SymOp::kMod: return mod(operands[0], operands[1]);
+    case SymOp::kMin: return min(operands[0], operands[1]);
+    case SymOp::kMax: return max(operands[0], operands[1]);
+  }
+  return *this;
 }
 
 namespace {

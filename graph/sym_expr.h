@@ -61,6 +61,10 @@ struct SymExpr::Node {
   size_t hash = 0;
 };
 
+// The same value. A remainder of a constant divisor becomes x - c * (x // c), so that s + -s % 4 is seen to be a
+// multiple of 4.
+SymExpr without_mods(const SymExpr& e);
+
 using SymSizes = std::vector<SymExpr>;
 bool all_constant(const SymSizes& sizes);
 

@@ -131,6 +131,8 @@ UserFunction::Tensors UserFunction::wrap(const std::shared_ptr<Recorder>& record
     throw std::runtime_error("a jvp() while a backward is traced");
   };
   const auto self = getptr();
+  // Once more than the writes: torch's wrapper of a function in Python does it (python_function.cpp, _mark_dirty).
+  for (const at::Tensor& tensor : forward.dirty) torch::autograd::impl::bump_version(tensor);
   Tensors outputs = torch::autograd::_wrap_outputs(
       forward.inputs, impls_of(forward.not_differentiable), impls_of(forward.dirty), forward.outputs, self, no_tangents,
       forward.saves_after ? impls_of(forward.saved) : std::unordered_set<at::TensorImpl*>(),

@@ -2,6 +2,8 @@
 //
 // A functional form reads all its arguments before it writes. Kernels do so only element by element: one that reads an
 // element after it has written it shows the difference. Eager refuses some of those calls, and computes others.
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -167,15 +169,21 @@ void Recorder::refuse_memory(const OpCall& call) {
   }
 }
 
-// The dispatcher's own layers count writes, except to lists: there the ops' kernels do it, and they do not run here.
+// The dispatcher's own layers count writes. What the kernels of ops count is counted here, because they do not run:
+// writes to lists, and those with which a function fills its new tensor, unless the caller (Python) turns that off.
 void Recorder::note_writes(const OpCall& call) {
+  const auto count_write = [](const at::Tensor& tensor) {
+    if (tensor.unsafeGetTensorImpl()->version_counter().enabled()) tensor.unsafeGetTensorImpl()->bump_version();
+  };
   const bool kernel_counts = call.def().name.starts_with("_foreach_");
   for (int8_t i : written_arguments(call))
     each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
       written_storages_.insert(storage_number(traced_storage_of(tensor)));
-      if (kernel_counts && tensor.unsafeGetTensorImpl()->version_counter().enabled())
-        tensor.unsafeGetTensorImpl()->bump_version();
+      if (kernel_counts) count_write(tensor);
     });
+  if (is_in(OpList::fills_result, call.def().name) &&
+      !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView))
+    for (const c10::IValue& result : call.results) each_tensor(result, count_write);
 }
 
 }  // namespace framejit::graph

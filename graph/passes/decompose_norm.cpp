@@ -49,8 +49,7 @@ struct Moments {
 
 // Two passes, as in the kernels: the mean, then the mean square of the differences. All results keep the reduced
 // dimensions.
-Moments moments(Decomposing& d, ValueId x, const std::vector<bool>& reduced, const SymExpr& divisor) {
-  const ValueId mean = mean_of(d, x, reduced, true);
+Moments moments(Decomposing& d, ValueId x, ValueId mean, const std::vector<bool>& reduced, const SymExpr& divisor) {
   const ValueId centred = d.sub(x, mean);
   return {mean, centred, d.div(d.sum(d.mul(centred, centred), dims_of(reduced), true), divisor)};
 }
@@ -62,6 +61,14 @@ Moments careful_moments(Decomposing& d, ValueId x, const std::vector<bool>& redu
   const ValueId rest = d.sub(x, mean), left = mean_of(d, rest, reduced, true);
   const ValueId square = mean_of(d, d.mul(rest, rest), reduced, true);
   return {d.add(mean, left), d.sub(rest, left), d.emit("relu", {d.sub(square, d.mul(left, left))})};
+}
+
+// Eager's kernel for one result sums float32 for its mean (ReduceOps.cpp, std_var_all_cpu): if that overflows, so must
+// this. All other digits are those of `mean`.
+ValueId overflowing_as_float32(Decomposing& d, ValueId mean, const std::vector<bool>& reduced) {
+  const ValueId narrow = mean_of(d, d.value(0), reduced, true);
+  const ValueId fits = d.emit("lt.Scalar", {d.emit("abs", {narrow}), std::numeric_limits<double>::infinity()});
+  return d.emit("where.self", {fits, mean, converted(d.out, narrow, DType::kFloat64)});
 }
 
 ValueId without_dims(Decomposing& d, ValueId kept, const SymSizes& sizes) { return reshaped(d.out, kept, sizes); }
@@ -81,14 +88,22 @@ bool variance(Decomposing& d) {
   } else if (!given.is_none()) return false;
   const SymExpr divisor = reduced_count(self, reduced) - correction;
   if (d.out.shapes().known(1, Relation::kLe, divisor) != true) return false;  // the library warns and returns nan
-  // Eager's CPU kernels keep the moments of float32 in double (SharedReduceOps.h); its GPU kernels do not.
-  const bool in_double = self.dtype == DType::kFloat32 && self.device.is_cpu();
+  // Eager's CPU kernels keep the moments in double (SharedReduceOps.h); its GPU kernels do not.
+  const bool in_double = self.device.is_cpu();
   const ValueId x = in_double ? converted(d.out, d.value(0), DType::kFloat64) : d.wide(d.value(0));
-  const Moments m = moments(d, x, reduced, divisor);
+  const bool is_single = std::ranges::all_of(d.metas[0].sizes, [](const SymExpr& size) { return size == SymExpr(1); });
+  ValueId mean = mean_of(d, x, reduced, true);
+  if (in_double && is_single && !with_mean && self.dtype == DType::kFloat32)
+    mean = overflowing_as_float32(d, mean, reduced);
+  const Moments m = moments(d, x, mean, reduced, divisor);
   ValueId result = m.variance;
   if (root) result = d.emit("sqrt", {result});
   d.results = {d.narrow(without_dims(d, result, d.metas[0].sizes), 0)};
-  if (with_mean) d.results.push_back(d.narrow(without_dims(d, m.mean, d.metas[1].sizes), 1));
+  if (with_mean) {
+    // Eager's mean is updated by differences. An infinity among the elements makes it NaN, unless it comes last.
+    const ValueId updated = d.emit("where.self", {d.emit("isnan", {m.variance}), m.variance, m.mean});
+    d.results.push_back(d.narrow(without_dims(d, updated, d.metas[1].sizes), 1));
+  }
   return true;
 }
 
@@ -149,7 +164,7 @@ bool batch_norm(Decomposing& d) {  // input, weight, bias, mean, var, [training]
   ValueId alpha = d.emit("rsqrt", {d.add(d.wide(d.value(4)), d.args[eps])});
   if (d.has(1)) alpha = d.mul(alpha, d.wide(d.value(1)));
   ValueId beta = d.emit("neg", {d.mul(d.wide(d.value(3)), alpha)});
-  if (d.has(2)) beta = d.add(beta, d.wide(d.value(2)));
+  beta = d.add(beta, d.has(2) ? Arg(d.wide(d.value(2))) : Arg(0.0));  // eager subtracts from zero: -0.0 becomes 0.0
   SymSizes channel(input.ndim(), SymExpr(1));
   channel[1] = input.sizes[1];
   const ValueId result =

@@ -65,14 +65,30 @@ def test_a_tuple_with_its_own_length():
     check(lambda x: (torch.broadcast_shapes(Pair((2, 3)), (4, 1)), x + 1), torch.ones(2))
 
 
-def test_sizes_that_vary():
+@pytest.mark.parametrize("common", [torch.broadcast_shapes, torch._C._infer_size])
+def test_sizes_that_vary(common):
     def f(x, y):
-        return x.expand(torch.broadcast_shapes(x.shape, y.shape)) * 2
+        size = common(x.shape, y.shape)
+        return x.expand(size) * 2
     compiled = framejit.compile(f, dynamic=True)
     for rows, columns in ((3, 5), (4, 7), (9, 2)):
         x, y = torch.rand(rows, 1), torch.rand(columns)
         assert torch.equal(compiled(x, y), f(x, y))
     assert framejit.stats()["graphs"] == 1
+
+
+def test_two_sizes():
+    """The function that losses of older versions of torch call."""
+    def f(x, y):
+        size = torch._C._infer_size(x.size(), y.size())
+        return size, type(size), x.expand(size) + 1
+    for a, b in (((2, 1), (3,)), ((3,), (2, 1)), ((), (2,)), ((0, 1), (1, 4)), ((2, 3), (2, 3))):
+        check(f, torch.ones(a).sum() if a == () else torch.ones(a), torch.ones(b), breaks=0)
+
+
+@pytest.mark.parametrize("given", [((2, 3), (4,)), ((3,), (2,))])
+def test_two_sizes_that_do_not_match(given):
+    check(lambda x: (x + 1, torch._C._infer_size(*map(torch.Size, given))), torch.ones(2), breaks=1)
 
 
 def test_a_loss_with_weights():

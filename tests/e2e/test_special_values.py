@@ -201,3 +201,47 @@ def test_numbers_outside_of_the_range_of_a_kernel(name, dtype):
         assert framejit.stats()["graphs"] == 1 and not framejit.stats()["graph_breaks"]
         for k, (ours, eager) in enumerate(zip(got, want)):
             assert not wrong(name, ours, eager).any(), (n, k, ours, eager)
+
+
+@pytest.mark.parametrize("bias", [None, 0.0, -0.0, 2.0])
+@pytest.mark.parametrize("weight", [None, 1.0, -1.0, 0.0])
+def test_zeros_of_a_batch_norm(weight, bias):
+    """Without a bias, eager subtracts the mean from 0.0, so that no result is -0.0."""
+    def f(x, mean, given):
+        return F.batch_norm(x, mean, torch.ones(2), *given)
+    given = [None if n is None else torch.full((2,), n) for n in (weight, bias)]
+    compiled = framejit.compile(f)
+    for value, mean in itertools.product([0.0, -0.0, 1.0], [0.0, -0.0, 1.0]):
+        args = torch.full((3, 2, 8), value), torch.full((2,), mean), given
+        got, want = compiled(*args), f(*args)
+        assert torch.equal(got.signbit(), want.signbit()) and torch.equal(got.isnan(), want.isnan()), (value, mean)
+    assert framejit.stats()["graphs"] and not framejit.stats()["graph_breaks"]
+
+
+SPREADS = {  # of what fraction of the largest number; the second is the spread
+    "large": (0.9, 0.01), "equal": (0.9, 0.0), "scattered": (0.0, 1e-3), "small": (1e-3, 1e-4), "ordinary": (None, 1.0)}
+DEVIATIONS = {
+    "all": lambda x: (x.std(), x.var()), "rows": lambda x: (x.std(1), x.var(1, correction=0)),
+    "columns": lambda x: (x.std(0), x.var(0)), "one row": lambda x: (x[:1].std(1), x[:1].var(1, keepdim=True)),
+    "with means": lambda x: (*torch.std_mean(x, 1), *torch.var_mean(x)),
+}
+
+
+@pytest.mark.cpu_only("the kernels of a GPU compute in float32")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_deviations_overflow_where_those_of_eager_do(name, dtype):
+    fn, compiled = DEVIATIONS[name], framejit.compile(DEVIATIONS[name])
+    for kind, (centre, spread) in SPREADS.items():
+        torch.manual_seed(0)
+        most = 1.0 if centre is None else torch.finfo(dtype).max
+        x = (((centre or 0.0) + torch.randn(4, 24, dtype=torch.float64).clamp(-3, 3) * spread) * most).to(dtype)
+        for infinite in (False, True):
+            if infinite:
+                x[1, 3] = math.inf
+            for ours, eager in zip(compiled(x), fn(x)):
+                assert torch.equal(torch.isinf(ours), torch.isinf(eager)), (kind, infinite, ours, eager)
+                assert torch.equal(ours.isnan(), eager.isnan()), (kind, infinite, ours, eager)
+                held = torch.isfinite(eager)
+                torch.testing.assert_close(ours[held], eager[held])
+    assert framejit.stats()["graphs"] == 1 and not framejit.stats()["graph_breaks"]

@@ -140,6 +140,11 @@ void Attempts::note_break() {
   take_place();
 }
 
+void Attempts::move_break(uint64_t step) {
+  note_break();
+  break_step_ = step;
+}
+
 void Attempts::after_break(const GraphBreak& b) {
   break_facts_.take_guard(b, trace_.guards.sources);
   if (changes_answer_at_break(b)) return;
@@ -156,12 +161,6 @@ void Attempts::after_raise(Value* exception) {
 
 void Attempts::note_raise(Value* exception) {
   if (!raised_at_.contains(exception)) raised_at_.emplace(exception, RaisePoint{resumable_step(), stack_.here()});
-}
-
-void Attempts::break_at_raise(Value* exception) {
-  break_step_ = raised_at_.at(exception).step;
-  take_place();
-  throw GraphBreak{Reason::exception_raised, exception->type->tp_name};
 }
 
 const Attempts::RaisePoint* Attempts::find_raise(const Value* exception) const {

@@ -45,10 +45,11 @@ class Attempts {
   void stop_before(uint64_t step, Reason reason, std::string detail, std::string where);
   void hand_over_stop();  // gives the trace the reason and the place of this attempt's stop
   void note_break();  // called by each frame that a GraphBreak passes
+  void move_break(
+      uint64_t step);  // the break that is about to be thrown: to an earlier step, as it ends the graph there
   void after_break(const GraphBreak& b);
   void after_raise(Value* exception);  // one that no frame caught
   void note_raise(Value* exception);
-  [[noreturn]] void break_at_raise(Value* exception);  // plain Python raises it again
   const RaisePoint* find_raise(const Value* exception) const;  // the instruction to stop at if nobody catches it
   // Until forget_reliance(), a break relies on these facts too: it is right only in this state of the process.
   void rely_until_break(std::shared_ptr<const guards::ModeFacts> facts) {

@@ -14,14 +14,20 @@ void Machine::enter_handler(SymbolicFrame& f, Value* exception) {
   const Instruction& i = f.code->instructions[f.position];
   const int unit = std::exchange(f.reraised_unit, -1);
   const ExceptionRange* range = f.code->find_handler(i.opcode_index);
+  const auto break_at_raise = [&] {  // plain Python raises it again
+    const auto* raised = t_.attempts.find_raise(exception);
+    FJ_ASSERT(raised != nullptr, "an exception that nothing has raised");
+    t_.attempts.move_break(raised->step);
+    graph_break(Reason::exception_raised, exception->type->tp_name);
+  };
   try {
     for (size_t depth = range ? static_cast<size_t>(range->depth) : 0; f.stack.size() > depth;) t_.drops.drop(f.pop());
-  } catch (const GraphBreak&) { t_.attempts.break_at_raise(exception); }
+  } catch (const GraphBreak&) { break_at_raise(); }
   if (!range) throw SymbolicRaise{exception};
   bool known = true;
   t_.stack.handled_exception(&known);
   // Only the live frame knows the exception's context, and which exception is handled again after the handler.
-  if (!known && !t_.facts.relies_on_nothing_handled()) t_.attempts.break_at_raise(exception);
+  if (!known && !t_.facts.relies_on_nothing_handled()) break_at_raise();
   if (range->push_lasti) f.push(t_.heap.integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);
   f.position = static_cast<size_t>(range->target_position);

@@ -122,6 +122,7 @@ class WithGradient {
   explicit WithGradient(const Application& a) : t_(a.t), a_(a) {}
 
   Value* run() {
+    const uint64_t step = t_.attempts.resumable_step();
     const Unresumable whole(t_.stack);
     call_.name = a_.context->type->tp_name;
     call_.first_op = t_.recording().op_count();
@@ -132,6 +133,8 @@ class WithGradient {
     TracedFunction traced;
     if (!t_.recording().begin_function(call_, traced)) refuse_by_recording();
     trace_backward(traced.gradients);
+    auto& first = t_.shadows.tables().gradients.first_function;
+    if (!first) first = step;
     std::vector<Value*> outputs = a_.listed(output);
     for (size_t i = 0; i < outputs.size(); ++i)
       if (traced.outputs[i]) outputs[i] = t_.heap.wrap_result(traced.outputs[i].release());

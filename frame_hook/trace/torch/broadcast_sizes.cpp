@@ -9,9 +9,8 @@ namespace framejit::frame_hook::rows {
 
 namespace {
 
-bool is_sequence_of_sizes(Value* v) {
-  return v->type == &PyTuple_Type || v->type == &PyList_Type || is_known(v->type, KnownType::torch_size);
-}
+bool is_size_object(Value* v) { return is_known(v->type, KnownType::torch_size); }
+bool is_sequence_of_sizes(Value* v) { return v->type == &PyTuple_Type || v->type == &PyList_Type || is_size_object(v); }
 
 }  // namespace
 
@@ -43,6 +42,14 @@ Value* broadcast_shapes(Tracer& t, const Arguments& args) {
       }
     }
   return t.heap.list(std::move(common));
+}
+
+// torch._C._infer_size(a, b): the same of two torch.Size, as one.
+Value* infer_size(Tracer& t, const Arguments& args) {
+  const bool two_sizes = args.positional.size() == 2 && std::ranges::all_of(args.positional, is_size_object);
+  Value* const common = two_sizes ? broadcast_shapes(t, args) : nullptr;
+  if (!common) graph_break(Reason::exception_raised, "_infer_size() of sizes that do not match");
+  return sequence_like(t.heap, args.positional[0], t.unpack(common));
 }
 
 }  // namespace framejit::frame_hook::rows

@@ -14,6 +14,12 @@ namespace {
 
 [[noreturn]] void refuse_gradients(const char* what) { graph_break(Reason::gradient_call, what); }
 
+// For a call that differentiates a backward, and breaks. The graph so far has one node for its backward. No derivative
+// can be made of that if it holds a Function, so the graph ends before the first one, and PyTorch applies it.
+void end_before_functions(Shadows& shadows, Attempts& attempts) {
+  if (const auto& function = shadows.tables().gradients.first_function) attempts.move_break(*function);
+}
+
 // A call of torch's engine with the arguments of torch.autograd.backward() or grad().
 class EngineCall {
  public:
@@ -39,7 +45,7 @@ class EngineCall {
   }
 
   void accumulate() {
-    if (call_.creates_graph) refuse_gradients("backward(create_graph=True)");
+    if (call_.creates_graph) refuse(Reason::gradient_call, "backward(create_graph=True)");
     for (Value* v : wanted_)
       if (!is_true(v, "is_leaf")) refuse_gradients("a backward to a tensor that is not a leaf");
     call_.accumulates = true;
@@ -61,7 +67,8 @@ class EngineCall {
   Value* gradients(bool may_be_unused, bool zeros) {
     std::vector<Value*> results;
     for (TracedGradient& found : run()) {
-      if (!found.gradient && !may_be_unused) refuse_gradients("the gradient of a tensor that was not used");
+      if (!found.gradient && !may_be_unused)
+        refuse(Reason::gradient_call, "the gradient of a tensor that was not used");
       if (found.gradient) results.push_back(t_.heap.wrap_result(found.gradient.release()));
       else results.push_back(zeros ? called("zeros_like", wanted_[results.size()]) : t_.heap.none());
     }
@@ -104,8 +111,13 @@ class EngineCall {
   std::vector<TracedGradient> run() {
     std::vector<TracedGradient> found;
     if (t_.recording().gradients(call_, found)) return found;
-    if (const auto why = t_.recording().take_break()) graph_break(why->reason, why->message);
-    refuse_gradients("a call of torch.autograd");
+    if (const auto why = t_.recording().take_break()) refuse(why->reason, why->message);
+    refuse(Reason::gradient_call, "a call of torch.autograd");
+  }
+
+  [[noreturn]] void refuse(Reason reason, std::string why) {
+    if (call_.creates_graph) end_before_functions(t_.shadows, t_.attempts);
+    graph_break(reason, std::move(why));
   }
 
   Tracer& t_;
@@ -148,7 +160,10 @@ Value* autograd_grad(Tracer& t, const Arguments& args) {
                                  "allow_unused", "is_grads_batched", "materialize_grads"},
                                 2);
   const auto is_set = [&](Value* v) { return v && t.truth(v); };
-  if ((a[5] && !t.truth(a[5])) || is_set(a[7])) refuse_gradients("a batch of gradients");
+  if ((a[5] && !t.truth(a[5])) || is_set(a[7])) {
+    end_before_functions(t.shadows, t.attempts);
+    refuse_gradients("a batch of gradients");
+  }
   EngineCall call(t);
   call.set_outputs(a[0], a[2]);
   call.set_graph(a[3], a[4]);

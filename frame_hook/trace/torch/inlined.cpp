@@ -66,7 +66,8 @@ Value* one_hot(Tracer& t, const Arguments& args) {
   if (!classes || !t.recording().shapes().decide(0, graph::Relation::kLt, *classes, t.stack.here()))
     return t.call_recorded(torch_member("torch._C._nn", "one_hot"), args);
   shape.push_back(a[1]);
-  Value* result = method(t, indices, "new_zeros", {t.heap.tuple(std::move(shape))});
+  Value* result = method(t, indices, "new_empty", {t.heap.tuple(std::move(shape))});
+  method(t, result, "zero_", {});  // a write of its own, as in torch's: it counts in the version
   method(t, result, "scatter_",
          {t.heap.integer(-1), method(t, indices, "unsqueeze", {t.heap.integer(-1)}), t.heap.integer(1)});
   return result;

@@ -78,8 +78,9 @@ Value* group_tensors(Tracer& t, const Arguments& args) {
   const bool with_indices = given[1] && t.truth(given[1]);
   std::vector<std::vector<Value*>> lists;
   for (Value* list : t.unpack(given[0])) lists.push_back(t.unpack(list));
+  if (lists.empty() || lists[0].empty()) refuse();  // it raises
   std::vector<TensorGroup> groups;
-  const size_t count = lists.empty() ? 0 : lists[0].size();
+  const size_t count = lists[0].size();
   for (size_t i = 0; i < count; ++i) {
     if (lists[0][i]->kind != ValueKind::tensor) refuse();
     TensorGroup& group = group_of(t, groups, lists[0][i], lists.size());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct WrittenGradients {
   std::vector<std::pair<TensorValue*, Value*>> values;  // what .grad is now: a tensor or None
   std::unordered_map<const Value*, uint64_t> new_leaves;  // tensors that the trace made leaves; the step to stop before
                                                           // if one would leave it
+  // An autograd.Function with a traced gradient: the step to stop before if that is differentiated. Of the first one.
+  std::optional<uint64_t> first_function;
 };
 
 struct SideTables {

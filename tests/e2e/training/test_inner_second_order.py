@@ -4,7 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import framejit
 from steps import Program, check_step, leaf
+from test_function_gradients import Swish
 
 
 def whole_step(make, **options):
@@ -221,3 +223,45 @@ def test_the_derivative_of_a_sign(fn):
     def make():
         return Program(f, leaf(3, 4), leaf(3, 4))
     check_step(make, graphs=1)
+
+
+def penalty(x):
+    slope, = torch.autograd.grad(Swish.apply(x.sin()).pow(2).sum(), x, create_graph=True)
+    return slope.pow(2).sum()
+
+
+def two_functions(x):
+    slope, = torch.autograd.grad(Swish.apply(Swish.apply(x) * 2).sum(), x, create_graph=True)
+    return (slope * x).sum()
+
+
+def by_backward(x):
+    y = Swish.apply(x * 1).sum() * 3
+    y.backward(create_graph=True)
+    return x.grad.pow(2).sum()
+
+
+def of_a_batch(x):
+    y = Swish.apply(x * 2)[0]
+    slopes, = torch.autograd.grad(y, x, torch.eye(len(y)), is_grads_batched=True)
+    return (slopes.sum(0) * x).sum()
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("fn, reasons", [(penalty, {"custom_dispatch": 1, "gradient_call": 1}),
+                                         (two_functions, {"custom_dispatch": 1, "gradient_call": 2}),
+                                         (by_backward, {"gradient_call": 2}), (of_a_batch, {"gradient_call": 2})],
+                         ids=lambda p: getattr(p, "__name__", ""))
+def test_a_second_derivative_inside_ends_the_graph_before_the_function(fn, reasons):
+    def told(run):
+        x = leaf(3, 4)
+        value = run(x)
+        value.backward()
+        return value.detach(), x.grad
+    compiled = framejit.compile(fn)
+    for _ in range(2):
+        torch.manual_seed(0)
+        want = told(fn)
+        torch.manual_seed(0)
+        torch.testing.assert_close(told(compiled), want)
+    assert framejit.stats()["break_reasons"] == reasons and framejit.stats()["graphs"]

@@ -249,6 +249,21 @@ def test_clipping_and_zeroing_inside(name, flags):
     check_steps(stepping(lambda p: OPTIMIZERS[name](p, **flags), target=clipped))
 
 
+@pytest.mark.breaks("exception_raised")
+def test_clipping_without_any_gradient_raises():
+    def clip(x):
+        y = x * 2
+        nn.utils.clip_grad_value_([weight], 1.0)
+        return y
+    weight, errors = nn.Parameter(torch.ones(3)), []
+    for run in (clip, framejit.compile(clip)):
+        with pytest.raises(RuntimeError) as raised:
+            run(weight)
+        errors.append(str(raised.value))
+    assert framejit.stats()["break_reasons"]["unknown_callable"] == 1
+    assert errors[0] == errors[1]
+
+
 @pytest.mark.parametrize("foreach", [False, True])
 def test_gradients_that_are_zeroed(foreach):
     def update(optimizer, model):

@@ -370,3 +370,29 @@ def test_a_view_without_grad_mode_asks_as_its_base_does(first):
             view = base[0]
         assert run(view).requires_grad == asks
     assert framejit.stats()["graphs"] == 2
+
+
+def test_versions_of_inputs_that_a_function_writes():
+    """PyTorch counts that an input is marked as dirty, besides its writes."""
+    class Written(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.mul_(2)
+            x[0].add_(1)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    def f(x):
+        y = x * 1
+        z = Written.apply(y)
+        return Written.apply(x) + 1, y, z
+    seen = []
+    for run in (f, framejit.compile(f)):
+        x = leaf(3) * 1
+        _, y, z = run(x)
+        seen.append((x._version, y._version, z._version))
+    assert seen[0] == seen[1] == (3, 3, 3)

@@ -81,6 +81,10 @@ TEST(SymExpr, EqualPolynomialsAreEqual) {
   EXPECT_EQ(SymExpr::floor_div(s * 4 + 7, 4), s + 1);
   EXPECT_EQ(SymExpr::mod(s * 4 + 7, 4), SymExpr(3));
   EXPECT_EQ(SymExpr::floor_div(s * 2 + 1, 4), SymExpr::floor_div(s, 2));
+  EXPECT_EQ(SymExpr::floor_div(s * t * 16 + s * 48, s * 64), SymExpr::floor_div(t + 3, 4));
+  EXPECT_EQ(SymExpr::mod(s * t * 16 + s * 48, s * 64), s * 16 * SymExpr::mod(t + 3, 4));
+  EXPECT_EQ(SymExpr::mod(SymExpr::mod(s, 8) + t, 4), SymExpr::mod(s + t, 4));
+  EXPECT_EQ(SymExpr::floor_div(SymExpr(0) - s, 4), SymExpr(0) - SymExpr::floor_div(s + 3, 4));
   EXPECT_EQ((SymExpr(64) * s + 1).text(), "64*s0 + 1");
   EXPECT_EQ(SymExpr::max(s, s - 1), s);
 }
@@ -100,6 +104,20 @@ TEST(ShapeEnv, ProvesFromRanges) {
   EXPECT_EQ(env.known(b, Relation::kEq, 37), std::nullopt);
   EXPECT_EQ(env.known(b, Relation::kLt, l), std::nullopt);
   EXPECT_TRUE(env.facts().empty());
+}
+
+// A length that the program has padded to whole chunks, in a product with other sizes.
+TEST(ShapeEnv, SeesThatPaddedLengthsAreWholeChunks) {
+  ShapeEnv env;
+  const SymExpr b = SymExpr::symbol(env.add_symbol(8)), l = SymExpr::symbol(env.add_symbol(6));
+  const SymExpr padded = l + SymExpr::mod(SymExpr(0) - SymExpr::mod(l, 4), 4);
+  const SymExpr chunks = SymExpr::floor_div(b * padded * 32, b * 128);
+  EXPECT_EQ(chunks, SymExpr::floor_div(l + 3, 4));
+  EXPECT_EQ(SymExpr::mod(b * padded * 32, b * 128), SymExpr(0));
+  EXPECT_EQ(env.known(b * chunks * 128, Relation::kEq, b * padded * 32), true);
+  EXPECT_EQ(env.known(padded, Relation::kNe, chunks * 4), false);
+  EXPECT_EQ(env.known(chunks, Relation::kLe, 0), false);
+  EXPECT_EQ(env.known(padded, Relation::kEq, l), std::nullopt);
 }
 
 TEST(ShapeEnv, DecidesByHintOnceAndRemembers) {
