@@ -9,9 +9,9 @@ over all reasons: breaks(total=90).
 
 Hits of an entry that has no graph because framejit refused, or has a defect, are fallbacks here.
 
-Graphs are stated by a read of stats()["graphs"] too, and check() reads it for each backend. The others are one, unless
-graphs.txt has the test: "file::test: count", or "file::test[case]: count" where cases differ. UPDATE_GOLDEN=1 writes
-the lines of the tests that run.
+Graphs are stated by a read of stats()["graphs"] too, and check() reads it for each backend. The others are one (none in
+the files of NONE_HERE), unless graphs.txt has the test: "file::test: count", or "file::test[case]: count" where cases
+differ. UPDATE_GOLDEN=1 writes the lines of the tests that run.
 """
 import collections
 import functools
@@ -23,6 +23,26 @@ KINDS = {"breaks": ("graph_breaks", "break_reasons"), "fallbacks": ("fallbacks",
 GRAPHS = Path(os.environ.get("GRAPHS_TABLE", Path(__file__).with_name("graphs.txt")))
 ROWS = Path(__file__).parents[2] / "runtime/base/reasons.def"
 FAILURES = re.findall(r"^REASON\((?:refusal|defect), (\w+),", ROWS.read_text(), re.M)
+# What may pass without a graph in its own process -> why. Graphs that it has there anyway are rows of graphs.txt.
+NONE_HERE = {
+    "hook/": "runs without torch",
+    "recorder/": "records without compiling",
+    "test_api.py": "checks arguments, signatures and errors; whole programs run in child processes",
+    "test_bench.py": "reads files of results",
+    "test_code_names.py": "the settings are read at import: child processes",
+    "test_deep_recursion.py": "a crash would end the process: child processes",
+    "test_demo.py": "runs a demo: child processes",
+    "training/test_demo_train.py": "runs a demo: child processes",
+    "test_levels.py": "another level of the CPU is chosen at import: child processes",
+    "test_logs.py": "the settings are read at import: child processes",
+    "test_op_sweep.py": "the sweep's workers compile: child processes",
+    "test_op_table.py": "reads tables",
+    "test_output_code.py": "the settings are read at import: child processes",
+    "test_process.py": "looks at whole processes: child processes",
+    "test_readme.py": "runs the pages: child processes",
+    "test_untouched_programs.py": "FRAMEJIT=1 acts at start-up: child processes",
+    "test_warned_by_default.py": "reads the stderr of child processes",
+}
 READ_ONE = ("__getitem__", "__contains__", "get", "pop")
 READ_ALL = ("__iter__", "__len__", "__eq__", "__ne__", "__or__", "keys", "values", "items", "copy")
 
@@ -131,13 +151,22 @@ def test_of(case):
     return case.partition("[")[0]
 
 
+def none_here(case):
+    return case.startswith(tuple(NONE_HERE))
+
+
+def usual_graphs(test):
+    return 0 if none_here(test) else 1
+
+
 def wrong_graphs(case, watch, counts):
     """What is wrong with the graphs of a case, whose name begins with its file: None, or a text."""
     known = counts.get(case, counts.get(test_of(case)))
     had = watch.unstated_graphs()
-    if had == (1 if known is None else known) or (known is None and had == 0 and watch.graphs()):
+    wanted = usual_graphs(case) if known is None else known
+    if had == wanted or (known is None and had == 0 and watch.graphs()):
         return None
-    return (f"the test had {had} graphs that it does not state, in place of {1 if known is None else known}: let it "
+    return (f"the test had {had} graphs that it does not state, in place of {wanted}: let it "
             "read stats()['graphs'], or see graphs.txt")
 
 
@@ -149,9 +178,9 @@ def joined_counts(counts, seen):
     for test, of in cases.items():
         if not any(test_of(name) == test for name in counts):
             table[test] = collections.Counter(of.values()).most_common(1)[0][0]
-        table.update({case: count for case, count in of.items() if table.get(case, table.get(test, 1)) != count})
-    return {name: count for name, count in sorted(table.items())
-            if count != (1 if name == test_of(name) else table.get(test_of(name), 1))}
+        table.update({case: count for case, count in of.items() if table.get(case, table.get(test, usual_graphs(test))) != count})
+    return {name: count for name, count in sorted(table.items()) if count != (
+        usual_graphs(name) if name == test_of(name) else table.get(test_of(name), usual_graphs(name)))}
 
 
 def write_graphs(seen, path=GRAPHS):

@@ -2,6 +2,7 @@
 import ast
 import os
 import re
+import types
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,15 @@ def test_the_table_of_graphs():
     assert joined({"a::t[1]": 2, "a::t[2]": 1, "a::t[3]": 1}) == {"a::t[1]": 2}
     assert joined({"a::t[1]": 2, "a::t[2]": 1, "a::t[3]": 2}) == {"a::t": 2, "a::t[2]": 1}
     assert joined({"a::t": 1, "a::u": 4}, t=2, u=3, v=5) == {"a::u": 4, "a::v": 5}
+
+
+def test_what_may_pass_without_a_graph():
+    """Each is there. Graphs that such a test has in this process are rows as everywhere, and none is usual."""
+    assert all((HERE / name).exists() for name in stated.NONE_HERE)
+    assert stated.joined_counts({}, {"test_api.py::t": 1, "test_api.py::u": 0}) == {"test_api.py::t": 1}
+    watch = types.SimpleNamespace(unstated_graphs=lambda: 1, graphs=lambda: 1)
+    assert stated.wrong_graphs("test_logs.py::t", watch, {}) and not stated.wrong_graphs("test_basics.py::t", watch, {})
+    assert not stated.wrong_graphs("test_logs.py::t", watch, {"test_logs.py::t": 1})
 
 
 def test_lines_of_the_table():
