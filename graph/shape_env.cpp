@@ -7,6 +7,7 @@
 #include "graph/shape_env.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "graph/int64_range.h"
 
@@ -74,9 +75,10 @@ Bounds bounds_of(const SymExpr& e, const ShapeEnv& env, bool* fits = nullptr) {
 Bounds tight_bounds(const SymExpr& e, const ShapeEnv& env) {
   Bounds plain = bounds_of(e, env);
   if (e.is_constant() || e.node()->op != SymOp::kSum) return plain;
-  std::vector<SymExpr> shifted;
-  for (SymbolId id = 0; id < env.symbol_count(); ++id)
-    shifted.push_back(SymExpr::symbol(id) + std::max<int64_t>(env.symbol(id).low, 0));
+  std::vector<SymbolId> symbols;
+  e.collect_symbols(symbols);
+  std::vector<SymExpr> shifted(symbols.empty() ? 0 : symbols.back() + 1);
+  for (SymbolId id : symbols) shifted[id] = SymExpr::symbol(id) + std::max<int64_t>(env.symbol(id).low, 0);
   const SymExpr moved = e.substitute(shifted);
   if (moved.is_constant() || moved.node()->op == SymOp::kSymbol) return plain;
   const bool is_sum = moved.node()->op == SymOp::kSum;
@@ -114,7 +116,18 @@ std::vector<SymExpr> fixed_symbols(const ShapeEnv& env) {
       for (SymbolId i = 0; i < env.symbol_count(); ++i) by_symbol.push_back(SymExpr::symbol(i));
     by_symbol[id] = value.substitute(by_symbol);
   }
+  for (SymExpr& value : by_symbol) value = value.substitute(by_symbol);  // facts come in any order
   return by_symbol;
+}
+
+std::vector<SymbolId> compared_symbols(const SizeFact& fact, const std::vector<SymExpr>& fixed) {
+  std::vector<SymbolId> symbols;
+  try {
+    const SymExpr difference = fact.left - fact.right;
+    (fixed.empty() ? difference : difference.substitute(fixed)).collect_symbols(symbols);
+  } catch (const NoInt64&) {  // in 64 bits this fact says nothing
+  }
+  return symbols;
 }
 
 struct Sign {  // what is known about a difference
@@ -230,6 +243,31 @@ std::optional<bool> ShapeEnv::known(const SymExpr& left, Relation relation, cons
   } catch (const NoInt64&) {
     return std::nullopt;
   }
+}
+
+std::vector<Equality> ShapeEnv::possible_equalities() const {
+  const std::vector<SymExpr> fixed = fixed_symbols(*this);
+  std::vector<Equality> found;
+  for (SymbolId id = 0; id < symbol_count(); ++id) {
+    if (symbols_[id].low == symbols_[id].high) found.push_back({id, symbols_[id].hint});
+    if (!fixed.empty() && !(fixed[id] == SymExpr::symbol(id))) found.push_back({id, fixed[id]});
+  }
+  for (const SizeFact& fact : facts_) {
+    if (is_any_int64(fact)) continue;
+    const std::vector<SymbolId> symbols = compared_symbols(fact, fixed);
+    if (symbols.size() == 1) found.push_back({symbols[0], symbols_[symbols[0]].hint});
+    if (symbols.size() == 2 && symbols_[symbols[0]].hint == symbols_[symbols[1]].hint)
+      found.push_back({symbols[1], SymExpr::symbol(symbols[0])});
+  }
+  const auto key = [](const Equality& e) {
+    SymbolId lower = 0;
+    const bool is_symbol = e.value.is_symbol(&lower);
+    return std::tuple(e.symbol, is_symbol, lower);
+  };
+  std::ranges::sort(found, {}, key);
+  const auto repeated = std::ranges::unique(found, {}, key);
+  found.erase(repeated.begin(), repeated.end());
+  return found;
 }
 
 bool ShapeEnv::decide(const SymExpr& left, Relation relation, const SymExpr& right, const std::string& why) {

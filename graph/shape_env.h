@@ -36,6 +36,11 @@ struct SymbolInfo {
   int64_t low = 2, high = INT64_MAX;  // sizes 0 and 1 specialise, so a symbol is at least 2, unless it was asked for
 };
 
+struct Equality {  // of a symbol and a constant or a lower symbol
+  SymbolId symbol;
+  SymExpr value;
+};
+
 class ShapeEnv {
  public:
   SymbolId add_symbol(int64_t hint, int64_t low = 2, int64_t high = INT64_MAX);
@@ -45,6 +50,9 @@ class ShapeEnv {
 
   // The answer without the hints; nullopt if it is not known.
   std::optional<bool> known(const SymExpr& left, Relation relation, const SymExpr& right) const;
+  // The equalities that known() may confirm, by symbol, constants first. Only a fact or a range of one number proves an
+  // equality, so there are at most as many as symbols and facts: most symbols of a long loop are never compared.
+  std::vector<Equality> possible_equalities() const;
   // The answer for the hints; if it is not known, it (or its negation) becomes a fact.
   bool decide(const SymExpr& left, Relation relation, const SymExpr& right, const std::string& why);
   // Makes e a constant: records e == hint. Returns it.

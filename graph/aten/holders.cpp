@@ -128,6 +128,7 @@ void HolderNotes::find_leaves(const std::vector<at::Tensor>& leaves) {
   std::vector<const Node*> from_leaves(all.begin(), all.end());
   std::stable_sort(from_leaves.begin(), from_leaves.end(),
                    [](const Node* a, const Node* b) { return a->topological_nr() < b->topological_nr(); });
+  for (const Node* node : all) held_.push_back(const_cast<Node*>(node)->getptr());
   std::map<const Node*, size_t> index;
   for (size_t i = 0; i < leaves.size(); ++i) index[torch::autograd::impl::grad_accumulator(leaves[i]).get()] = i;
   for (const Node* node : from_leaves) {
@@ -141,8 +142,7 @@ void HolderNotes::find_leaves(const std::vector<at::Tensor>& leaves) {
 }
 
 // Nodes that lead to no leaf, and those that pass a gradient on to such a node.
-// Held, since the node of a write frees the one that it runs.
-std::vector<Formulas::Node> HolderNotes::with_ends() const {
+std::vector<torch::autograd::Node*> HolderNotes::with_ends() const {
   const auto is_end = [&](const Node* node) {
     const auto at = leaves_reached_.find(node);
     return at != leaves_reached_.end() && !has_any(at->second);
@@ -150,22 +150,22 @@ std::vector<Formulas::Node> HolderNotes::with_ends() const {
   std::set<const Node*> run_by_others;
   for (const auto& [node, reached] : leaves_reached_)
     if (const auto* write = as_write(node); write != nullptr && has_any(reached)) run_by_others.insert(write->fn.get());
-  std::vector<Formulas::Node> found;
+  std::vector<Node*> found;
   for (const auto& [node, reached] : leaves_reached_) {
     const bool leads_to_end =
         std::any_of(node->next_edges().begin(), node->next_edges().end(),
                     [&](const torch::autograd::Edge& edge) { return is_end(edge.function.get()); });
     if ((leads_to_end || is_end(node)) && !run_by_others.contains(node))
-      found.push_back(const_cast<Node*>(node)->getptr());
+      found.push_back(const_cast<Node*>(node));
   }
   return found;
 }
 
 void HolderNotes::look_into_ends(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
-  for (const Formulas::Node& node : with_ends()) {
+  for (Node* const node : with_ends()) {
     if (!is_formula(*node)) continue;
-    const bool is_end = !has_any(leaves_reached_.at(node.get()));
-    if (as_write(node.get()) == nullptr) versions_[node.get()] = versions_of(*node, inputs, outputs);
+    const bool is_end = !has_any(leaves_reached_.at(node));
+    if (as_write(node) == nullptr) versions_[node] = versions_of(*node, inputs, outputs);
     if (is_end) add_end(*node);
   }
   std::stable_sort(ends_.begin(), ends_.end(), [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -48,7 +48,7 @@ class HolderNotes {
     size_t first_op;
   };
   void find_leaves(const std::vector<at::Tensor>& leaves);
-  std::vector<Formulas::Node> with_ends() const;
+  std::vector<Node*> with_ends() const;
   static std::vector<Saved> versions_of(Node& node, const std::vector<at::Tensor>& inputs,
                                         const std::vector<at::Tensor>& outputs);
   void add_end(Node& node);
@@ -57,6 +57,7 @@ class HolderNotes {
   const Recorder& recorder_;
   const HistoryReached& reached_;
   std::map<const Node*, std::vector<bool>> leaves_reached_;
+  std::vector<Formulas::Node> held_;  // the node of a write frees the one that it runs, and what only that one leads to
   std::vector<Run> runs_;
   std::map<const Node*, std::vector<std::pair<Saved, std::string>>> write_errors_;
   std::map<const Node*, std::vector<Saved>> versions_;  // by nodes at the ends

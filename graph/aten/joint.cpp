@@ -223,7 +223,8 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<Root>& ro
     found = run_engine(outputs, wanted, tangents, /*keeps_graph=*/false, /*creates_graph=*/false);
   } catch (const std::exception& e) {
     scope.drop();
-    const auto holder = is_of_written(e.what()) ? holders.holds_written() : std::nullopt;
+    const bool names_sizes = recorder_->shapes().symbol_count() != 0 && is_of_written(e.what());
+    const auto holder = names_sizes ? holders.holds_written() : std::nullopt;
     if (holder) throw std::runtime_error("a value that " + *holder + " holds was written since");
     throw;
   }

@@ -116,6 +116,8 @@ void TracedTensorImpl::set_shape(const TensorMeta& meta) {
   if (symbolic) {
     const auto sizes = sym_ints_of(meta.sizes, recorder_), strides = sym_ints_of(meta.strides, recorder_);
     set_sizes_and_strides(c10::SymIntArrayRef(sizes), c10::SymIntArrayRef(strides), sym_int_of(meta.offset, recorder_));
+    // Torch's check for memory before a read looks at this field alone, and takes 0 for a tensor that needs none.
+    numel_ = 1;
     return;
   }
   c10::SmallVector<int64_t, 5> sizes, strides;

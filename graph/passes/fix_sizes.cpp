@@ -11,16 +11,15 @@ namespace {
 // By symbol: its constant, the lowest symbol that it equals, or itself. Empty if nothing is fixed.
 SymSizes fixed_symbols(const ShapeEnv& env) {
   SymSizes by_symbol;
+  for (SymbolId id = 0; id < env.symbol_count(); ++id) by_symbol.push_back(SymExpr::symbol(id));
   bool any = false;
-  for (SymbolId id = 0; id < env.symbol_count(); ++id) {
-    const SymExpr symbol = SymExpr::symbol(id), hint = env.symbol(id).hint;
-    SymExpr value = env.known(symbol, Relation::kEq, hint) == true ? hint : symbol;
-    for (SymbolId other = 0; other < id && value == symbol; ++other)
-      if (env.symbol(other).hint == env.symbol(id).hint &&
-          env.known(symbol, Relation::kEq, SymExpr::symbol(other)) == true)
-        value = by_symbol[other];
-    any = any || !(value == symbol);
-    by_symbol.push_back(std::move(value));
+  for (const auto& [id, value] : env.possible_equalities()) {
+    if (!by_symbol[id].is_symbol() || env.known(SymExpr::symbol(id), Relation::kEq, value) != true) continue;
+    const SymExpr lowest = value.substitute(by_symbol);
+    SymbolId now = 0, lower = 0;
+    if (lowest.is_symbol(&lower) && by_symbol[id].is_symbol(&now) && now <= lower) continue;
+    by_symbol[id] = lowest;
+    any = true;
   }
   return any ? by_symbol : SymSizes{};
 }

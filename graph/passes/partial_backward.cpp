@@ -104,7 +104,7 @@ Result<Graph> partial_backward(const TrainingGraphs& graphs, const std::vector<b
   for (size_t r = 0; r < given.size(); ++r)
     for (size_t g = 0; given[r] && g < wanted.size(); ++g) reached[g] = reached[g] || graphs.reaches[r][g];
   PartialBackward partial(graphs.backward, graphs.saved.size(), given);
-  return dce(partial.run(wanted, reached));
+  return dce_of_backward(partial.run(wanted, reached), graphs.saved.size());
 }
 
 }  // namespace framejit::graph

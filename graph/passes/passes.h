@@ -13,4 +13,8 @@ namespace framejit::graph {
 // has it. (functionalize takes what was written.)
 Result<Graph> functionalize_histories(Graph recorded);
 
+// As dce, for a backward: its inputs are what is saved, then the tangents. What depends on no tangent has run in the
+// forward, so it raises nothing.
+Result<Graph> dce_of_backward(Graph backward, size_t first_tangent);
+
 }  // namespace framejit::graph

@@ -1,4 +1,4 @@
-// runtime/aten/own_tensor.h — a tensor over the memory of another one that is no view of it and has no history.
+// runtime/aten/own_tensor.h — a tensor over the memory of another one that is not a view of it and has no history.
 #pragma once
 
 #include <ATen/core/Tensor.h>

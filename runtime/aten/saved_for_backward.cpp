@@ -230,7 +230,7 @@ SavedForBackward::AllKept SavedForBackward::all_kept(const BackwardCall& call, t
   const auto add = [&](Kept& to, bool is_held, const SavedValue& saved, auto&& unpack) {
     try {
       to.push_back(is_held ? unpack() : at::Tensor());
-    } catch (const std::exception&) {
+    } catch (const c10::Error&) {  // an error of a hook goes on as it is
       if (!has_raised) raise_as_eager(call, node);
       if (is_read_by_plan(saved, call)) throw;
       has_raised = true;

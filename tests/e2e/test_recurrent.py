@@ -82,6 +82,42 @@ def test_packed_sequences(kind):
     check(f, torch.randn(6, 3, 5), torch.tensor([6, 4, 1]), compiles=3 if kind is nn.LSTM else 4, breaks=5)
 
 
+LSTM = nn.LSTM(3, 4)
+READS = {  # of a batch's data and lengths
+    "_pad_packed_sequence": lambda x, n: torch._pad_packed_sequence(x[0, :n.sum()], n, False, 0.0, -1)[0],
+    "_pack_padded_sequence": lambda x, n: torch._pack_padded_sequence(x, n, True)[0],
+    "lstm.data": lambda x, n: LSTM(nn.utils.rnn.PackedSequence(x[0], n))[0].data,
+    "tensor_split": lambda x, n: torch.tensor_split(x[0], n)[0],
+    "repeat_interleave": lambda x, n: x.repeat_interleave(n, 0),
+    "bincount": lambda x, n: torch.bincount(n),
+    "segment_reduce": lambda x, n: torch.segment_reduce(x[0], "sum", lengths=n),
+    "ctc_loss": lambda x, n: nn.functional.ctc_loss(x.transpose(0, 1), torch.ones_like(x[:, :, 0]).long(), n, n),
+    "one_hot": lambda x, n: nn.functional.one_hot(n),
+    "quantile": lambda x, n: torch.quantile(x, n / 10),
+}
+
+
+BREAKS = {"_pad_packed_sequence": {"data_dependent_value": 5}, "_pack_padded_sequence": {"exception_raised": 4},
+          "lstm.data": {"data_dependent_value": 7}, "tensor_split": {"data_dependent_value": 4},
+          "repeat_interleave": {"data_dependent_size": 4}, "bincount": {"data_dependent_size": 4},
+          "ctc_loss": {"data_dependent_value": 4}, "one_hot": {"data_dependent_value": 4},
+          "quantile": {"data_dependent_value": 4}}
+
+
+@pytest.mark.parametrize("read", [pytest.param(f, id=name, marks=pytest.mark.breaks(**BREAKS.get(name, {})))
+                                  for name, f in READS.items()])
+def test_what_reads_the_data_of_a_tensor_with_symbolic_sizes(read):
+    """Code of torch that reads sizes from memory finds none in a trace, whether the tensor's sizes are known or not."""
+    def f(x, n):
+        return read(x * 2, n + 0) + 1
+
+    compiled = framejit.compile(f)
+    for sizes in ([3, 2], [2, 2, 1], [4, 3, 2, 1], [2], [3, 2, 1]):
+        x, n = torch.randn(len(sizes), sum(sizes), 3), torch.tensor(sizes)
+        same_as(f, compiled(x, n), x, n)
+    assert framejit.stats()["graphs"] > 1
+
+
 def kinds_of_recurrence():
     for kind in KINDS:
         for options in [*OPTIONS, {"num_layers": 2}, {"bidirectional": True}]:

@@ -203,8 +203,8 @@ def test_random_numbers_are_eagers():
     assert seen.count("replays") >= 12
 
 
-def test_random_numbers_while_the_gpu_is_busy():
-    """A recording is made while the replay before it has not drawn yet."""
+def drawn_late():
+    """A function that draws random numbers after a long time on the GPU."""
     weight = randn(2048, 2048) * 0.01
 
     def late(x):
@@ -212,6 +212,12 @@ def test_random_numbers_while_the_gpu_is_busy():
         for _ in range(40):
             y = y @ weight
         return F.dropout(x + y * 0, 0.5, True)
+    return late
+
+
+def test_random_numbers_while_the_gpu_is_busy():
+    """A recording is made while the replay before it has not drawn yet."""
+    late = drawn_late()
 
     def quiet(x):
         return x * 2 + 1
@@ -233,13 +239,7 @@ def test_random_numbers_while_the_gpu_is_busy():
 
 def test_random_numbers_on_two_streams():
     """Each replay writes the generator's offset where those of other streams read it."""
-    weight, streams = randn(2048, 2048) * 0.01, [torch.cuda.Stream(), torch.cuda.Stream()]
-
-    def late(x):
-        y = x
-        for _ in range(40):
-            y = y @ weight
-        return F.dropout(x + y * 0, 0.5, True)
+    late, streams = drawn_late(), [torch.cuda.Stream(), torch.cuda.Stream()]
 
     def early(x):
         return F.dropout(x, 0.5, True)

@@ -85,11 +85,13 @@ class Application {
   }
 
  private:
-  // The result of forward(), which autograd's bookkeeping wraps. If it returns an input, the result is a view of that
-  // input.
+  // The result of forward(), which autograd's bookkeeping wraps. An input that is returned keeps its history, so the
+  // result is a view of it, or detached if the input needs a gradient.
   Value* output_or_refuse(Value* v) const {
     if (!is_tensor(v)) return v;
-    if (is_input(v)) return method(t, v, "view_as", {v});
+    const bool needs_one = t.truth(t.get_attribute(v, interned("requires_grad")));
+    if (is_input(v)) return needs_one ? method(t, v, "detach", {}) : method(t, v, "view_as", {v});
+    if (needs_one) refuse_function("that returns a tensor from outside, which torch detaches in place");
     if (t.truth(method(t, v, "_is_view", {}))) refuse_function("that returns a view");
     return v;
   }

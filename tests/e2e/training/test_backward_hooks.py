@@ -395,6 +395,20 @@ def test_saved_tensors_hooks_around():
     check_step(make, breaks=None, backward=None)
 
 
+def test_an_unpack_hook_that_raises():
+    """Its error reaches the caller, though several values are saved."""
+    model = torch.nn.Linear(6, 6)
+    f = framejit.compile(lambda x: torch.nn.functional.gelu(model(x)).sum())
+
+    def unpack(kept):
+        raise ValueError("unpack")
+    for _ in range(2):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+            loss = f(leaf(3, 6))
+        with pytest.raises(ValueError, match="^unpack$"):
+            loss.backward()
+
+
 LIE_OTHERWISE = {"contiguous": lambda t: t.detach().contiguous(), "transposed": lambda t: t.detach().mT.clone().mT,
                  "spread": lambda t: t.detach().repeat_interleave(2, -1)[..., ::2]}
 

@@ -75,6 +75,27 @@ def test_ways_to_call_it(f):
     check_step(make, steps=2, breaks=None, backward=None)
 
 
+@pytest.mark.parametrize("read", [lambda x, at: torch.gather(x, -1, at), lambda x, at: x[at[0]],
+                                  lambda x, at: x.index_select(0, at[0]), lambda x, at: x // (at + 1)],
+                         ids=["gather", "index", "index_select", "division"])
+def test_one_of_two_results_is_differentiated(read):
+    """What may raise is not computed again for a gradient that nobody asks for."""
+    def make():
+        w = leaf(5)
+
+        def f(x, at):
+            y = checkpoint(lambda v: (read(v, at) * w) @ v, x, use_reentrant=False)
+            return y.pow(2).sum(), y
+
+        def step(run, args, k):
+            w.grad = None
+            results = run(*args)
+            (results[k % 2].sum() if k < 2 else sum(r.sum() for r in results)).backward()
+            return w.grad
+        return Program(f, torch.randn(5, 5), torch.arange(5).expand(5, 5), step=step, watch=[w])
+    check_step(make)
+
+
 @pytest.mark.nothing_captured
 @pytest.mark.breaks(gradient_call=1)
 def test_random_numbers_that_are_drawn_again():

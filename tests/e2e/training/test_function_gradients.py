@@ -536,3 +536,53 @@ class Outer(Function):
 
 def test_nested():
     check_step(lambda: Program(lambda x: Outer.apply(x * 2), leaf(5, 3)), graphs=1)
+
+
+class Setup(Function):
+    @staticmethod
+    def forward(x):
+        return x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+@pytest.mark.parametrize("needs", [False, True])
+@pytest.mark.parametrize("apply", [Setup.apply, lambda x: ReverseSame.apply(x, 0.5)], ids=["setup", "old"])
+def test_what_a_returned_input_is(apply, needs, mode):
+    """Its memory is that of the input. Without gradients, the result needs none."""
+    def told(f):
+        x = torch.ones(3, requires_grad=needs)
+        with mode():
+            y, _ = f(x)
+        facts = y.requires_grad, y.is_leaf, y._is_view(), y is x, y.data_ptr() == x.data_ptr(), y.is_inference()
+        with torch.no_grad():
+            y.add_(1)
+        return *facts, None if x.is_inference() else x._version, x.tolist()
+    def both(x):
+        return apply(x), x * 2
+    compiled = framejit.compile(both)
+    for _ in range(2):
+        assert told(compiled) == told(both)
+
+
+@pytest.mark.breaks(custom_dispatch=1)
+def test_a_returned_tensor_from_outside_is_detached():
+    class Outside(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return held[0]
+
+    def f(x):
+        return Outside.apply(x), x * 2
+    for run in (f, framejit.compile(f)):
+        held = [leaf(3)]
+        with torch.no_grad():
+            result, _ = run(torch.ones(3))
+        assert result is held[0] and not result.requires_grad

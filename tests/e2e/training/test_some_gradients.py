@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+import framejit
 import programs
 from steps import Program, check_step, cotangent, leaf
 
@@ -181,3 +182,20 @@ def test_a_write_is_met_before_what_is_freed():
         for y in (second, first):
             y.backward(cotangent(y))
     check_step(lambda: Program(f, leaf(3), leaf(3), step=step), steps=1, graphs=1, backward=None)
+
+
+@pytest.mark.nothing_captured
+def test_what_a_write_holds_for_sizes_that_vary():
+    """The nodes that a write has run are freed with it, before anybody asks which of them holds what was written."""
+    def f(c, w):
+        y = c.flip(0).softmax(0)
+        y.view(-1)[1:].neg_()
+        return y.flatten(), w.sin()
+
+    compiled = framejit.compile(f, dynamic=True)
+    for rows in (3, 4):
+        outputs = compiled(leaf(rows, 4), leaf(3))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.backward(outputs, [cotangent(t) for t in outputs])
+    stats = framejit.stats()
+    assert stats["graphs"] == 0 and not stats["fallbacks"] and set(stats["break_reasons"]) == {"no_backward"}, stats

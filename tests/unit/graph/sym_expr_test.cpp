@@ -162,6 +162,45 @@ TEST(ShapeEnv, KeepsWhatMayNotFit) {
 }
 
 // Whatever known() claims holds for every assignment in the ranges that satisfies the facts.
+// A loop over a number makes a symbol for each step, of the same hint, and a fact that a later step still fits.
+TEST(ShapeEnv, AsksAboutNoMoreEqualitiesThanFacts) {
+  ShapeEnv env;
+  constexpr SymbolId kSteps = 400;
+  for (SymbolId id = 0; id < kSteps; ++id) {
+    env.add_symbol(7, INT64_MIN, INT64_MAX);
+    env.add_fact({INT64_MIN, SymExpr::symbol(id) * SymExpr::symbol(0), Relation::kLe, "step"});
+  }
+  EXPECT_TRUE(env.possible_equalities().empty());
+  for (SymbolId id = 1; id < kSteps; ++id) env.decide(SymExpr::symbol(id - 1), Relation::kLe, SymExpr::symbol(id), "");
+  EXPECT_EQ(env.possible_equalities().size(), kSteps - 1);
+}
+
+TEST(ShapeEnv, LeavesOutNoEqualityThatIsKnown) {
+  std::mt19937 random(11);
+  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  int equal = 0;
+  for (int round = 0; round < 3000; ++round) {
+    ShapeEnv env;
+    for (int i = 0; i < 4; ++i) env.add_symbol(5, pick(3) == 0 ? 5 : 2, pick(3) == 0 ? 5 : 9);
+    const auto term = [&]() -> SymExpr { return pick(4) == 0 ? SymExpr(5) : SymExpr::symbol(SymbolId(pick(4))); };
+    for (int i = 0; i < 4; ++i) {
+      const SymExpr left = term(), right = term();
+      env.add_fact({left, right, pick(2) == 0 ? Relation::kEq : Relation::kLe, ""});
+    }
+    std::vector<SymExpr> resolved;
+    for (SymbolId id = 0; id < 4; ++id) resolved.push_back(SymExpr::symbol(id));
+    for (const auto& [id, value] : env.possible_equalities())
+      if (resolved[id].is_symbol() && env.known(SymExpr::symbol(id), Relation::kEq, value) == true)
+        resolved[id] = value.substitute(resolved);
+    for (SymbolId id = 0; id < 4; ++id) {
+      const bool fixed = env.known(SymExpr::symbol(id), Relation::kEq, 5) == true;
+      equal += fixed;
+      EXPECT_TRUE(!fixed || resolved[id] == SymExpr(5)) << "s" << id << " in round " << round;
+    }
+  }
+  EXPECT_GT(equal, 100);
+}
+
 TEST(ShapeEnv, ClaimsHoldByBruteForce) {
   std::mt19937_64 random(5);
   const Relation relations[] = {Relation::kEq, Relation::kNe, Relation::kLt, Relation::kLe};
