@@ -173,14 +173,17 @@ def wrong_graphs(case, watch, counts):
 def joined_counts(counts, seen):
     """The table after a run: a line for a test, and for those of its cases that differ from most."""
     table, cases = dict(counts), {}
+
+    def of_test(case):
+        return table.get(test_of(case), usual_graphs(case))
     for case, count in seen.items():
         cases.setdefault(test_of(case), {})[case] = count
     for test, of in cases.items():
         if not any(test_of(name) == test for name in counts):
             table[test] = collections.Counter(of.values()).most_common(1)[0][0]
-        table.update({case: count for case, count in of.items() if table.get(case, table.get(test, usual_graphs(test))) != count})
-    return {name: count for name, count in sorted(table.items()) if count != (
-        usual_graphs(name) if name == test_of(name) else table.get(test_of(name), usual_graphs(name)))}
+        table.update({case: count for case, count in of.items() if table.get(case, of_test(case)) != count})
+    return {name: count for name, count in sorted(table.items())
+            if count != (usual_graphs(name) if name == test_of(name) else of_test(name))}
 
 
 def write_graphs(seen, path=GRAPHS):

@@ -1,5 +1,6 @@
 """What tests must state of graph breaks and fallbacks: stated.py, in a pytest of its own over the tests of TESTS."""
 import ast
+import collections
 import os
 import re
 import types
@@ -275,6 +276,12 @@ def test_lines_of_the_table():
     for name in stated.graph_counts():
         file, _, test = stated.test_of(name).partition("::")
         assert re.search(rf"def {test.rpartition('::')[2]}\(", (HERE / file).read_text(encoding="utf-8")), name
+
+
+def test_files_have_names_of_their_own():
+    """pytest imports a file under its bare name, and collects no other of that name in one run."""
+    names = collections.Counter(path.name for path in HERE.parent.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def reads_of_stats(tree):
