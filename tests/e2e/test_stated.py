@@ -99,6 +99,26 @@ class TestRight:
         framejit.reset()
         assert stats["graph_breaks"] == 2
 
+    def test_one_of_several_counts(self):
+        b()
+        assert framejit.stats()["graphs"] in (1, 2) and framejit.stats()["graph_breaks"] in range(2, 4)
+
+    def test_differences(self):
+        before = framejit.stats()
+        b()
+        after = framejit.stats()
+        assert [after[key] - before[key] for key in ("graphs", "graph_breaks")] == [2, 2]
+
+    def test_nothing(self):
+        whole(torch.ones(2))
+        stats = framejit.stats()
+        assert not stats["graph_breaks"] and not stats["break_reasons"] and not stats["fallbacks"]
+
+    @breaks(outside_effect=range(1, 3))
+    @fallbacks(entry_limit=range(3))
+    def test_between_two_counts(self):
+        b()
+
     def test_check(self):
         check(prints, torch.ones(2), compiles=2, breaks=2)
 
@@ -140,7 +160,22 @@ class TestWrong:
 
     def test_reads_another_key(self):
         b()
-        assert framejit.stats()["graphs"] and framejit.stats()["fallbacks"] == 0
+        assert framejit.stats()["graphs"] == 2 and framejit.stats()["fallbacks"] == 0
+
+    def test_says_too_little(self):
+        b()
+        stats = framejit.stats()
+        assert stats["graphs"] == 2 and stats["graph_breaks"] > 1 and stats["graph_breaks"] != 3
+        assert stats["graph_breaks"] and 1 <= stats["break_reasons"]["outside_effect"] <= 2
+        assert set(stats["break_reasons"]) <= {"outside_effect"} and "outside_effect" in stats["break_reasons"]
+
+    def test_says_too_little_of_graphs(self):
+        whole(torch.ones(2)), other(torch.ones(2))
+        assert 1 < framejit.stats()["graphs"] <= 2 and framejit.stats()["graphs"]
+
+    @breaks(outside_effect=range(3, 5))
+    def test_between_other_counts(self):
+        b()
 
     def test_reads_another_reason(self):
         b()
@@ -204,10 +239,11 @@ class TestWrong:
 """
 # class -> count -> its tests, or their cases
 GRAPHS = {"Right": {2: ["counts", "any_count", "markers_add_up", "total", "of_one_parameter[b]", "graphs_of_the_table",
+                        "between_two_counts",
                         "of_each_parameter[b-once]", "of_each_parameter[f-two times]"],
                     3: ["of_one_parameter[f]"], 4: ["periods_add_up", "of_each_parameter[b-two times]"]},
           "Wrong": {2: ["not_stated", "reads_another_reason", "one_more", "one_less", "another_total",
-                        "another_reason", "another_reason_of_any_count", "stated_twice", "reads_too_early"],
+                        "another_reason", "another_reason_of_any_count", "stated_twice", "reads_too_early", "between_other_counts"],
                     3: ["fewer_graphs", "reads_another_period"]}}
 GRAPHS["Right"][2] += [f"reads_{what}" for what in ("the_total", "all_reasons", "one_reason", "after_the_reset")]
 NAMES = {group: re.findall(r"def (test_\w+)", text)
