@@ -1,7 +1,7 @@
 """Every end-to-end test must compile something: a test that passes with plain Python alone proves nothing.
 
 A test of something that is not compiled says so: @pytest.mark.nothing_captured. Tests that compile in child
-processes, or that check no compiled code, live in the files of WITHOUT.
+processes, or that check no compiled code, live in the files of stated.NONE_HERE.
 
 Every test states its graphs, graph breaks and fallbacks (stated.py); on a GPU, whose ops differ, its fallbacks.
 """
@@ -13,10 +13,6 @@ import sys
 import pytest
 
 import stated
-
-WITHOUT = ("test_api", "test_bench", "test_code_names", "test_deep_recursion", "test_demo", "test_levels",
-           "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process", "test_readme",
-           "test_warned_by_default", "test_untouched_programs", "hook/", "recorder/")
 
 
 def pytest_configure(config):
@@ -36,8 +32,11 @@ SEEN = pytest.StashKey[dict]()  # of each case: its graphs, and whether the tabl
 
 
 def counts_graphs(item):
-    return ("breaks" in KINDS and not item.get_closest_marker("nothing_captured")
-            and not any(part in item.nodeid for part in WITHOUT))
+    return "breaks" in KINDS and not item.get_closest_marker("nothing_captured")
+
+
+def case_of(item):
+    return item.nodeid.removeprefix("tests/e2e/")
 
 
 def pytest_sessionfinish(session):
@@ -76,12 +75,12 @@ def what_was_captured(request, monkeypatch):
     yield
     watch.close()
     assert (watch.graphs() > 0 or item.stash.get(SKIPPED, False) or item.get_closest_marker("nothing_captured")
-            or any(part in item.nodeid for part in WITHOUT)), (
+            or stated.none_here(case_of(item))), (
                 "the test passed without a graph: it shows nothing about compiled code")
     if item.stash.get(PASSED, False):
         wrong = [text for kind in KINDS if (text := stated.difference(item, kind, watch.unstated(kind)))]
         if counts_graphs(item):
-            case = item.nodeid.removeprefix("tests/e2e/")
+            case = case_of(item)
             text = stated.wrong_graphs(case, watch, stated.graph_counts())
             item.config.stash[SEEN][case] = watch.unstated_graphs(), text is not None
             wrong += [text] if text and not UPDATES else []

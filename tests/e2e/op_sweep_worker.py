@@ -250,8 +250,8 @@ def verdict(stats, outcome):
     nothing else."""
     reasons = set(stats["break_reasons"])
     if stats["fallbacks"]:
-        return {"status": "late" if outcome == "raised" and set(stats["fallback_reasons"]) == {"run_failed"}
-                else "fallback"}
+        is_late = outcome == "raised" and stats["graphs"] and set(stats["fallback_reasons"]) == {"run_failed"}
+        return {"status": "late" if is_late else "fallback"}
     if outcome == "raised" and reasons <= {"exception_raised"}:
         return {"status": "raises"}
     if outcome == "raised":

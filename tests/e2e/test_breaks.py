@@ -436,6 +436,7 @@ class TestManyCallers:
             same(got, y * 3)
 
     @pytest.mark.breaks("outside_effect", "unknown_callable")
+    @pytest.mark.fallbacks(compile_running=range(400))  # of the calls that came while another thread compiled
     def test_threads_that_break(self):
         def f(x, k):
             y = x + k
@@ -454,7 +455,7 @@ class TestManyCallers:
         [t.start() for t in threads]
         [t.join() for t in threads]
         assert not wrong and set(framejit.stats()["fallback_reasons"]) <= {"compile_running"}
-        assert 2 <= framejit.stats()["graphs"] <= 4  # it depends on how many calls overlap
+        assert framejit.stats()["graphs"] in (2, 3, 4)  # it depends on how many calls overlap
 
     def test_fork_after_a_compile(self):
         compiled = framejit.compile(lambda x: x.sin() + 1, backend="eager")
@@ -485,7 +486,7 @@ class TestManyCallers:
                 framejit.reset()
         timer.join()
         stats = framejit.stats()
-        assert stats["break_reasons"] in ({"interrupted": 1}, {}) and stats["graphs"] <= 1  # between two compiles
+        assert stats["break_reasons"] in ({"interrupted": 1}, {}) and stats["graphs"] in (0, 1)  # between two compiles
         def g(x):
             return x + 1
         same(framejit.compile(g, backend="eager")(torch.ones(2)), torch.full((2,), 2.0))

@@ -98,7 +98,6 @@ def test_around_a_break(fn, breaks):
     for _ in range(3):
         assert run(compiled) == want
     stats = framejit.stats()
-    assert stats["graphs"] > 1 or fn is raised
     assert stats["graph_breaks"] == breaks, stats["break_reasons"]
 
 

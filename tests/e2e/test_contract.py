@@ -86,7 +86,7 @@ class TestSizes:
         for n in (3, 4, 5, 6, 50, -3):
             x = torch.randn(3)
             same(compiled(x, n), f(x, n))
-        assert framejit.stats()["graphs"] <= 3
+        assert framejit.stats()["graphs"] == 2
 
     def test_never_dynamic(self):
         compiled = framejit.compile(lambda x: x * 2, dynamic=False)
@@ -206,6 +206,7 @@ class TestAliasing:
 
 
 class TestThreads:
+    @pytest.mark.fallbacks(compile_running=range(8))  # of the threads that came while one compiled
     def test_first_calls_at_once(self):
         compiled = framejit.compile(lambda x: torch.sin(x) * 2)
         x, results = torch.randn(100), []
@@ -215,7 +216,7 @@ class TestThreads:
         threads = [threading.Thread(target=work) for _ in range(8)]
         [t.start() for t in threads]
         [t.join() for t in threads]
-        assert len(results) == 8 and set(framejit.stats()["fallback_reasons"]) <= {"compile_running"}
+        assert len(results) == 8
         for r in results:
             same(r, torch.sin(x) * 2)
 

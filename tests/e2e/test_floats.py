@@ -224,6 +224,8 @@ class TestNumbersThatDoNotFit:
     """Eager checks numbers against the result's dtype. So does a graph, whether a number has become an input or is part
     of the graph."""
 
+    @pytest.mark.breaks(exception_raised=range(3))  # how many depends on the op, the dtype and `dynamic`
+    @pytest.mark.fallbacks(run_failed=range(6), entry_limit=range(6))
     @pytest.mark.parametrize("dynamic", [None, True, False])
     @pytest.mark.parametrize("dtype", OVERFLOWING, ids=str)
     @pytest.mark.parametrize("name", CHECKED)
@@ -247,5 +249,5 @@ class TestNumbersThatDoNotFit:
         # what raises runs plainly; each number is an entry of its own if none may become an input
         reasons = {"run_failed", "entry_limit"} if dynamic is False else {"run_failed"}
         stats = framejit.stats()
-        assert 2 <= stats["graphs"] <= 9 if dynamic is not True else 1 <= stats["graphs"] <= 8, stats
-        assert set(stats["fallback_reasons"]) <= reasons and set(stats["break_reasons"]) <= {"exception_raised"}, stats
+        assert stats["graphs"] in (range(2, 10) if dynamic is not True else range(1, 9)), stats
+        assert set(stats["fallback_reasons"]) <= reasons, stats

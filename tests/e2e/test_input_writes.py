@@ -248,7 +248,7 @@ def test_an_input_whose_rows_share_memory(write):
         want, got = write(x), compiled(y)
         assert torch.equal(x, y)
         torch.testing.assert_close(got, want)
-    assert framejit.stats()["graphs"] > 0
+    assert framejit.stats()["graphs"] == 3
 
 
 @pytest.mark.cpu_only("an index that is out of range ends the process")

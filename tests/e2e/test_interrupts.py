@@ -74,7 +74,8 @@ def test_alarm_during_a_compile(make, backend, handler, raised):
             assert caught.value.args == (signal.SIGALRM, "now")
         same(compiled(x), expected)
         stats = framejit.stats()
-        assert stats["graphs"] == 1 and not stats["fallbacks"] and set(stats["break_reasons"]) <= {"interrupted"}, stats
+        assert stats["graphs"] == 1 and not stats["fallbacks"], stats
+        assert stats["break_reasons"] in ({}, {"interrupted": 1}), stats  # where the signal met the compile
 
 
 class Listening:

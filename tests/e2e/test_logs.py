@@ -27,6 +27,7 @@ with torch.no_grad():
     for n, k in (2, 3), (3, 3), (4, 2.5):
         f(torch.ones(n, 4), k)
 """
+GRAPHS = 5  # before and after the break, both again for other sizes, and the second one for k as a float
 
 
 def run(program=PROGRAM, tmp_path=None, **environment):
@@ -119,29 +120,37 @@ def test_every_guard_has_a_source_and_a_user_line():
             return x if flag else -x
     explanation = captured(Net().eval(), torch.randn(2, 3))
     guards = [e.fields["guard"] for e in explanation.guards]
-    assert any("layers" in g and "weight" in g for g in guards)
+    loop = Net.forward.__code__.co_firstlineno + 1
+    weight = "torch.nn.parameter.Parameter f32[3, 3] grad cpu requires_grad"
+    wanted = [(f"L['self']._modules['layers']._modules['{i}']._parameters['weight'] matches {weight}", loop + 1)
+              for i in range(2)]
+    wanted += [("'layers' in L['self']._modules", loop), ("L['self'].table['a'] == 1.5", loop + 1),
+               (f"{Net.__module__}.{Net.__qualname__}.forward.__defaults__[0] is True", loop + 2)]
+    for guard, line in wanted:
+        assert f"{guard}  # test_logs.py:{line} {Net.forward.__qualname__}" in guards, (guard, guards)
     without = [g for g in guards if not re.search(r"  # \S+\.py:\d+ \S+", g)]
-    assert all(g.startswith("modes of torch") for g in without), without
+    assert [g.partition(" (")[0] for g in without] == ["modes of torch"], without
 
 
 RECOMPILES = [
-    (lambda x, k: x * k, (torch.ones(2), True), (torch.ones(2), 5), "L['k']", "True", "5"),
-    (lambda x, k: x * k, (torch.ones(2), 2), (torch.ones(2), 2.5), "L['k']", "2", "2.5"),
-    (lambda x, k: x if k == "a" else -x, (torch.ones(2), "a"), (torch.ones(2), "b"), "L['k']", "'a'", "'b'"),
-    (lambda x, k: x * len(k), (torch.ones(2), [1]), (torch.ones(2), [1, 2]), "len(L['k'])", "1", "2"),
-    (lambda x, k: x * k["a"], (torch.ones(2), {"a": 1}), (torch.ones(2), {"b": 1, "a": 3}), "L['k']", "'a'",
-     "('b', 'a')|3"),
-    (lambda x, k: x if k is None else -x, (torch.ones(2), None), (torch.ones(2), 3), "L['k']", "None", "3"),
+    (lambda x, k: x * k, (torch.ones(2), True), (torch.ones(2), 5), "L['k'] is True but is 5"),
+    (lambda x, k: x * k, (torch.ones(2), 2), (torch.ones(2), 2.5), "L['k'] == 2 but is 2.5"),
+    (lambda x, k: x if k == "a" else -x, (torch.ones(2), "a"), (torch.ones(2), "b"), "L['k'] == 'a' but is 'b'"),
+    (lambda x, k: x * len(k), (torch.ones(2), [1]), (torch.ones(2), [1, 2]), "len(L['k']) == 1 but is 2"),
+    (lambda x, k: x * k["a"], (torch.ones(2), {"a": 1}), (torch.ones(2), {"b": 1, "a": 3}),
+     "L['k']['a'] == 1 but is 3"),
+    (lambda x, k: x if k is None else -x, (torch.ones(2), None), (torch.ones(2), 3), "L['k'] is None but is 3"),
     (lambda x, k: x + k, (torch.ones(2), torch.ones(2)), (torch.ones(2), torch.ones(2, dtype=torch.int64)),
-     "L['k'].dtype", "Float", "Long"),
-    (lambda x, k: x + k, (torch.ones(2), torch.ones(2)), (torch.ones(2), torch.ones(1)), "L['k'].size(0)", "2", "1"),
+     "L['k'].dtype == Float but is Long"),
+    (lambda x, k: x + k, (torch.ones(2), torch.ones(2)), (torch.ones(2), torch.ones(1)),
+     "L['k'].size(0) == 2 but is 1"),
     (lambda x, k: x + k, (torch.ones(2, 2), torch.ones(2, 2)), (torch.ones(2, 2), torch.ones(2, 2).t()),
-     "L['k'].stride(0)", "2", "1"),
+     "L['k'].stride(0) == 2 but is 1"),
 ]
 
 
-@pytest.mark.parametrize("fn, first, second, source, was, now", RECOMPILES, ids=range(len(RECOMPILES)))
-def test_a_recompile_names_the_guard_with_both_values(fn, first, second, source, was, now):
+@pytest.mark.parametrize("fn, first, second, text", RECOMPILES, ids=range(len(RECOMPILES)))
+def test_a_recompile_names_the_guard_with_both_values(fn, first, second, text):
     compiled = framejit.compile(fn)
     heard = []
     with torch.no_grad():
@@ -151,11 +160,7 @@ def test_a_recompile_names_the_guard_with_both_values(fn, first, second, source,
             compiled(*second)
         finally:
             framejit._framejit.remove_listener(token)
-    texts = [e["fields"]["guard"] for e in heard if e["event"] == "Recompile"]
-    assert texts, [e["event"] for e in heard]
-    guard, _, actual = texts[0].partition(" but ")
-    assert source in guard and was in guard, texts
-    assert any(n in actual for n in now.split("|")), texts
+    assert [e["fields"]["guard"] for e in heard if e["event"] == "Recompile"] == [text]
 
 
 def test_a_changed_mode_is_named_with_both_values():
@@ -196,7 +201,7 @@ def test_json_of_every_channel_is_valid(tmp_path):
     events = [json.loads(line) for line in out.read_text().splitlines()]
     assert all({"channel", "event", "at"} <= set(e) for e in events)
     assert {"graph", "guards", "graph_breaks", "recompiles"} <= {e["channel"] for e in events}
-    assert any("\n" in e.get("text", "") for e in events if e["event"] == "Graph")
+    assert [e["text"].count("return %") for e in events if e["event"] == "Graph"] == [1] * GRAPHS
 
 
 def test_the_events_of_a_compile_carry_its_number(tmp_path):
@@ -210,7 +215,8 @@ def test_the_events_of_a_compile_carry_its_number(tmp_path):
     assert list(compiles) == [f"1.{n}" for n in range(1, len(compiles) + 1)], compiles
     assert all({"Bytecode", "Guard", "Stage"} <= events for events in compiles.values()), compiles
     assert {"Break", "Graph", "AtenGraph", "Loops", "Schedule", "Kernel", "Steps"} <= compiles["1.1"], compiles["1.1"]
-    assert any({"Recompile", "Graph"} <= events for events in compiles.values()), compiles
+    assert len(compiles) == GRAPHS and all("Graph" in events for events in compiles.values()), compiles
+    assert [n for n, events in compiles.items() if "Recompile" in events] == ["1.3", "1.4", "1.5"], compiles
     done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(folder))
     assert done.returncode == 0, done.stderr
     assert (folder / "1.1" / "0000_Graph.txt").is_file()
@@ -248,8 +254,10 @@ def test_dump_folder_gets_numbered_files(tmp_path):
     assert done.returncode == 0, done.stderr
     named = [line.rsplit(": ", 1)[1] for line in done.stderr.splitlines()]
     files = sorted(str(p) for p in folder.rglob("*.txt"))
-    assert files and sorted(named) == files and not any(line.startswith("| ") for line in done.stderr.splitlines())
-    assert any("aten:" in open(f).read() for f in files) and any("graph @" in open(f).read() for f in files)
+    assert sorted(named) == files and not any(line.startswith("| ") for line in done.stderr.splitlines())
+    assert sum(f.endswith("_Graph.txt") for f in files) == GRAPHS
+    for f in files:
+        assert ("   aten: " if f.endswith("_Graph.txt") else "graph @f(") in open(f).read(), f
 
 
 @pytest.mark.slow
@@ -385,8 +393,8 @@ def test_each_break_of_a_library_call_names_the_users_line(caplog):
     with torch.no_grad():
         breaks = framejit.explain(f)(torch.ones(2)).breaks
     user = f"test_logs.py:{f.__code__.co_firstlineno + 2} {f.__qualname__}"
-    assert len(breaks) > 2 and all(b.at.startswith(user + ", in ") for b in breaks), [b.at for b in breaks]
-    assert any(", in logging/__init__.py:" in b.at for b in breaks)
+    assert len(breaks) > 2 and all(b.at.startswith(user + ", in logging/__init__.py:") for b in breaks), [
+        b.at for b in breaks]
 
 
 @pytest.mark.breaks(data_dependent_value=1)

@@ -267,6 +267,7 @@ def test_whole_is_what_the_totals_say():
     assert verdict("raised", fallbacks=1, fallback_reasons={"run_failed": 1}) == "late" and verdict("raised",
         break_reasons={"exception_raised": 1}) == "raises"
     assert verdict("raised", fallbacks=1, fallback_reasons={"internal_error": 1}) == "fallback"
+    assert verdict("raised", graphs=0, fallbacks=1, fallback_reasons={"run_failed": 1}) == "fallback"
     assert verdict("raised", break_reasons={"unsupported_op": 1}) == "break"
 
 

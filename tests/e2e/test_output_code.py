@@ -103,7 +103,7 @@ def test_refused_pairs_are_named_with_a_reason(tmp_path):
 def test_dump_folder_gets_a_file_for_each_form(tmp_path):
     log_of(tmp_path, "output_code", FRAMEJIT_DUMP_DIR=str(tmp_path / "dump"))
     texts = [p.read_text() for p in sorted((tmp_path / "dump").rglob("*.txt"))]
-    assert len(texts) == 6 and any("define i64 @" in t for t in texts)
+    assert len(texts) == 6 and ["define i64 @" in t for t in texts] == [False, False, True] * 2
 
 
 def test_interp_is_a_backend():
@@ -115,8 +115,7 @@ def test_interp_is_a_backend():
     x = torch.randn(5, 7)
     with torch.no_grad():
         torch.testing.assert_close(framejit.compile(f, backend="interp")(x), f(x))
-        before = framejit.stats()["graphs"]
-        assert before > 0
+        assert framejit.stats()["graphs"] == 1
 
 
 @pytest.mark.parametrize("backend", ["interp"])

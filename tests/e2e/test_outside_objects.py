@@ -40,7 +40,6 @@ def test_locks_are_held_while_the_body_runs(make):
         for _ in range(3):
             assert compiled(torch.ones(2))[0] == 6 and not is_held()
         assert held == [True] * 3
-        assert framejit.stats()["graphs"] >= 3
 
 
 @pytest.mark.breaks(exception_raised=3, outside_effect=2)
@@ -112,7 +111,7 @@ def test_generators_made_outside():
     compiled = framejit.compile(f)
     for _ in range(3):
         assert torch.equal(compiled(torch.ones(1), (k for k in (1, 2, 3))), f(torch.ones(1), (1, 2, 3)))
-    assert framejit.stats()["graphs"] >= 2
+    assert framejit.stats()["graphs"] == 4
 
 
 @pytest.mark.cpu_only("their weights are on the CPU")

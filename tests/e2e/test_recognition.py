@@ -365,5 +365,5 @@ def test_a_special_method_of_tensors_that_the_program_replaces(name, monkeypatch
                 same(call(x, y), program(x, y))
     same(compiled(x, y), program(x, y))
     stats = framejit.stats()
-    assert not stats["fallbacks"] and stats["graphs"] and set(stats["break_reasons"]) <= {
-        "unknown_callable", "data_dependent_value"}, stats
+    assert not stats["fallbacks"], stats
+    assert stats["break_reasons"] in ({}, {"unknown_callable": 2}, {"data_dependent_value": 1}), stats

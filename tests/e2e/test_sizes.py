@@ -359,7 +359,7 @@ def test_a_marked_range_is_guarded(backend):
     assert framejit.stats()["graphs"] == 1
     for x in outside:
         same(compiled(x), f(x))
-    assert framejit.stats()["graphs"] > 1 and framejit.stats()["fallbacks"] == 0
+    assert framejit.stats()["graphs"] == 2 and framejit.stats()["fallbacks"] == 0
 
 
 # ---- arithmetic at the edges of int64
@@ -404,8 +404,7 @@ class TestIntsHaveAnyLength:
         compiled = framejit.compile(fn, backend=backend, dynamic=dynamic)
         for n in values:
             same(compiled(torch.ones(2), n), fn(torch.ones(2), n))
-        # there are more ints at the edge than entries: the last ones run plainly
-        assert set(framejit.stats()["fallback_reasons"]) <= {"entry_limit"}
+        assert not framejit.stats()["fallbacks"]
 
     @pytest.mark.parametrize("dynamic", [None, True])
     def test_sizes(self, dynamic, backend):

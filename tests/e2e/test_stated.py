@@ -1,7 +1,9 @@
 """What tests must state about graph breaks and fallbacks: stated.py, in a separate pytest over the tests of TESTS."""
 import ast
+import collections
 import os
 import re
+import types
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,26 @@ class TestRight:
         framejit.reset()
         assert stats["graph_breaks"] == 2
 
+    def test_one_of_several_counts(self):
+        b()
+        assert framejit.stats()["graphs"] in (1, 2) and framejit.stats()["graph_breaks"] in range(2, 4)
+
+    def test_differences(self):
+        before = framejit.stats()
+        b()
+        after = framejit.stats()
+        assert [after[key] - before[key] for key in ("graphs", "graph_breaks")] == [2, 2]
+
+    def test_nothing(self):
+        whole(torch.ones(2))
+        stats = framejit.stats()
+        assert not stats["graph_breaks"] and not stats["break_reasons"] and not stats["fallbacks"]
+
+    @breaks(outside_effect=range(1, 3))
+    @fallbacks(entry_limit=range(3))
+    def test_between_two_counts(self):
+        b()
+
     def test_check(self):
         check(prints, torch.ones(2), compiles=2, breaks=2)
 
@@ -138,7 +160,22 @@ class TestWrong:
 
     def test_reads_another_key(self):
         b()
-        assert framejit.stats()["graphs"] and framejit.stats()["fallbacks"] == 0
+        assert framejit.stats()["graphs"] == 2 and framejit.stats()["fallbacks"] == 0
+
+    def test_says_too_little(self):
+        b()
+        stats = framejit.stats()
+        assert stats["graphs"] == 2 and stats["graph_breaks"] > 1 and stats["graph_breaks"] != 3
+        assert stats["graph_breaks"] and 1 <= stats["break_reasons"]["outside_effect"] <= 2
+        assert set(stats["break_reasons"]) <= {"outside_effect"} and "outside_effect" in stats["break_reasons"]
+
+    def test_says_too_little_of_graphs(self):
+        whole(torch.ones(2)), other(torch.ones(2))
+        assert 1 < framejit.stats()["graphs"] <= 2 and framejit.stats()["graphs"]
+
+    @breaks(outside_effect=range(3, 5))
+    def test_between_other_counts(self):
+        b()
 
     def test_reads_another_reason(self):
         b()
@@ -202,10 +239,11 @@ class TestWrong:
 """
 # class -> count -> its tests, or their cases
 GRAPHS = {"Right": {2: ["counts", "any_count", "markers_add_up", "total", "of_one_parameter[b]", "graphs_of_the_table",
+                        "between_two_counts",
                         "of_each_parameter[b-once]", "of_each_parameter[f-two times]"],
                     3: ["of_one_parameter[f]"], 4: ["periods_add_up", "of_each_parameter[b-two times]"]},
           "Wrong": {2: ["not_stated", "reads_another_reason", "one_more", "one_less", "another_total",
-                        "another_reason", "another_reason_of_any_count", "stated_twice", "reads_too_early"],
+                        "another_reason", "another_reason_of_any_count", "stated_twice", "reads_too_early", "between_other_counts"],
                     3: ["fewer_graphs", "reads_another_period"]}}
 GRAPHS["Right"][2] += [f"reads_{what}" for what in ("the_total", "all_reasons", "one_reason", "after_the_reset")]
 NAMES = {group: re.findall(r"def (test_\w+)", text)
@@ -260,11 +298,26 @@ def test_the_table_of_graphs():
     assert joined({"a::t": 1, "a::u": 4}, t=2, u=3, v=5) == {"a::u": 4, "a::v": 5}
 
 
+def test_what_may_pass_without_a_graph():
+    """Each is there. Graphs that such a test has in this process are rows as everywhere, and none is usual."""
+    assert all((HERE / name).exists() for name in stated.NONE_HERE)
+    assert stated.joined_counts({}, {"test_api.py::t": 1, "test_api.py::u": 0}) == {"test_api.py::t": 1}
+    watch = types.SimpleNamespace(unstated_graphs=lambda: 1, graphs=lambda: 1)
+    assert stated.wrong_graphs("test_logs.py::t", watch, {}) and not stated.wrong_graphs("test_basics.py::t", watch, {})
+    assert not stated.wrong_graphs("test_logs.py::t", watch, {"test_logs.py::t": 1})
+
+
 def test_lines_of_the_table():
     """Each belongs to a test that exists."""
     for name in stated.graph_counts():
         file, _, test = stated.test_of(name).partition("::")
         assert re.search(rf"def {test.rpartition('::')[2]}\(", (HERE / file).read_text(encoding="utf-8")), name
+
+
+def test_files_have_names_of_their_own():
+    """pytest imports a file under its bare name, and collects no other of that name in one run."""
+    names = collections.Counter(path.name for path in HERE.parent.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def reads_of_stats(tree):

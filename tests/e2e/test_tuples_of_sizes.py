@@ -83,7 +83,8 @@ def test_one_more_graph(name, backend):  # noqa: F811
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers(name, backend):  # noqa: F811
     run(*ANSWERS[name], backend)
-    assert framejit.stats()["graph_breaks"] == 0 and set(framejit.stats()["fallback_reasons"]) <= {"entry_limit"}
+    assert framejit.stats()["graph_breaks"] == 0
+    assert framejit.stats()["fallback_reasons"] in ({}, {"entry_limit": 9})
 
 
 def test_tuples_of_the_code_stay_constants():

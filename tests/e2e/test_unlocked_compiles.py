@@ -79,6 +79,7 @@ def test_another_thread_runs_while_kernels_are_made():
     pytest.fail(str(seen))
 
 
+@pytest.mark.fallbacks(compile_running=range(400))  # of the calls that came while the other thread compiled
 def test_two_threads_compile_different_functions():
     x, events, finished = torch.ones(64), [], []
     functions = [big_function(6)[0] for _ in range(2)]
@@ -99,7 +100,7 @@ def test_two_threads_compile_different_functions():
     [t.join(120) for t in threads]
     framejit._framejit.remove_listener(token)
     assert len(finished) == 2 and framejit.stats()["graphs"] == 2, framejit.stats()
-    assert set(framejit.stats()["fallback_reasons"]) <= {"compile_running"} and "Stage" in events
+    assert "Stage" in events
 
 
 def test_a_call_of_another_thread_runs_plainly_meanwhile():

@@ -138,6 +138,8 @@ def test_statistics_that_are_one_tensor(same):
 
 
 @pytest.mark.cpu_only("in which order a kernel reads and writes differs there")
+@pytest.mark.breaks(unknown_callable=4,
+                    unsupported_op={"SGD": 1, "Adam": 6, "AdamW": 7, "RMSprop": 5, "Adagrad": 3})
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
 @pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate")
 def test_a_parameter_that_an_optimizer_has_twice(optimizer):
@@ -154,7 +156,6 @@ def test_a_parameter_that_an_optimizer_has_twice(optimizer):
             step()
         return p.detach()
     assert torch.equal(after_steps(framejit.compile), after_steps(lambda step: step))
-    assert framejit.stats()["graph_breaks"]
 
 
 @pytest.mark.cpu_only("in which order a kernel reads and writes differs there")
@@ -168,4 +169,4 @@ def test_parameters_that_share_a_gradient():
         return ones
     clip = torch.nn.utils.clip_grads_with_norm_
     assert torch.equal(clipped(framejit.compile(clip)), clipped(clip))
-    assert framejit.stats()["graph_breaks"]
+    assert framejit.stats()["break_reasons"] == {"unsupported_op": 1}

@@ -2,7 +2,7 @@
 
     make test-gpu                       builds and runs this file
     python tests/gpu/test_gpu.py        as a program: the same tests, and those of test_graphs.py, test_row_products.py
-                                        and test_short_attention.py, without pytest, then host_times.py and
+                                        and test_short_attention_kernel.py, without pytest, then host_times.py and
                                         kernel_times.py; "tests": without these two
 
 Elsewhere every test is skipped.
@@ -24,7 +24,7 @@ sys.path.append(str(pathlib.Path(__file__).parent.parent / "e2e"))  # as a progr
 
 import test_graphs
 import test_row_products
-import test_short_attention
+import test_short_attention_kernel
 from bounds import assert_close, exactly_as, part
 
 try:
@@ -367,7 +367,7 @@ def main():
     print(f"{datetime.date.today()}, make test-gpu, {torch.cuda.get_device_name()}, driver {driver}, "
           f"CUDA {torch.version.cuda}, torch {torch.__version__}, Python {sys.version.split()[0]}")
     failed = 0
-    others = (test_graphs, test_row_products, test_short_attention)
+    others = (test_graphs, test_row_products, test_short_attention_kernel)
     for name, test in [*globals().items(), *(item for file in others for item in vars(file).items())]:
         if not name.startswith("test_") or not callable(test):
             continue

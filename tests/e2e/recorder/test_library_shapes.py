@@ -23,7 +23,6 @@ def in_formats(shape, dtype=torch.float32):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_gradients_of_convolutions(dims, dtype):
-    used = []
     for batch, kernel, (dilation, groups, transposed) in itertools.product(
             [1, 2], [1, 3], [(1, 1, False), (2, 1, False), (1, 2, False), (1, 1, True), (1, 2, True)]):
         weight = (4, 6 // groups, *[kernel] * dims) if transposed else (6, 4 // groups, *[kernel] * dims)
@@ -32,9 +31,8 @@ def test_gradients_of_convolutions(dims, dtype):
             result = aten.convolution(x, w, None, *rest)
             for grad in in_formats(tuple(result.shape), dtype):
                 for mask in ([True] * 3, [False, True, False]):
-                    used.append(check_call(lambda g, x, w: aten.convolution_backward(g, x, w, [6], *rest, mask),
-                                           [grad, x, w], f"{rest} {mask}"))
-    assert sum(used) >= len(used) // (4 if dims == 3 else 1)  # volumes in channels_last: the library decides
+                    check_call(lambda g, x, w: aten.convolution_backward(g, x, w, [6], *rest, mask), [grad, x, w],
+                               f"{rest} {mask}")
 
 
 def windows(count, **options):
@@ -149,13 +147,11 @@ MATRICES = {
 
 @pytest.mark.parametrize("name", MATRICES)
 def test_matrices(name):
-    used = []
     for dtype in [torch.float32, torch.float64]:
         for shape in [(4, 4), (2, 4, 4), (2, 3, 4, 4)]:
             a = make(shape, dtype) + 4 * torch.eye(4, dtype=dtype)
             for t in [a, a.mT.contiguous().mT, torch.stack([a, a], -1)[..., 0]]:
-                used.append(check_call(MATRICES[name], [t], name))
-    assert any(used)
+                check_call(MATRICES[name], [t], name)
 
 
 POINTWISE = {
@@ -204,10 +200,9 @@ POINTWISE = {
 
 @pytest.mark.parametrize("name", POINTWISE)
 def test_layouts_of_others(name):
-    used = [check_call(POINTWISE[name], [layout(kind, dtype)], name)
-            for dtype in [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool]
-            for kind in ["contiguous", "transposed", "channels_last", "sliced", "expanded", "empty", "one", "scalar"]]
-    assert any(used) or "out" in name
+    for dtype in [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool]:
+        for kind in ["contiguous", "transposed", "channels_last", "sliced", "expanded", "empty", "one", "scalar"]:
+            check_call(POINTWISE[name], [layout(kind, dtype)], name)
 
 
 def test_a_recurrent_layer_in_training():

@@ -1,17 +1,27 @@
-"""The count of checks with symbols: a count that falls is noticed, and only a break counts as a break."""
+"""The counts of the tests of shape rules: a count that falls is noticed, and only a break counts as a break."""
 import pytest
 import torch
 
 import symbolic_checks
+import test_library_shapes
 import test_shape_rules
 from recording import Recording
 from symbolic_checks import refusal, worse
+
+CASES = {"test_unary": test_shape_rules.UNARY, "test_binary": test_shape_rules.BINARY,
+         "test_reductions": test_shape_rules.REDUCTIONS, "test_shapes": test_shape_rules.VIEWS,
+         "test_in_place": test_shape_rules.INPLACE, "test_layouts": test_shape_rules.BY_LAYOUT,
+         "test_matrices": test_library_shapes.MATRICES, "test_layouts_of_others": test_library_shapes.POINTWISE}
+# Their results are their arguments, whose shapes no rule makes.
+NO_RULE = {"positive", "add_", "mul_", "div_", "copy_", "relu_", "zero_", "fill_", "clamp_", "iadd", "sub_",
+           "index_put_", "exp_", "sigmoid_", "eq_", "lerp_"}
 
 
 def test_a_fall_is_seen():
     known = {"checked": 5, "facts": 1}
     assert not worse(known, known) and not worse(known, {"checked": 6})
     assert worse(known, {"checked": 4, "facts": 1}) == ["checked: 4 in place of 5"]
+    assert worse({"ruled": 3, "facts": 1}, {"facts": 1}) == ["ruled: 0 in place of 3"]
     assert worse(known, {"checked": 5, "facts": 2, "breaks unsupported_op": 1}) == [
         "breaks unsupported_op: 1 in place of 0", "facts: 2 in place of 1"]
 
@@ -30,6 +40,23 @@ def test_the_table(tmp_path, monkeypatch):
     for now in ({"checked": 2, "facts": 2}, {}):
         with pytest.raises(pytest.fail.Exception):
             symbolic_checks.compare("a", now)
+
+
+def test_each_case_uses_a_rule():
+    table = symbolic_checks.read()
+    without = {name for test, names in CASES.items() for name in names
+               if "ruled" not in table.get(f"{test}[{name}]", {})}
+    assert without == NO_RULE
+
+
+def test_a_rule_that_is_not_used_is_seen():
+    """A recording that no rule made lowers the count of the test, and with it what the table says."""
+    symbolic_checks.seen.clear()
+    assert test_shape_rules.check_call(lambda x: x.exp(), [torch.ones(3, 4)], "exp")
+    assert symbolic_checks.seen == {"ruled": 1, "checked": 1}
+    symbolic_checks.seen.clear()
+    assert not test_shape_rules.check_call(lambda x: x.exp_(), [torch.ones(3, 4)], "exp_")
+    assert not symbolic_checks.seen
 
 
 def test_an_error_that_speaks_of_a_break_is_no_break():

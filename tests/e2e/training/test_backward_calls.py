@@ -243,6 +243,7 @@ def test_backward_from_another_thread():
     check_step(with_step(step), float64=False)
 
 
+@pytest.mark.fallbacks(compile_running=range(400))  # of the calls that came while the other thread compiled
 def test_two_models_at_once():
     """Forward and backward of each in its own thread, with shared code."""
     runs = [framejit.compile(mlp()) for _ in range(4)]
@@ -260,7 +261,7 @@ def test_two_models_at_once():
         thread.start()
     for thread in threads:
         thread.join()
-    assert not errors and set(framejit.stats()["fallback_reasons"]) <= {"compile_running"}
+    assert not errors
     for run, model in zip(runs, plain):
         model = framejit.disable(model)
         for _ in range(10):

@@ -105,7 +105,7 @@ def test_breaks(backward):
     cls = type("Broken", (Broken,), {"backward": staticmethod(backward)})
     stats = check_step(lambda: Program(lambda x: cls.apply(x + 1).exp() + 1, leaf(5, 3)), breaks=None, backward=None,
                        captured=False, graphs=2)
-    assert stats["break_reasons"] == {"custom_dispatch": 1} and stats["graphs"] >= 2, stats
+    assert stats["break_reasons"] == {"custom_dispatch": 1}, stats
     assert len(SEEN) in (0, 6)  # three steps, plain and compiled
 
 

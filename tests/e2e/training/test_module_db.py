@@ -41,6 +41,8 @@ def samples_of(info, training):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.nothing_captured  # where all of a module breaks
+@pytest.mark.breaks(data_dependent_value={"BatchNorm2d-train": 1, "BatchNorm3d-train": 1, "CTCLoss": 1},
+                    data_dependent_jump={"GaussianNLLLoss": 2}, data_dependent_size={"CTCLoss": 1})
 @pytest.mark.fallbacks(run_failed={"FractionalMaxPool2d": 4, "FractionalMaxPool3d": 4})  # eager raises
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("info", [i for i in module_db if torch.float32 in i.dtypes

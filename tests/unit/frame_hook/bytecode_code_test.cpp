@@ -86,13 +86,20 @@ TEST(Code, HandlersAndJumpsPointAtInstructions) {
   const auto decoded = decode(code);
   ASSERT_FALSE(decoded->exception_table.empty());
   for (const ExceptionRange& range : decoded->exception_table) {
-    EXPECT_GE(range.target_position, 0);
+    EXPECT_EQ(decoded->instructions.at(range.target_position).index, range.target);
     EXPECT_EQ(decoded->find_handler(range.start), &range);
     EXPECT_EQ(decoded->find_handler(range.end - 1), &range);
     EXPECT_NE(decoded->find_handler(range.end), &range);
   }
   EXPECT_EQ(decoded->find_handler(0), nullptr);
-  for (const Instruction& i : decoded->instructions) EXPECT_EQ(i.target >= 0, i.target_position >= 0) << name_of(i.op);
+  int jumps = 0;
+  for (const Instruction& i : decoded->instructions) {
+    EXPECT_EQ(i.target >= 0, i.target_position >= 0) << name_of(i.op);
+    if (i.target < 0) continue;
+    ++jumps;
+    EXPECT_EQ(decoded->instructions.at(i.target_position).index, i.target) << name_of(i.op);
+  }
+  EXPECT_GT(jumps, 2);  // the loop's end, its beginning, and past a handler that does not match
 }
 
 TEST(Code, LivenessKillsBehindTheLastRead) {
