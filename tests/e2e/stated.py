@@ -10,8 +10,8 @@ all reasons: breaks(total=90).
 
 Hits of an entry that has no graph because framejit refused, or has a defect, are fallbacks here.
 
-Graphs are stated by a comparison of stats()["graphs"] too, and check() compares it for each backend. Otherwise a test has
-one graph (none in the files of NONE_HERE), unless graphs.txt lists it: "file::test: count", or "file::test[case]:
+Graphs are stated by a comparison of stats()["graphs"] too, and check() compares it for each backend. Otherwise a test
+has one graph (none in the files of NONE_HERE), unless graphs.txt lists it: "file::test: count", or "file::test[case]:
 count" where cases differ. UPDATE_GOLDEN=1 writes the lines of the tests that run.
 """
 import collections
