@@ -26,7 +26,8 @@ def fallbacks():
 
 ERRORS = {"fullgraph": (framejit.GraphBreakError, r"print\(\) acts outside of the traced program"),
           "limit": (framejit.GraphBreakError, "8/8 entries with fullgraph=True"),
-          "stance": (RuntimeError, r'set_stance\("fail_on_recompile"\) forbids it'), "backend": (RuntimeError, "^refused$")}
+          "stance": (RuntimeError, r'set_stance\("fail_on_recompile"\) forbids it'),
+          "backend": (RuntimeError, "^refused$")}
 
 
 @pytest.mark.parametrize("closure", [False, True], ids=["no closure", "closure"])
