@@ -57,6 +57,7 @@ class Total(int):
 
     def __eq__(self, other):
         self.state()
+        self.state = int  # once is enough: a range compares with each of its numbers
         return int.__eq__(self, other)
 
     def __hash__(self):

@@ -178,7 +178,8 @@ def differs(fn, dtype, dynamic, backend, breaks=()):
                     want[1]), f"{got[1]!r} instead of {want[1]!r}"
         except AssertionError as e:
             return f"n = {n}, {backend}, {dtype}{', dynamic' if dynamic else ''}: {e}"
-    breaks, fallbacks = set(framejit.stats()["break_reasons"]) - set(breaks), dict(framejit.stats()["fallback_reasons"])
+    breaks = set(framejit.stats()["break_reasons"].copy()) - set(breaks)
+    fallbacks = framejit.stats()["fallback_reasons"].copy()
     # if a size is a symbol, indices are checked before it is known that nobody uses them: plain Python runs
     if dynamic:
         fallbacks.pop("run_failed", None)

@@ -168,6 +168,7 @@ def test_one_function_takes_it_and_another_gives_it_back():
         assert torch.equal(give(x), x * 2 + 1) and not LOCK.locked()
 
 
+@pytest.mark.fallbacks(lock_taken=range(800))  # of the calls that came while another thread held it
 def test_many_threads_count_under_it():
     counts = {"calls": 0}
 
@@ -184,4 +185,4 @@ def test_many_threads_count_under_it():
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert counts["calls"] == 803 and set(framejit.stats()["fallback_reasons"]) <= {"lock_taken"}
+    assert counts["calls"] == 803

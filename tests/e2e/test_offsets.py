@@ -175,7 +175,8 @@ def test_as_strided_that_begins_outside_of_the_argument_is_a_break(name):
     before_and_after = 2 if name not in ("the storage", "copied") else 1
     check(OUTSIDE[name], part(0), breaks=1, compiles=before_and_after, fallbacks=0)
     stats = at_every_offset(OUTSIDE[name])
-    assert stats["break_reasons"] == {"unsupported_op": 3} and not stats["fallbacks"], stats
+    breaks = 1 if name in ("the storage", "scattered") else 4  # where the offset is a constant, once for all of them
+    assert stats["break_reasons"] == {"unsupported_op": breaks} and not stats["fallbacks"], stats
 
 
 ERRORS = {

@@ -309,7 +309,7 @@ def test_internals_of_torch_that_ask_a_tensor(name):
     x = torch.ones(3)
     with torch.no_grad():
         assert framejit.compile(f)(x)[0] == f(x)[0]
-    assert set(framejit.stats()["break_reasons"]) == {"unknown_callable"}
+    assert framejit.stats()["break_reasons"] in ({"unknown_callable": 1}, {"unknown_callable": 2})
 
 
 @pytest.mark.breaks(memory_address=2, unknown_attribute=2, unknown_callable=3, unsupported_write=3)

@@ -239,12 +239,11 @@ class TestWrong:
 """
 # class -> count -> its tests, or their cases
 GRAPHS = {"Right": {2: ["counts", "any_count", "markers_add_up", "total", "of_one_parameter[b]", "graphs_of_the_table",
-                        "between_two_counts",
-                        "of_each_parameter[b-once]", "of_each_parameter[f-two times]"],
+                        "between_two_counts", "of_each_parameter[b-once]", "of_each_parameter[f-two times]"],
                     3: ["of_one_parameter[f]"], 4: ["periods_add_up", "of_each_parameter[b-two times]"]},
           "Wrong": {2: ["not_stated", "reads_another_reason", "one_more", "one_less", "another_total",
-                        "another_reason", "another_reason_of_any_count",
-                        "stated_twice", "reads_too_early", "between_other_counts"],
+                        "another_reason", "another_reason_of_any_count", "stated_twice", "reads_too_early",
+                        "between_other_counts"],
                     3: ["fewer_graphs", "reads_another_period"]}}
 GRAPHS["Right"][2] += [f"reads_{what}" for what in ("the_total", "all_reasons", "one_reason", "after_the_reset")]
 NAMES = {group: re.findall(r"def (test_\w+)", text)
