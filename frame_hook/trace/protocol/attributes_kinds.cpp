@@ -1,6 +1,7 @@
 // frame_hook/trace/protocol/attributes_kinds.cpp — attribute reads of the kinds that CPython treats specially: types,
 // modules, functions, methods, super objects, tensors, builtin containers; and the dispatch over kinds.
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/exception_members.h"
 #include "guards/class_state.h"
 #include "guards/cpython/interrupts.h"
 
@@ -389,12 +390,15 @@ PyRef intern_name(PyObject* name) {
 void say_what_was_looked_for(Errors& errors, Value* exception, Value* v, PyObject* name) {
   if (exception->object || !errors.exception_matches(exception, PyExc_AttributeError)) return;
   auto* error = as<InstanceValue>(exception);
-  bool has_name = false, has_object = false;
-  error->find_attr(interned("name"), &has_name);
-  error->find_attr(interned("obj"), &has_object);
-  if (has_name || has_object) return;
-  write_attribute(error, "name", errors.heap.constant_value(name));
-  write_attribute(error, "obj", v);
+  PyObject* const of_name = member_descriptor(PyExc_AttributeError, "name");
+  PyObject* const of_object = member_descriptor(PyExc_AttributeError, "obj");
+  if (find_member(error, of_name) || find_member(error, of_object)) return;
+  // CPython writes them as attributes.
+  if (error->type->tp_setattro != PyObject_GenericSetAttr || _PyType_Lookup(error->type, interned("name")) != of_name ||
+      _PyType_Lookup(error->type, interned("obj")) != of_object)
+    graph_break(Reason::exception_raised, std::string(error->type->tp_name) + ", whose class takes writes to members,");
+  write_member(error, of_name, errors.heap.constant_value(name));
+  write_member(error, of_object, v);
 }
 
 }  // namespace
