@@ -14,6 +14,7 @@
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
 #include "runtime/aten/derived_values.h"
+#include "runtime/aten/shape_functions.h"
 #include "runtime/aten/torch_version.h"
 #include "runtime/gpu_driver.h"
 
@@ -125,6 +126,7 @@ bool install_tensor_frontend() {
     PyErr_Format(PyExc_ImportError, "framejit: torch's dispatch key for recording is taken: %s", e.what());
     return false;
   }
+  runtime::remember_operators();
   graph::set_wrapped_symbol_reader(&wrapped_symbol);
   graph::set_wrapped_node_reader(&wrapped_node);
   guards::set_number_reader(&guards::read_number);

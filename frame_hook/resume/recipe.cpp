@@ -94,10 +94,7 @@ PyObject* make_instance(const RecipeStep& s, const std::vector<PyRef>& slots) {
   if (!arguments) return nullptr;
   PyTypeObject* base = builtin_base(type);
   PyRef made = PyRef::steal(base->tp_new(type, arguments.get(), nullptr));
-  // The C initialiser of an exception makes the rest of its state: StopIteration.value, OSError.errno.
-  if (made && PyExceptionInstance_Check(made.get()) && type->tp_init == base->tp_init &&
-      base->tp_init(made.get(), arguments.get(), nullptr) < 0)
-    return nullptr;
+  if (made && s.number == 1 && base->tp_init(made.get(), arguments.get(), nullptr) < 0) return nullptr;
   return made.release();
 }
 

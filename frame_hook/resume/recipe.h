@@ -40,7 +40,7 @@ enum class RecipeOp : uint8_t {
   function,     // operands: globals, closure tuple or unbound, defaults, kwdefaults, name, qualname; object: code
   method,       // operands: function, self
   instance_dict,  // operands: instance
-  instance,     // object: type; operands: arguments of its C class's tp_new
+  instance,     // object: type; operands: arguments of its C class's tp_new, and of its tp_init if number is 1
   set_attribute,// operands: instance, value (unbound: deleted, if it existed); object: name; generic, no user
                 // __setattr__
   call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators

@@ -10,6 +10,7 @@
 #include "frame_hook/resume/recipe.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "runtime/base/result.h"
@@ -211,6 +212,11 @@ bool is_rebuildable(PyTypeObject* base, const Value* payload) {
   return (payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int) && payload->type == base;
 }
 
+// Whether tp_new does not simply keep its arguments: OSError derives its class and members from them.
+bool takes_other_arguments(PyTypeObject* base) {
+  return has_known_members(base) && base->tp_new != reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_new;
+}
+
 Value* attribute_of(InstanceValue* value, const char* name) {
   bool known = false;
   Value* v = value->find_attr(interned(name), &known);
@@ -280,12 +286,15 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
   if (payload && payload->kind == ValueKind::tuple && PyType_IsSubtype(base, &PyTuple_Type)) {
     arguments.push_back(build_tuple(as<TupleValue>(payload)));
   } else if (payload && payload->kind == ValueKind::tuple && is_exception_type(base)) {
-    for (Value* v : as<TupleValue>(payload)->items) arguments.push_back(slot(v));
+    if (!takes_other_arguments(base))
+      for (Value* v : as<TupleValue>(payload)->items) arguments.push_back(slot(v));
   } else if (payload &&
              (base == &PyFrozenSet_Type || payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int)) {
     arguments.push_back(slot(payload));
   }
-  const SlotId made = step(RecipeOp::instance, std::move(arguments), 0, reinterpret_cast<PyObject*>(value->type));
+  const bool initialises = is_exception_type(base) && !has_known_members(base);
+  const SlotId made =
+      step(RecipeOp::instance, std::move(arguments), initialises, reinterpret_cast<PyObject*>(value->type));
   slots_[value] = made;
   pending_.push_back(value);
   return made;
@@ -437,6 +446,14 @@ void RecipeBuilder::fill_items(SlotId target, Value* container) {
 void RecipeBuilder::fill_instance(SlotId target, InstanceValue* value) {
   if (is_known(builtin_base(value->type), KnownType::partial)) return fill_partial(target, value);
   if (value->payload) fill_items(target, value->payload);
+  const auto write = [&](PyObject* descriptor, Value* to) {  // whatever the class says of the name
+    const PyRef set = PyRef::steal(PyObject_GetAttrString(descriptor, "__set__"));
+    const SlotId held = slot(to);
+    step(RecipeOp::call, {target, held}, 0, set.get());
+  };
+  if (is_exception_type(value->type) && value->payload && takes_other_arguments(builtin_base(value->type)))
+    write(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(PyExc_BaseException), interned("args")), value->payload);
+  for (const auto& [descriptor, member] : value->members) write(descriptor.get(), member);
   attribute_effects(target, value);
 }
 
@@ -469,6 +486,7 @@ void RecipeBuilder::complete(Value* value) {
     parts = as<TupleValue>(value)->items;
   } else if (value->kind == ValueKind::instance) {
     for (auto& [name, v] : as<InstanceValue>(value)->attrs) parts.push_back(v);
+    for (auto& [descriptor, v] : as<InstanceValue>(value)->members) parts.push_back(v);
     if (Value* payload = as<InstanceValue>(value)->payload) parts.push_back(payload);
   } else if (value->kind == ValueKind::list) {
     parts = as<ListValue>(value)->items;

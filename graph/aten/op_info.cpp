@@ -111,7 +111,7 @@ bool is_functional_twin(const FunctionSchema& candidate, const FunctionSchema& s
 
 // The overload of a functional form may have the name of the mutating overload, or another one; the arguments decide.
 std::vector<std::string> overload_candidates(const std::string& name, const std::string& overload) {
-  std::vector<std::string> names{overload, "", "Tensor", "default", "p", "functional"};
+  std::vector<std::string> names{overload};
   for (const char* suffix : {"_out", ".out", "out"})
     if (overload.ends_with(suffix))
       names.push_back(overload.substr(0, overload.size() - std::string_view(suffix).size()));

@@ -2,8 +2,9 @@
 // lives.
 #include "runtime/aten/shape_functions.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <algorithm>
-#include <array>
 #include <mutex>
 #include <unordered_set>
 
@@ -19,13 +20,36 @@ Erring& erring() {
   return *one;
 }
 
+constexpr std::string_view kAten = "aten";
+constexpr std::string_view kTorchNamespaces[] = {
+#define TORCH_NAMESPACE(name, why) name,
+#include "runtime/aten/torch_namespaces.def"
+#undef TORCH_NAMESPACE
+};
+
+const std::unordered_set<c10::OperatorName>& remembered_operators() {
+  static const auto* const all = [] {
+    const std::vector<c10::OperatorName> names = c10::Dispatcher::singleton().getAllOpNames();
+    return new std::unordered_set<c10::OperatorName>(names.begin(), names.end());
+  }();
+  return *all;
+}
+
 }  // namespace
 
 bool is_users(std::string_view op) {
-  static constexpr std::array<std::string_view, 3> kKnown = {"framejit", "mkl", "mkldnn"};
   const size_t end = op.find("::");
-  return end != op.npos && std::find(kKnown.begin(), kKnown.end(), op.substr(0, end)) == kKnown.end();
+  const std::string_view space = end == op.npos ? kAten : op.substr(0, end);
+  if (std::find(std::begin(kTorchNamespaces), std::end(kTorchNamespaces), space) == std::end(kTorchNamespaces))
+    return true;
+  if (end != op.npos) op.remove_prefix(end + 2);
+  const size_t dot = op.find('.');
+  const c10::OperatorName name(std::string(space) + "::" + std::string(op.substr(0, dot)),
+                               std::string(dot == op.npos ? "" : op.substr(dot + 1)));
+  return !remembered_operators().contains(name) && c10::Dispatcher::singleton().findSchema(name).has_value();
 }
+
+void remember_operators() { remembered_operators(); }
 
 ShapeFunctionErred::ShapeFunctionErred(const std::string& op)
     : std::runtime_error("a result of " + op + " differs from what its shape function says") {

@@ -12,9 +12,10 @@
 
 namespace framejit::runtime {
 
-// Operators of torch have no namespace ("add.Tensor"), except those of packed weights; ours are "framejit::". All
-// others are users'.
+// Torch's operators have no namespace ("add.Tensor"), or one of torch_namespaces.def. All others are users', and so are
+// those that were registered after remember_operators().
 bool is_users(std::string_view op);
+void remember_operators();  // of torch, and ours: the extension calls it when it loads, is_users() at the latest
 
 class ShapeFunctionErred : public std::runtime_error {
  public:

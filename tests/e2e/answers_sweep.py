@@ -35,6 +35,17 @@ class Slotted:
     __slots__ = ("q",)
 
 
+class Held(Exception):
+    __slots__ = ("held",)
+
+
+class Filled(Exception):
+    __slots__ = ("held",)
+
+    def __init__(self, held):
+        self.held = held
+
+
 class Proper:
     @property
     def p(self):
@@ -83,7 +94,7 @@ BUILTINS = ("len isinstance issubclass hasattr getattr setattr delattr callable 
             "itertools.accumulate itertools.starmap itertools.takewhile itertools.dropwhile itertools.filterfalse "
             "itertools.combinations itertools.pairwise functools.reduce functools.partial collections.deque "
             "collections.OrderedDict collections.defaultdict ValueError KeyError AttributeError OSError StopIteration "
-            "ImportError").split()
+            "ImportError SystemExit SyntaxError NameError Held Filled").split()
 METHODS = {
     "[1, 2]": "append extend insert pop remove clear index count reverse sort copy",
     "(1, 2)": "index count",
@@ -201,12 +212,14 @@ def drawn(family, most, seed):
 
 
 def told(error):
-    missing = "missing"
-    return (type(error), str(error), error.args, getattr(error, "name", missing), getattr(error, "obj", missing),
-            type(error.__cause__), type(error.__context__), error.__suppress_context__)
+    members = [getattr(error, name, "missing") for name in ("name", "obj", "value", "code", "msg", "held")]
+    return (type(error), str(error), error.args, members, type(error.__cause__), type(error.__context__),
+            error.__suppress_context__)
 
 
 def given(value):
+    if isinstance(value, BaseException):
+        return told(value)
     exact = type(value) in (int, float, complex, str, bytes, list, tuple, dict, set, frozenset, bool)
     return type(value), value if exact or value is NotImplemented else None
 

@@ -228,3 +228,34 @@ def test_attributes_that_c_code_of_the_type_looks_up():
         thread.start()
         thread.join()
         assert torch.equal(*elsewhere[0])
+
+
+class Items(list):
+    pass
+
+
+class OwnTensor(torch.nn.Parameter):
+    pass
+
+
+METHODS = ["x.expand", "p.expand", "torch.Tensor.expand", "[1].append", "items.append", "super(Items, items).append",
+           "dict.fromkeys", "Ordered.fromkeys", "'a'.join",
+           "torch.Size([1]).index", "items.__len__", "x.__add__", "len", "torch.add"]
+ASKED = ["{}.__qualname__", "{}.__name__", "{}.__module__", "hasattr({}, '__objclass__')", "{}(*3)", "{}(**3)",
+         "{}(**dict(a=1), **dict(a=1))"]
+
+
+class Ordered(collections.OrderedDict):
+    pass
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_method_in_c_says_of_itself(method):
+    body = "".join(f"    try: out.append({asked.format(method)})\n    except Exception as e: out.append(str(e))\n"
+                   for asked in ASKED)
+    names = dict(globals())
+    exec(f"def f(x, p, items):\n    out = []\n{body}    return x + 1, out\n", names)
+    framejit.reset()
+    given = X, OwnTensor(torch.ones(2)), Items([1])
+    assert framejit.compile(names["f"], backend="eager")(*given)[1] == names["f"](*given)[1]
+    assert framejit.stats()["graphs"] == 1

@@ -24,7 +24,7 @@ CONSTANT = re.compile(rf"\b(?:constexpr|const)\b[^;()]*?\b(\w+)\s*(?:=|\{{)\s*{N
 CPU = re.compile(r"[!=]= (?:graph::)?Device\{\}|\.type [!=]= (?:graph::)?DeviceType::kCpu")
 # Lists of ops: rows of op_lists.def and other tables. The rows of graph/ops, of decompositions and of kernels to
 # register are tables in C++; so is a map from ops to functions or values.
-LISTS = re.compile(r"^(?:graph|inductor)/")
+LISTS = re.compile(r"^(?:runtime|graph|inductor)/")
 LISTS_ALLOWED = re.compile(r"^graph/(?:ops/|passes/decompose\w*\.cpp$)")
 LIST = re.compile(r"\b(?:static|constexpr)\b[^;{}()]*=?\s*(?:\{\s*)+\"_?[a-z0-9][\w:]*(?:\.\w+)?\",\s*\"")
 # The same in braces, where a loop or a call reads them. Rows of decompositions may be pairs of ops, but no loops.
@@ -34,6 +34,7 @@ LOOP = re.compile(r"\bfor\s*\([^;:]*\s:\s*" + NAMES)
 LOOPS_ALLOWED = re.compile(r"^graph/ops/")
 NO_LISTS = {"graph/graph_text.cpp": "devices in our own text of graphs",
             "graph/tensor_meta.cpp": "devices in our own text of graphs",
+            "runtime/base/text.cpp": "numbers in our own texts",
             "inductor/kernel/in_place.cpp": "what our own log says"}
 
 TABLES = {"known_types.def": re.compile(r'^KNOWN_TYPE\(\w+, "[\w.]+", "\w+", "([^"]*)"\)$'),
@@ -44,6 +45,7 @@ TABLES = {"known_types.def": re.compile(r'^KNOWN_TYPE\(\w+, "[\w.]+", "\w+", "([
           "eager_errors.def": re.compile(r'^EAGER_ERROR\("[\w.]+", \w+, "([^"]*)"\)$'),
           "torch_callables.def": re.compile(r'^TORCH_CALLABLE\(\w+, "[\w.]+", "([^"]*)"\)$'),
           "known_ops.def": re.compile(r'^KNOWN_OP\(\w+, "[\w.]+", "([^"]*)"\)$'),
+          "torch_namespaces.def": re.compile(r'^TORCH_NAMESPACE\("\w+", "([^"]*)"\)$'),
           "number_ops.def": re.compile(r'^NUMBER_OP\("\w+", \w+, "([^"]*)"\)$'),
           "op_lists.def": re.compile(r'^OP_LIST\(\w+, "[\w.]+", "([^"]*)"\)$')}
 REASON_WORDS = 3

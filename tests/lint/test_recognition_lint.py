@@ -74,3 +74,6 @@ def test_rows_of_ops():
     assert not recognition.check_table("a/known_ops.def", 'KNOWN_OP(mm, "mm", "a product without a bias")\n')
     assert recognition.check_table("a/known_ops.def", 'KNOWN_OP(mm, "mm", "product")\n')
     assert recognition.check_table("a/number_ops.def", 'NUMBER_OP("add", kAdd, "")\n')
+    assert recognition.check_lists("runtime/a.cpp", 'constexpr std::array kKnown = {"mkl", "mkldnn"};')
+    assert recognition.check_table("a/torch_namespaces.def", 'TORCH_NAMESPACE("aten", "torch")\n')
+    assert not recognition.check_table("a/torch_namespaces.def", 'TORCH_NAMESPACE("aten", "the operators of torch")\n')

@@ -1,5 +1,6 @@
 #include "frame_hook/trace/machine/errors.h"
 
+#include "frame_hook/trace/values/exception_members.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
@@ -17,7 +18,7 @@ void write_attribute(InstanceValue* v, const char* name, Value* to) {
 
 InstanceValue* Errors::new_exception(PyObject* type, std::vector<Value*> args) {
   auto* v = heap.make<InstanceValue>(ValueKind::instance, reinterpret_cast<PyTypeObject*>(type));
-  v->payload = heap.tuple(std::move(args));
+  initialise_exception(heap, v->type, v, Arguments{std::move(args), {}});
   own_errors_.insert(v);
   return v;
 }
@@ -95,16 +96,12 @@ void Errors::raise_set_error(bool own) {
 }
 
 bool copy_error_members(PyObject* real, InstanceValue* to, const std::function<Value*(PyObject*)>& value) {
-  for (const char* name : {"name", "obj", "path", "name_from", "__notes__"}) {
-    const bool is_member = _PyType_Lookup(to->type, interned(name)) || std::string_view(name) == "__notes__";
-    const PyRef member = PyRef::steal(is_member ? PyObject_GetAttrString(real, name) : nullptr);
-    if (!member) drop_error();
-    if (!member || member.get() == Py_None) continue;
-    Value* v = value(member.get());
-    if (!v) return false;
-    write_attribute(to, name, v);
-  }
-  return true;
+  if (!copy_members(real, to, value)) return false;
+  const PyRef notes = PyRef::steal(PyObject_GetAttrString(real, "__notes__"));
+  if (!notes) return drop_error(), true;
+  Value* const copied = value(notes.get());
+  if (copied) write_attribute(to, "__notes__", copied);
+  return copied != nullptr;
 }
 
 InstanceValue* Errors::exception_of(PyObject* real) {
@@ -112,7 +109,13 @@ InstanceValue* Errors::exception_of(PyObject* real) {
   if (!args || !PyTuple_CheckExact(args.get())) drop_error();
   InstanceValue* made = new_exception(reinterpret_cast<PyObject*>(Py_TYPE(real)), {});
   if (args && PyTuple_CheckExact(args.get())) made->payload = heap.wrap_result(Py_NewRef(args.get()));
-  copy_error_members(real, made, [&](PyObject* object) { return heap.wrap_result(Py_NewRef(object)); });
+  TupleValue* const items = made->payload->kind == ValueKind::tuple ? as<TupleValue>(made->payload) : nullptr;
+  copy_error_members(real, made, [&](PyObject* object) -> Value* {  // a member is often an argument
+    if (items && object == args.get()) return items;
+    for (size_t i = 0; items && i < items->items.size(); ++i)
+      if (items->items[i] && PyTuple_GET_ITEM(args.get(), i) == object) return items->items[i];
+    return heap.wrap_result(Py_NewRef(object));
+  });
   const PyRef cause = PyRef::steal(PyException_GetCause(real)), context = PyRef::steal(PyException_GetContext(real)),
               handled = PyRef::steal(PyErr_GetHandledException());
   if (cause) {

@@ -1,7 +1,8 @@
 // frame_hook/trace/machine/errors.h — exceptions of the traced program: made, raised and matched.
 //
 // Exceptions are instance values whose payload is the tuple of arguments; __context__, __cause__ and so on are
-// attributes. Raising throws SymbolicRaise. Nothing here runs code of the program.
+// attributes; members of C classes are apart (exception_members.h). Raising throws SymbolicRaise. Nothing here runs
+// code of the program.
 #pragma once
 
 #include <functional>

@@ -2,6 +2,7 @@
 // instruction that consumes them.
 #include "frame_hook/trace/machine/opcode_handlers.h"
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/exception_members.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -88,7 +89,9 @@ Flow OpcodeHandlers::send(Tracer& t, SymbolicFrame& f, const Instruction& i) {
       graph_break(Reason::sent_value, "a value sent through yield from to an iterator");
     Value* stop = nullptr;
     yielded = t.next_item(receiver, &stop);
-    if (!yielded) result = stop ? t.get_attribute(stop, interned("value")) : t.heap.none();
+    if (!yielded)
+      result = stop ? read_member(t.heap, as<InstanceValue>(stop), member_descriptor(PyExc_StopIteration, "value"))
+                    : t.heap.none();
   }
   f.pop();
   if (yielded) {

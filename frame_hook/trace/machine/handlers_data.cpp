@@ -17,6 +17,7 @@ struct HandlerTable {
   HandlerTable() {
 #define HANDLER(op, ...) rows[static_cast<size_t>(Op::op)] = on_part<&OpcodeHandlers::op>;
 #include "frame_hook/trace/machine/handlers.def"
+#include "frame_hook/trace/values/exception_members.h"
 #undef HANDLER
   }
 };
@@ -50,7 +51,7 @@ namespace {
 
 [[noreturn]] void raise_named(Errors& errors, PyObject* name, const std::string& message) {
   InstanceValue* error = errors.new_exception(PyExc_NameError, {errors.heap.string(message.c_str())});
-  write_attribute(error, "name", errors.heap.constant_value(name));
+  write_member(error, member_descriptor(PyExc_NameError, "name"), errors.heap.constant_value(name));
   errors.raise(error);
 }
 

@@ -28,6 +28,7 @@ void Reachable::add_parts(Value* v) {
     case ValueKind::instance:
       add(as<InstanceValue>(v)->payload);
       for (const auto& [name, attribute] : as<InstanceValue>(v)->attrs) add(attribute);
+      for (const auto& [descriptor, member] : as<InstanceValue>(v)->members) add(member);
       break;
     case ValueKind::iterator: add(as<IteratorValue>(v)->operands); break;
     case ValueKind::view: add(as<ViewValue>(v)->dict); break;

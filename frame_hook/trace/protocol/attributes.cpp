@@ -7,6 +7,7 @@
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
@@ -76,26 +77,11 @@ bool has_cause(Value* exception) {  // setting __cause__, even to None, suppress
   return known;
 }
 
-// Members of an exception made in the trace that its constructor fills: StopIteration.value from its argument, others
-// with None.
-Value* exception_member(Shadows& shadows, Value* self, std::string_view name) {
-  if (name == "__suppress_context__") return shadows.heap.boolean(has_cause(self));
-  if (PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_OSError)) ||
-      PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_SyntaxError)) ||
-      PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_UnicodeError)))
-    graph_break(Reason::unknown_attribute, std::string(self->type->tp_name) + "." + std::string(name));
-  Value* payload = as<InstanceValue>(self)->payload;
-  TupleValue* args = payload ? tuple_of(payload) : nullptr;
-  if ((name == "value" || name == "code" || name == "msg") && args && !args->items.empty())
-    return shadows.item(args, 0);
-  return shadows.heap.none();
-}
-
 // A field of a named tuple: namedtuple's C descriptor, or the member of a struct sequence (torch.return_types). Null:
 // neither.
 Value* tuple_field(Shadows& shadows, const Found& d, Value* self) {
   TupleValue* items = tuple_of(self);
-  if (!items || self == items) return nullptr;
+  if (!items || self == items || !PyType_IsSubtype(self->type, &PyTuple_Type)) return nullptr;
   int64_t index = -1;
   if (Py_TYPE(d.object) == &PyMemberDescr_Type) {
     const Py_ssize_t first = offsetof(PyTupleObject, ob_item);
@@ -118,12 +104,16 @@ Value* bind_member(Shadows& shadows, const Found& d, Value* self) {
   if (Value* field = tuple_field(shadows, d, self)) return field;
   if (self->kind == ValueKind::instance && std::string_view(text_of(name)) == "__dict__")
     return instance_dict(shadows.errors, as<InstanceValue>(self));
+  const bool is_made = self->kind == ValueKind::instance && !self->object;
+  if (is_made && is_exception_member(d.object)) return read_member(shadows.heap, as<InstanceValue>(self), d.object);
   if (self->kind == ValueKind::instance) {
     bool known;
     Value* written = as<InstanceValue>(self)->find_attr(name, &known);
     if (known) return written;
   }
-  if (!self->object && is_exception_type(self->type)) return exception_member(shadows, self, text_of(name));
+  const bool of_base_exception =  // __suppress_context__
+      reinterpret_cast<PyDescrObject*>(d.object)->d_type == reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+  if (is_made && of_base_exception) return shadows.heap.boolean(has_cause(self));
   if (!self->object) return nullptr;
   PyRef value = PyRef::steal(
       Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));

@@ -1,6 +1,7 @@
 // frame_hook/trace/protocol/attributes_kinds.cpp — attribute reads of the kinds that CPython treats specially: types,
 // modules, functions, methods, super objects, tensors, builtin containers; and the dispatch over kinds.
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/exception_members.h"
 #include "guards/class_state.h"
 #include "guards/cpython/interrupts.h"
 
@@ -77,6 +78,19 @@ Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
   return nullptr;
 }
 
+// As meth_get__qualname__ of Objects/methodobject.c: the class of the object counts, not the one that has the method.
+Value* qualified_name(Tracer& t, MethodValue* m) {
+  Value* const type =
+      real_type(m->self) ? m->self : t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(m->self)));
+  const auto text = [&](Value* of, const char* name) {
+    Value* const v = t.get_attribute(of, interned(name));
+    if (v->kind != ValueKind::object || !PyUnicode_Check(v->object.get()))
+      graph_break(Reason::unknown_attribute, "method.__qualname__");
+    return std::string(text_of(constant_of(t.shadows, v)));
+  };
+  return t.heap.string((text(type, "__qualname__") + "." + text(m->function, "__name__")).c_str());
+}
+
 Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
   load_method(t.heap, m);
   const std::string_view text = text_of(name);
@@ -85,6 +99,11 @@ Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
   if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(m->type));
   if (text == "__call__") return m;
   if (text == "__get__" || text == "__reduce__") graph_break(Reason::unknown_attribute, "method." + std::string(text));
+  if (m->type == &PyCFunction_Type) {  // its descriptor says something else
+    if (text == "__module__") return t.heap.none();
+    if (text == "__qualname__") return qualified_name(t, m);
+    if (!_PyType_Lookup(&PyCFunction_Type, name)) return nullptr;
+  }
   // A method has the attributes of its own class itself (repr, hash, how to copy it); all others are its function's.
   if (m->type == &PyMethod_Type && text != "__doc__" && _PyType_Lookup(&PyMethod_Type, name))
     return generic_attribute(t, m, name);
@@ -389,12 +408,15 @@ PyRef intern_name(PyObject* name) {
 void say_what_was_looked_for(Errors& errors, Value* exception, Value* v, PyObject* name) {
   if (exception->object || !errors.exception_matches(exception, PyExc_AttributeError)) return;
   auto* error = as<InstanceValue>(exception);
-  bool has_name = false, has_object = false;
-  error->find_attr(interned("name"), &has_name);
-  error->find_attr(interned("obj"), &has_object);
-  if (has_name || has_object) return;
-  write_attribute(error, "name", errors.heap.constant_value(name));
-  write_attribute(error, "obj", v);
+  PyObject* const of_name = member_descriptor(PyExc_AttributeError, "name");
+  PyObject* const of_object = member_descriptor(PyExc_AttributeError, "obj");
+  if (find_member(error, of_name) || find_member(error, of_object)) return;
+  // CPython writes them as attributes.
+  if (error->type->tp_setattro != PyObject_GenericSetAttr || _PyType_Lookup(error->type, interned("name")) != of_name ||
+      _PyType_Lookup(error->type, interned("obj")) != of_object)
+    graph_break(Reason::exception_raised, std::string(error->type->tp_name) + ", whose class takes writes to members,");
+  write_member(error, of_name, errors.heap.constant_value(name));
+  write_member(error, of_object, v);
 }
 
 }  // namespace

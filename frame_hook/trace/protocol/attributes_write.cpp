@@ -3,6 +3,7 @@
 // exit.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/class_state.h"
@@ -60,6 +61,7 @@ void require_exception_value(Errors& errors, std::string_view name, Value* to) {
 
 bool holds_member(Tracer& t, const Found& d, InstanceValue* v, PyObject* name) {
   bool known = false;
+  if (!v->object && is_exception_member(d.object)) return true;  // NULL can be deleted
   if (Value* written = v->find_attr(name, &known); known || !v->object) return written != nullptr;
   const PyRef value =
       PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, v->object.get(), reinterpret_cast<PyObject*>(v->type)));
@@ -91,8 +93,15 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
       t.errors.raise_new(PyExc_AttributeError, text_of(name));
     if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY))
       t.errors.raise_new(PyExc_AttributeError, "readonly attribute");
+    if (member && !v->object && is_exception_member(d.object)) {
+      if (!to && !has_known_members(v->type))
+        graph_break(Reason::exception_state, std::string("a deleted ") + text_of(name) + " of an exception");
+      will_mutate(t.shadows, v);
+      return write_member(as<InstanceValue>(v), d.object, to);
+    }
     if (!member) require_exception_value(t.errors, text_of(name), to);
     if (!member && std::string_view(text_of(name)) == "args" && to) {
+      if (!has_known_members(v->type)) graph_break(Reason::exception_state, "a write to args of an exception");
       as<InstanceValue>(v)->payload = t.heap.tuple(t.unpack(to));
       if (v->object) graph_break(Reason::exception_state, "a write to args of an exception");
       return;

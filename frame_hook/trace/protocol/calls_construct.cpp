@@ -6,6 +6,7 @@
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 
@@ -85,14 +86,6 @@ bool is_object_slot(PyObject* found, const char* name) {
 }
 
 bool is_class(PyTypeObject* type, PyObject* of) { return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(of)); }
-
-// C code derives the class of an OSError, and the members of the others, from the arguments.
-void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
-  if ((is_class(type, PyExc_OSError) && given > 1) || (is_class(type, PyExc_SyntaxError) && given > 1) ||
-      is_class(type, PyExc_UnicodeEncodeError) || is_class(type, PyExc_UnicodeDecodeError) ||
-      is_class(type, PyExc_UnicodeTranslateError) || is_class(type, PyExc_BaseExceptionGroup))
-    graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
-}
 
 // Checks the arguments as object.__new__() does. Breaks if the constructor of an immutable C class would refuse them.
 void require_arguments(Errors& errors, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {

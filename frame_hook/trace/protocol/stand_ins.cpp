@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/values/c_packages.h"
+#include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
@@ -389,7 +390,8 @@ namespace {
 bool has_final_text(InstanceValue* exception) {
   const auto* type = exception->type;
   bool has_name = false;
-  if (type == reinterpret_cast<PyTypeObject*>(PyExc_AttributeError)) exception->find_attr(interned("name"), &has_name);
+  if (type == reinterpret_cast<PyTypeObject*>(PyExc_AttributeError))
+    has_name = find_member(exception, member_descriptor(PyExc_AttributeError, "name")) != nullptr;
   // A KeyError whose key is None or a tuple: CPython would take that for its arguments.
   TupleValue* args = exception->payload ? tuple_of(exception->payload) : nullptr;
   const bool is_odd_key = args && args->items.size() == 1 && args->items[0] &&
@@ -470,6 +472,8 @@ void take_cpython_error(OpenNumbers& numbers, Value* exception, const CCall& cal
   numbers.shadows.errors.forget_own_error(traced_error);
   ours->type = traced_error->type;
   ours->payload = traced_error->payload;
+  ours->members.clear();
+  for (const auto& [descriptor, v] : traced_error->members) write_member(ours, descriptor.get(), v);
   for (const auto& [name, v] : traced_error->attrs) write_attribute(ours, text_of(name.get()), v);
 }
 

@@ -50,7 +50,11 @@ std::string dict_repr(Tracer& t, DictValue* dict) {
 
 bool is_exception(Value* v) { return v->kind == ValueKind::instance && is_exception_type(v->type); }
 
-std::vector<Value*> exception_arguments(Tracer& t, Value* v) { return t.unpack(t.get_attribute(v, interned("args"))); }
+// C code reads the tuple itself, whatever the class says of `args`.
+std::vector<Value*> exception_arguments(Tracer& t, Value* v) {
+  Value* const made = v->object ? nullptr : as<InstanceValue>(v)->payload;
+  return t.unpack(made ? made : t.get_attribute(v, interned("args")));
+}
 
 const char* bare_name(PyTypeObject* type) {
   const char* dot = strrchr(type->tp_name, '.');

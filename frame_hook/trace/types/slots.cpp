@@ -2,6 +2,7 @@
 // dict.__getitem__(self, key), function.__get__(...). They act on the shadow and never look at overrides.
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
 
@@ -30,20 +31,17 @@ PyObject* name_argument(Shadows& shadows, const Arguments& args) {
 
 Value* not_implemented(Heap& heap) { return heap.constant_value(Py_NotImplemented); }
 
-// BaseException.__init__() takes no keywords; subclasses that take some keep them as members.
-void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments& rest) {
+// BaseException.__init__() takes no keywords; some subclasses do.
+void init_exception(Errors& errors, PyTypeObject* owner, Value* self, const Arguments& rest) {
   auto is_class = [&](PyObject* of) { return PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(of)); };
-  const bool imports = is_class(PyExc_ImportError),
-             named = imports || is_class(PyExc_NameError) || is_class(PyExc_AttributeError);
+  const bool named = takes_keyword(owner, "name");
   if (!rest.keywords.empty() && !named)
-    t.errors.raise_new(PyExc_TypeError, std::string(t.facts.type_of(self)->tp_name) + "() takes no keyword arguments");
+    errors.raise_new(PyExc_TypeError,
+                     std::string(errors.heap.facts.type_of(self)->tp_name) + "() takes no keyword arguments");
   for (const auto& [name, v] : rest.keywords) {
-    const std::string_view text = text_of(name);
-    if (text == "name" || (imports && (text == "path" || text == "name_from")) ||
-        (text == "obj" && is_class(PyExc_AttributeError)))
-      continue;
-    t.errors.raise_new(PyExc_TypeError,
-                       "'" + std::string(text) + "' is an invalid keyword argument for " + owner->tp_name + "()");
+    if (takes_keyword(owner, text_of(name))) continue;
+    errors.raise_new(PyExc_TypeError, std::string("'") + text_of(name) + "' is an invalid keyword argument for " +
+                                          owner->tp_name + "()");
   }
   if (self->kind != ValueKind::instance) graph_break(Reason::unsupported_operand, "__init__() of " + describe(self));
   if (self->object) graph_break(Reason::exception_state, "__init__() of an existing exception");
@@ -51,8 +49,8 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
   const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);
   if (is_class(PyExc_OSError) && (self->type->tp_init == os_error->tp_init || self->type->tp_new != os_error->tp_new))
     return;
-  as<InstanceValue>(self)->payload = t.heap.tuple(rest.positional);
-  for (const auto& [name, v] : rest.keywords) t.set_attribute(self, name, v);
+  refuse_parsed_arguments(owner, rest.positional.size());
+  initialise_exception(errors.heap, owner, as<InstanceValue>(self), rest);
 }
 
 // object.__init__() takes no arguments if the class has no __new__ of its own, or has an __init__.
@@ -68,7 +66,7 @@ void init_object(Errors& errors, PyTypeObject* type, const Arguments& rest) {
 Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
   Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
-  if (is_exception_type(owner)) return init_exception(t, owner, self, rest), t.heap.none();
+  if (is_exception_type(owner)) return init_exception(t.errors, owner, self, rest), t.heap.none();
   if (owner == &PyBaseObject_Type) return init_object(t.errors, t.facts.type_of(self), rest), t.heap.none();
   const auto is_of_class = [&](const auto& keyword) {  // a descriptor would hide the entry of the dict
     return _PyType_Lookup(t.facts.type_of(self), interned(text_of(keyword.first))) != nullptr;

@@ -143,6 +143,7 @@ struct InstanceValue : Value {
   std::vector<std::pair<PyRef, Value*>> attrs;  // names interned
   // Own attributes of `object` read so far, names interned; null: guarded to be absent.
   PointerMap<PyObject, std::pair<PyRef, Value*>> read;
+  std::vector<std::pair<PyRef, Value*>> members;  // of an exception made in the trace: exception_members.h
   DictValue* dict = nullptr;     // the value of __dict__, after the trace has read it (its `owner` is this)
   // What a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind.
   Value* payload = nullptr;
