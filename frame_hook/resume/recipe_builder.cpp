@@ -9,6 +9,7 @@
 
 #include "frame_hook/resume/recipe.h"
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/set_order.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"

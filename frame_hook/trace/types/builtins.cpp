@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 
+#include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "guards/cpython/interrupts.h"
 
@@ -451,15 +452,15 @@ Value* context_set(Shadows& shadows, const Arguments& args) {
   return token;
 }
 
-Value* context_reset(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "reset", 2, 2);
+Value* context_reset(Shadows& shadows, const Arguments& args) {
+  only_positional(shadows.errors, args, "reset", 2, 2);
   Value *variable = args.positional[0], *token = args.positional[1];
-  t.facts.guard_identity(variable);
-  auto& sets = t.shadows.tables().context_values[variable->object.get()];
+  shadows.facts.guard_identity(variable);
+  auto& sets = shadows.tables().context_values[variable->object.get()];
   const auto at = std::ranges::find(sets, token, &SideTables::ContextSet::token);
   if (at == sets.end()) graph_break(Reason::outside_effect, "ContextVar.reset");
   sets.erase(at, sets.end());
-  return t.heap.none();
+  return shadows.heap.none();
 }
 
 // ---- effects outside of the program
