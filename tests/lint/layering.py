@@ -72,7 +72,6 @@ ROOMS = {
 ROOM = re.compile(r"^frame_hook/trace/(\w+)/(\w+\.\w+)$")
 # What a room names nevertheless: the file, the header, and why.
 ROOM_EXCEPTIONS = [
-    ("values/dynamic_sources.h", "machine/frame_trace.h", "the hints of earlier recompiles"),
     ("values/facts.h", "machine/frame_trace.h", "the guards are in what the trace hands over"),
     ("values/facts.h", "machine/call_stack.h", "a guard names the user's line"),
     ("values/shadows.h", "machine/errors.h", "reading a container may raise what CPython raises"),
