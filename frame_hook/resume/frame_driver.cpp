@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "frame_hook/resume/call_settings.h"
@@ -77,6 +78,11 @@ class Drive final {
   [[gnu::noinline]] void count_hit_without_graph(const Segment& segment);
   bool count_failure(Reason reason, const std::string& detail);
   std::shared_ptr<Segment> compile(const guards::FrameAccess& access, int index, Next& next);
+  bool may_compile(const guards::FrameAccess& access, Site& site, std::vector<std::unique_ptr<EntryBase>>& evicted,
+                   Next& next);
+  std::optional<CompileOutcome> try_compile(const guards::FrameAccess& access, int index, Site& site);
+  bool gives_segment(const CompileOutcome& outcome, Next& next);
+  std::shared_ptr<Segment> install(CompileOutcome outcome, Site& site);
   Next apply(const Segment& segment, SegmentRun& run);
   Next run_break();
   [[gnu::noinline]] Next run_under_mode();
@@ -335,30 +341,42 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   Site& site = frame_.state().site(index);
   const char* died = nullptr;
   std::vector<std::unique_ptr<EntryBase>> evicted, dead = take_dead_entries(site, options_, died);
-  if (const Refusal refusal = ask_account(site, options_, self(), evicted); refusal != Refusal::none) {
-    if (!options_->fullgraph) {
-      const bool loses = refusal == Refusal::does_not_pay;
-      loses ? log_loss(site) : misses(access, site).log_limit(refusal);
-      count_fallback(loses ? Reason::does_not_pay : Reason::entry_limit, place(frame_));
-      return nullptr;
-    }
-    const std::string text = misses(access, site).limit_error(refusal);
-    PyErr_SetString(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, text.c_str());
-    next = leave_with_error(here());
-    return nullptr;
-  }
+  if (!may_compile(access, site, evicted, next)) return nullptr;
   if (!evicted.empty()) log_eviction(segment_of(evicted.front()));
   const log::CompileScope scope(next_id(note_of(frame_.state())));
   misses(access, site).explain(died);
   const Compiling compiling(options_->user_backend != nullptr);
   const KeepsInterrupts keeps;
-  CompileOutcome outcome;
+  std::optional<CompileOutcome> outcome = try_compile(access, index, site);
+  if (!outcome || interrupt_is_kept() || !gives_segment(*outcome, next)) return nullptr;
+  return install(std::move(*outcome), site);
+}
+
+// Whether the account of this place allows one more entry.
+bool Drive::may_compile(const guards::FrameAccess& access, Site& site, std::vector<std::unique_ptr<EntryBase>>& evicted,
+                        Next& next) {
+  const Refusal refusal = ask_account(site, options_, self(), evicted);
+  if (refusal == Refusal::none) return true;
+  if (options_->fullgraph) {
+    const std::string text = misses(access, site).limit_error(refusal);
+    PyErr_SetString(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, text.c_str());
+    next = leave_with_error(here());
+    return false;
+  }
+  const bool loses = refusal == Refusal::does_not_pay;
+  loses ? log_loss(site) : misses(access, site).log_limit(refusal);
+  count_fallback(loses ? Reason::does_not_pay : Reason::entry_limit, place(frame_));
+  return false;
+}
+
+// Nothing: a defect was counted, and nothing more is compiled here. An empty outcome: something else stopped the
+// compile, and may have set an error.
+std::optional<CompileOutcome> Drive::try_compile(const guards::FrameAccess& access, int index, Site& site) {
   try {
     TraceHints hints = note_of(frame_.state()).hints;
     hints.answers_compiling = answers_.answers_yes(frame_.state());
     add_loop_hints(*frame_.decoded(), index, hints.dynamic_sources);
-    outcome =
-        stays_if_python_ends([&] { return compile_segment(access, frame_.decoded(), index, options_, hints); });
+    return stays_if_python_ends([&] { return compile_segment(access, frame_.decoded(), index, options_, hints); });
   } catch (const Interrupted&) {
     count_break(Reason::interrupted, "a signal handler", place(frame_), "");
   } catch (const std::bad_alloc&) {
@@ -366,12 +384,17 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   } catch (const std::exception& e) {
     if (!config().strict) {
       count_fallback(Reason::internal_error, place(frame_), e.what());
-      return account_of(site, options_).failed = true, nullptr;
+      account_of(site, options_).failed = true;
+      return std::nullopt;
     }
     count_raised(Reason::internal_error, place(frame_), e.what());
     PyErr_SetString(PyExc_SystemError, (std::string("framejit: ") + e.what()).c_str());
   }
-  if (interrupt_is_kept()) return nullptr;
+  return CompileOutcome{};
+}
+
+// False: this call runs plainly, or leaves with an error.
+bool Drive::gives_segment(const CompileOutcome& outcome, Next& next) {
   if (options_->fullgraph && outcome.broke && outcome.reason != Reason::exception_raised && !PyErr_Occurred())
     PyErr_Format(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError,
                  "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
@@ -379,10 +402,13 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
                  outcome.caret.c_str(), row_of(outcome.reason).hint);
   if ((outcome.failed && !count_failure(outcome.reason, outcome.detail)) || PyErr_Occurred()) {
     next = leave_with_error(outcome.at);
-    return nullptr;
+    return false;
   }
-  if (options_->whole && (!outcome.segment || !outcome.segment->call)) return count_vain_try(outcome), nullptr;
-  if (!outcome.segment) return nullptr;
+  if (options_->whole && (!outcome.segment || !outcome.segment->call)) return count_vain_try(outcome), false;
+  return outcome.segment != nullptr;
+}
+
+std::shared_ptr<Segment> Drive::install(CompileOutcome outcome, Site& site) {
   if (options_->whole) note_of(frame_.state()).vain_tries = 0;
   if (outcome.reason == Reason::interrupted || outcome.reason == Reason::no_memory)
     return std::move(outcome.segment);  // not kept: the next call need not stop at this place

@@ -261,66 +261,97 @@ std::string DerivedValues::refusal(const std::vector<at::Tensor>& weights, Trust
   return "";
 }
 
+struct DerivedValues::Operands {
+  struct One {
+    std::shared_ptr<const KeptOperand> kept;
+    const at::Tensor* tensor;
+  };
+  std::map<uint32_t, One> by_number;  // an input, or a constant after all inputs
+  std::set<const KeptOperand*> kept;
+  int64_t bytes = 0;
+};
+
+// They are watched before they are read.
+Result<DerivedValues::Operands> DerivedValues::keep_operands(const Derivations& derivations,
+                                                             const at::Tensor* const* inputs, Trust trust) {
+  const Executable& executable = derivations.executable();
+  const uint32_t input_count = executable.forward.input_count;
+  Operands operands;
+  std::vector<WriteWatch::Handle> handles;
+  for (const runtime::DerivedValue& value : executable.derived)
+    for (uint32_t number : value.operands) {
+      if (operands.by_number.contains(number)) continue;
+      const bool is_input = number < input_count;
+      const at::Tensor* const tensor = is_input ? inputs[number] : &derivations.constants_[number - input_count];
+      const Trust own_trust = is_input ? trust_in(*tensor, trust) : Trust::kIdentityVersion;
+      FJ_TRY(std::shared_ptr<const KeptOperand> kept, Registry::instance().operand(*tensor, own_trust));
+      operands.bytes += kept->bytes();
+      operands.kept.insert(kept.get());
+      if (is_input) kept_.push_back({number, kept});
+      if (kept->handle()) handles.push_back(kept->handle());
+      operands.by_number[number] = {std::move(kept), tensor};
+    }
+  question_ = WriteWatch::Question(std::move(handles));
+  note_briefs();
+  return operands;
+}
+
+namespace {
+
+// Of all derived values, with so many bytes more; `own`: those of the values to be made.
+bool is_beyond_limit(int64_t more, int64_t own, InTheWay* in_the_way) {
+  const int64_t limit = config().derived_mb << 20;
+  const bool is_met = limit > 0 && static_cast<int64_t>(derived_totals().bytes) + more > limit;
+  if (is_met && own <= limit) *in_the_way = InTheWay::kOfAnyWeights;
+  return is_met;
+}
+
+Error limit_is_met() { return {Reason::not_derived, "the limit of FRAMEJIT_DERIVED_MB is reached"}; }
+
+// Whether memory may be used for new values that take so many bytes.
+Result<void> ask_for_memory(int64_t new_bytes, const std::set<const KeptOperand*>& operands, int64_t operand_bytes,
+                            InTheWay* in_the_way) {
+  if (new_bytes > operand_bytes) return Error{Reason::not_derived, "it would take more memory than the weights"};
+  if (new_bytes > 0 && Registry::instance().bytes_made_of(operands) + new_bytes > operand_bytes) {
+    *in_the_way = InTheWay::kOfTheseWeights;
+    return Error{Reason::not_derived, "with the values of other graphs, it would take more memory than the weights"};
+  }
+  if (is_beyond_limit(new_bytes, new_bytes, in_the_way)) return limit_is_met();
+  return {};
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const Derivations& derivations,
                                                                  const at::Tensor* const* inputs, Trust trust,
                                                                  InTheWay* in_the_way) {
   *in_the_way = InTheWay::kNone;
   auto made = std::make_shared<DerivedValues>();
   made->distrusts_ = g_distrusts;
-  const Executable& executable = derivations.executable();
-  const uint32_t input_count = executable.forward.input_count;
-  const auto tensor_of = [&](uint32_t operand) {
-    return operand < input_count ? inputs[operand] : &derivations.constants_[operand - input_count];
-  };
-  std::map<uint32_t, std::shared_ptr<const KeptOperand>> kept;  // watched before they are read
-  std::vector<WriteWatch::Handle> handles;
-  std::set<const KeptOperand*> operands;
-  int64_t operand_bytes = 0;
-  for (const runtime::DerivedValue& value : executable.derived)
-    for (uint32_t operand : value.operands) {
-      if (kept.contains(operand)) continue;
-      const bool is_input = operand < input_count;
-      const Trust own_trust = is_input ? trust_in(*inputs[operand], trust) : Trust::kIdentityVersion;
-      FJ_TRY(kept[operand], Registry::instance().operand(*tensor_of(operand), own_trust));
-      operand_bytes += kept[operand]->bytes();
-      operands.insert(kept[operand].get());
-      if (is_input) made->kept_.push_back({operand, kept[operand]});
-      if (kept[operand]->handle()) handles.push_back(kept[operand]->handle());
-    }
-  made->question_ = WriteWatch::Question(std::move(handles));
-  made->note_briefs();
+  FJ_TRY(const Operands operands, made->keep_operands(derivations, inputs, trust));
 
+  const std::vector<runtime::DerivedValue>& wanted = derivations.executable().derived;
   std::vector<Registry::Key> keys;
   int64_t new_bytes = 0;
-  for (const runtime::DerivedValue& value : executable.derived) {
+  for (const runtime::DerivedValue& value : wanted) {
     keys.push_back({derivations.keys_[value.derivation], {}});
-    for (uint32_t operand : value.operands) keys.back().second.push_back(kept[operand].get());
+    for (uint32_t number : value.operands) keys.back().second.push_back(operands.by_number.at(number).kept.get());
     made->values_.push_back(Registry::instance().find(keys.back()));
     if (!made->values_.back()) new_bytes += bytes_of(value.buffer);
   }
-  if (new_bytes > operand_bytes) return Error{Reason::not_derived, "it would take more memory than the weights"};
-  if (new_bytes > 0 && Registry::instance().bytes_made_of(operands) + new_bytes > operand_bytes) {
-    *in_the_way = InTheWay::kOfTheseWeights;
-    return Error{Reason::not_derived, "with the values of other graphs, it would take more memory than the weights"};
-  }
-  const int64_t limit = config().derived_mb << 20;
-  const auto is_beyond_limit = [&](int64_t more, int64_t own) {
-    const bool is_met = limit > 0 && static_cast<int64_t>(derived_totals().bytes) + more > limit;
-    if (is_met && own <= limit) *in_the_way = InTheWay::kOfAnyWeights;
-    return is_met;
-  };
-  const Error limit_is_met{Reason::not_derived, "the limit of FRAMEJIT_DERIVED_MB is reached"};
-  if (is_beyond_limit(new_bytes, new_bytes)) return limit_is_met;
+  FJ_TRY_VOID(ask_for_memory(new_bytes, operands.kept, operands.bytes, in_the_way));
 
   const c10::InferenceMode normal(false);
   for (size_t i = 0; i < keys.size(); ++i) {
-    const runtime::DerivedValue& value = executable.derived[i];
     if (!made->values_[i]) {
       std::vector<std::shared_ptr<const KeptOperand>> made_of;
       std::vector<const at::Tensor*> tensors;
-      for (uint32_t operand : value.operands) made_of.push_back(kept[operand]), tensors.push_back(tensor_of(operand));
+      for (uint32_t number : wanted[i].operands) {
+        made_of.push_back(operands.by_number.at(number).kept);
+        tensors.push_back(operands.by_number.at(number).tensor);
+      }
       at::Tensor tensor;
-      FJ_TRY_VOID(derivations.runners_[value.derivation].run(tensors.data(), nullptr, &tensor));
+      FJ_TRY_VOID(derivations.runners_[wanted[i].derivation].run(tensors.data(), nullptr, &tensor));
       made->values_[i] = std::make_shared<const KeptValue>(std::move(tensor), std::move(made_of));
       Registry::instance().add(keys[i], made->values_[i]);
       ++made->made_now_;
@@ -328,7 +359,8 @@ Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const Derivatio
     made->bytes_ += made->values_[i]->bytes();
     made->tensors_.push_back(made->values_[i]->tensor());
   }
-  if (made->made_now_ > 0 && is_beyond_limit(0, made->bytes_)) return limit_is_met;  // packed ones take more
+  if (made->made_now_ > 0 && is_beyond_limit(0, made->bytes_, in_the_way))
+    return limit_is_met();  // packed ones take more
   if (made->changed_input(inputs) >= 0) return Error{Reason::not_derived, "a weight was written meanwhile"};
   return std::shared_ptr<const DerivedValues>(std::move(made));
 }

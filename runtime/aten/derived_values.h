@@ -81,6 +81,8 @@ class DerivedValues {
     int64_t version;  // -1: it has none
     int64_t shape[2 * kMostDims];  // sizes, then strides
   };
+  struct Operands;  // of all derivations of an executable
+  Result<Operands> keep_operands(const Derivations& derivations, const at::Tensor* const* inputs, Trust trust);
   static bool fits(const Brief& brief, const at::Tensor& tensor);
   void note_briefs();
   std::vector<Kept> kept_;

@@ -17,7 +17,7 @@ NAMES = [
     ("frame_hook/trace/protocol/calls.cpp", 'module == "builtins" ? own', "shortens what a message says"),
     ("frame_hook/trace/protocol/strings.cpp", 'name == "__str__" || name == "__repr__"', "the name of an attribute"),
     ("frame_hook/trace/machine/handlers_build.cpp", 'std::string_view(module) != "builtins"', "the text of an error"),
-    ("frame_hook/trace/machine/handlers_operator.cpp", "PyUnicode_Compare(other, name)", "attributes of a pattern"),
+    ("frame_hook/trace/protocol/patterns.cpp", "PyUnicode_Compare(other, name)", "attributes of a pattern"),
     ("frame_hook/trace/torch/special.cpp", 'within(text_of(name), "torch._dynamo', "names of sys.modules, for the log"),
     ("frame_hook/trace/torch/inlined.cpp", 'interned("helper")', "a constant of a function that a row names"),
     ("frame_hook/resume/global_mode.cpp", 'name.ends_with(".forward")', "code of torch's own folder is only tried"),

@@ -3,7 +3,6 @@
 // No exception leaves the traced frame: if nobody catches it, tracing stops before the instruction that raised it, and
 // plain Python raises it again.
 #include "frame_hook/trace/machine/opcode_handlers.h"
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"

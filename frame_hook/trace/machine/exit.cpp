@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/machine/reachable.h"
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/types/builtins.h"
 
 namespace framejit::frame_hook {
 

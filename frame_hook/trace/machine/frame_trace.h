@@ -8,16 +8,10 @@
 #include "frame_hook/trace/torch/tensor_frontend.h"
 #include "frame_hook/trace/values/float_tensors.h"
 #include "frame_hook/trace/values/side_tables.h"
+#include "frame_hook/trace/values/trace_hints.h"
 #include "guards/guard.h"
 
 namespace framejit::frame_hook {
-
-struct TraceHints {                       // kept per code object, grows with recompiles
-  std::vector<std::string> dynamic_sources;  // "L['n']" (an int), "L['x'].size(0)": these are symbols from now on
-  bool dynamic_all = false;               // compile(dynamic=True)
-  bool dynamic_never = false;             // compile(dynamic=False)
-  bool answers_compiling = true;  // the answer of torch.compiler.is_compiling(), if it is known before the trace
-};
 
 struct TraceOptions {
   TraceHints hints;

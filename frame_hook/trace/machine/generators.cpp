@@ -1,7 +1,6 @@
 // frame_hook/trace/machine/generators.cpp — generators made in the trace: their frames run step by step inside the
 // instruction that consumes them.
 #include "frame_hook/trace/machine/opcode_handlers.h"
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "runtime/base/result.h"
 

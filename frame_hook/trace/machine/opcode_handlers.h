@@ -28,8 +28,6 @@ struct OpcodeHandlers {
   static void merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable);
   static std::vector<Value*> unpack_arguments(Tracer& t, Value* iterable, Value* callable);  // f(*iterable)
   static Value* as_exception(Tracer& t, Value* v, const char* error);
-  static bool wrote_attributes_in(const Shadows& shadows,
-                                  PyObject* dict);  // the real dict of an instance that the trace writes
   static Flow jump_to(SymbolicFrame& f, const Instruction& i) {
     f.position = static_cast<size_t>(i.target_position);
     return Flow::jump;

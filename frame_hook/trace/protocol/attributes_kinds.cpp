@@ -246,6 +246,33 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
   return md.object ? bind(t, md, v, meta, nullptr) : nullptr;
 }
 
+DictValue* module_dict(Heap& heap, Value* module) {
+  heap.facts.guard_identity(module);
+  PyObject* dict = PyModule_GetDict(module->object.get());
+  if (!dict) drop_error(), graph_break(Reason::exception_raised, "AttributeError of a module that was not initialised");
+  Value* v = heap.wrap(dict, heap.facts.sources().add(SourceKind::instance_dict, heap.facts.source_of(module)));
+  as<DictValue>(v)->is_globals = true;
+  return as<DictValue>(v);
+}
+
+// If the trace made the function, the exit sets the dict as an attribute.
+DictValue* function_dict(Errors& errors, FunctionValue* f) {
+  PyObject* name = interned("__dict__");
+  if (f->object) {
+    PyRef dict = PyRef::steal(PyObject_GetAttr(f->object.get(), name));
+    if (!dict) errors.raise_pending();
+    return as<DictValue>(errors.heap.wrap(
+        dict.get(), errors.heap.facts.sources().add(SourceKind::instance_dict, errors.heap.facts.source_of(f))));
+  }
+  for (const auto& [n, v] : f->attrs)
+    if (n.get() == name) return as<DictValue>(v);
+  DictValue* made = errors.heap.dict();
+  f->attrs.emplace_back(PyRef::borrow(name), made);
+  return made;
+}
+
+namespace {
+
 Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
   PyTypeObject* meta = Py_TYPE(t.facts.known_type(v));
   if (meta->tp_getattro == PyType_Type.tp_getattro) return type_attribute(t, v, name);
@@ -266,15 +293,6 @@ Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
     }
   }
   return metaclass_getattr(t, v, getattr, meta, name);
-}
-
-DictValue* module_dict(Heap& heap, Value* module) {
-  heap.facts.guard_identity(module);
-  PyObject* dict = PyModule_GetDict(module->object.get());
-  if (!dict) drop_error(), graph_break(Reason::exception_raised, "AttributeError of a module that was not initialised");
-  Value* v = heap.wrap(dict, heap.facts.sources().add(SourceKind::instance_dict, heap.facts.source_of(module)));
-  as<DictValue>(v)->is_globals = true;
-  return as<DictValue>(v);
 }
 
 Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
@@ -315,22 +333,6 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
   return generic_attribute(t, f, name);
 }
 
-// If the trace made the function, the exit sets the dict as an attribute.
-DictValue* function_dict(Errors& errors, FunctionValue* f) {
-  PyObject* name = interned("__dict__");
-  if (f->object) {
-    PyRef dict = PyRef::steal(PyObject_GetAttr(f->object.get(), name));
-    if (!dict) errors.raise_pending();
-    return as<DictValue>(errors.heap.wrap(
-        dict.get(), errors.heap.facts.sources().add(SourceKind::instance_dict, errors.heap.facts.source_of(f))));
-  }
-  for (const auto& [n, v] : f->attrs)
-    if (n.get() == name) return as<DictValue>(v);
-  DictValue* made = errors.heap.dict();
-  f->attrs.emplace_back(PyRef::borrow(name), made);
-  return made;
-}
-
 Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(&PySuper_Type));
@@ -360,6 +362,8 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
   }
   return nullptr;
 }
+
+}  // namespace
 
 Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
   switch (v->kind) {

@@ -5,6 +5,8 @@
 // the C classes that can be constructed; exact builtin classes have rows in builtins.def.
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"

@@ -1,9 +1,7 @@
-// frame_hook/trace/protocol/protocol.h — what the files of the object protocol (attributes, calls, operators,
-// containers, builtins) share.
+// frame_hook/trace/protocol/protocol.h — the object protocol: attributes, calls and operators, as CPython dispatches
+// them.
 //
-// Layers: the members of Tracer dispatch as CPython does (Python overrides are inlined). The raw_* functions below do
-// what the builtin types themselves do, on shadows, and never look at overrides. Rows of builtins.def and special.def
-// map the identity of a C function, descriptor or type to a CFunction.
+// Overrides in Python are inlined. What the builtin types themselves do is in types/containers.h and types/builtins.h.
 #pragma once
 
 #include <initializer_list>
@@ -14,7 +12,6 @@
 
 namespace framejit::frame_hook {
 
-PyObject* record_of_warnings();                // the list that catch_warnings(record=True) fills now; null: none
 std::string describe(Value* v);                // "a list", "function f": for break details
 
 // While a callee inlined under this guard runs, the frame's instruction cannot be resumed after the callee.
@@ -42,8 +39,8 @@ template <class T> T* payload_as(Value* v, ValueKind kind) {
 inline DictValue* dict_of(Value* v) { return payload_as<DictValue>(v, ValueKind::dict); }
 inline ListValue* list_of(Value* v) { return payload_as<ListValue>(v, ValueKind::list); }
 inline TupleValue* tuple_of(Value* v) { return payload_as<TupleValue>(v, ValueKind::tuple); }
-bool is_deque(Value* v);  // of collections.deque or a subclass: its payload is a list
 inline SetValue* set_of(Value* v) { return payload_as<SetValue>(v, ValueKind::set); }
+inline bool is_list_or_tuple(Value* v) { return list_of(v) || tuple_of(v); }
 inline bool is_int(Value* v) {
   return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get()));
 }
@@ -63,6 +60,7 @@ Value* float_input(Tracer& t, Value* number, Value* beside, bool promotes = true
 // A class of a C extension computes in its own way (np.float64(2.0) * 2 is not a float): breaks if v is a number of
 // such a class.
 void refuse_unknown_arithmetic(Value* v, const char* what);
+std::string repr_text(Tracer& t, Value* v);
 std::string plain_text(Shadows& shadows, Value* v, const char* what);  // of a str; TypeError otherwise
 PyTypeObject* builtin_base(PyTypeObject* type);              // the C class that defines the layout of its instances
 
@@ -82,8 +80,6 @@ Value* attribute_or_null(Tracer& t, Value* v,
                          PyObject* name);  // null: AttributeError; a SymbolicRaise from Python code passes through
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name);   // object.__getattribute__
 Value* type_attribute(Tracer& t, Value* type, PyObject* name);   // type.__getattribute__
-Value* class_attribute(Tracer& t, Value* type, PyObject* name);  // type.name: a metaclass may have a __getattribute__
-Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
 Value* own_attribute(Heap& heap, Value* v, PyObject* name);  // from the instance dict only
 // To null: delete.
 void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* name, Value* to);
@@ -102,7 +98,6 @@ Value* written_mark(const SideTables& tables, Value* tensor, PyObject* name);
 Value* written_gradient(const SideTables& tables, const TensorValue* v);
 void write_gradient(SideTables& tables, TensorValue* v, Value* to);
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
-Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
 DictValue* function_dict(Errors& errors, FunctionValue* f);  // the value of __dict__
 // type(v).name bound to v if Python code (or anything but the builtin's own C slot) implements it; null otherwise.
 Value* python_special(Tracer& t, Value* v, const char* name);
@@ -129,10 +124,21 @@ struct Nested {
   static inline int depth = 0;
 };
 
+// ---- operators
+// NB_* of opcode.h; kInPlace more for the in-place ones.
+constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMatrixMultiply = 4, kMultiply = 5, kRemainder = 6, kOr = 7,
+              kPower = 8, kSubtract = 10, kTrueDivide = 11, kXor = 12, kInPlace = 13;
+const char* symbol_of_operator(int op);  // "+", of one that is not in place
+const char* function_of_comparison(int op);  // of Py_LT: "lt", a function of module operator
+// The operands of a function of module operator. That function looks for special methods in the classes of tensors. So
+// the classes are guarded, and a method that the program put there breaks.
+Arguments operands(Facts& facts, std::initializer_list<const char*> specials, std::vector<Value*> of);
+
+// ---- patterns: the values of their parts as a tuple, or None
+Value* mapping_pattern(Tracer& t, Value* mapping, Value* keys);
+Value* class_pattern(Tracer& t, Value* subject, Value* type, size_t positional, const std::vector<Value*>& names);
+
 // ---- calls
-using CFunction = Value* (*)(Tracer& t, const Arguments& args);
-CFunction find_c_function(PyObject* callable);               // builtins.def, special.def
-bool runs_concretely(PyObject* callable);                    // has a CONCRETE row
 Value* call_type(Tracer& t, Value* type, const Arguments& args);
 Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, const Arguments& args);  // type.__call__
 Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args);     // C __new__ of the class that defines the
@@ -146,62 +152,7 @@ std::string name_of_callable(PyObject* callable);
 std::vector<Value*> parse(Errors& errors, const Arguments& args, const char* function,
                           std::initializer_list<const char*> names, size_t required);
 void only_positional(Errors& errors, const Arguments& args, const char* function, size_t least, size_t most);
-Value* call_lru_cache(Tracer& t, Value* wrapper, const Arguments& args);       // a real one
-Value* call_weak_reference(Drops& drops, Value* reference, const Arguments& args);
-Value* call_getter(Tracer& t, Value* getter, const Arguments& args);  // operator.itemgetter, attrgetter
 void refuse_foreign_codecs(Shadows& shadows, const Arguments& args);  // of self, encoding, errors
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args);       // concretely on plain arguments, or break
-
-// torch/special.cpp: a Python function that must not simply be inlined; null: inline it.
-Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args);
-
-// ---- the implementations of builtin containers
-Value* raw_get_item(Tracer& t, Value* v, Value* key);
-// The operands of a function of module operator. That function looks for special methods in the classes of tensors. So
-// the classes are guarded, and a method that the program put there breaks.
-Arguments operands(Facts& facts, std::initializer_list<const char*> specials, std::vector<Value*> of);
-bool type_compares_in_c(PyObject* type);  // for a union, which compares its types
-Value* type_subscript(Tracer& t, Value* v,
-                      Value* key);  // of a type or a form of module typing, by types; null: something else
-void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);
-void raw_delete_item(Tracer& t, Value* v, Value* key);
-bool raw_contains(Tracer& t, Value* v, Value* item);
-std::optional<int64_t> raw_length(Dicts& dicts, Value* v);
-Value* raw_iterate(Tracer& t, Value* v);
-std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b);   // ==, nothing: NotImplemented
-void will_mutate(Shadows& shadows, Value* v);  // registers the effect of a real object
-void list_append(Shadows& shadows, ListValue* list, Value* item);
-void list_extend(Tracer& t, ListValue* list, Value* iterable);
-void deque_extend(Tracer& t, Value* deque, Value* iterable);
-using PutItem = std::function<void(Value* key, Value* value)>;
-void dict_update(Tracer& t, DictValue* dict, Value* other);
-void update_mapping(Tracer& t, Value* self, Value* other);      // self.update(other)
-// PyDict_Merge: puts each item; false: not a mapping. into: the dict that `put` fills, if that is all it does.
-bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* into = nullptr);
-SetValue* make_set(Dicts& dicts, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one
-SetValue* make_set(Dicts& dicts, PyTypeObject* type, const std::vector<Value*>& items,
-                   PyRef order);  // set_order.h; null: unknown, or not asked for
-SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);
-void set_update(Tracer& t, SetValue* set, Value* other);        // set.update(other)
-bool set_add(Dicts& dicts, SetValue* set, Value* item);  // false: it was already there
-int find_in_set(Dicts& dicts, SetValue* set, Value* item);  // position or -1
-// The common items that CPython takes: those of the smaller set, or those of `other` if both are of equal size or it is
-// not a set.
-std::vector<Value*> common_items(Dicts& dicts, SetValue* self, SetValue* other, bool of_other);
-Py_hash_t returned_hash(Shadows& shadows, Value* result);  // of a __hash__ in Python
-bool keys_equal(Dicts& dicts, Value* a, Value* b);  // without Python code if their classes allow it
-bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
-bool is_identity_key(Value* key);                               // hashed and compared by identity
-Value* make_view(Heap& heap, DictValue* dict, ViewValue::What what);
-// Of a dict or set: its keys differ from those at the time when the iterator was made.
-bool changed_while_iterated(const IteratorValue* it);
-IteratorValue* make_iterator(Heap& heap, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
-Value* refuse_set_as_item(Value* item);  // looking for a set in a set means looking for a frozenset
-bool is_size(Value* v);                                            // a torch.Size
-Value* sequence_like(Heap& heap, Value* model,
-                     std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
-struct SliceBounds { int64_t start, stop, step, count; };
-std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length);  // nothing: key is not a slice
-std::string repr_text(Tracer& t, Value* v);
 
 }  // namespace framejit::frame_hook

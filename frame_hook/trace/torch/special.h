@@ -21,6 +21,9 @@ enum class SpecialFunction : uint8_t {
 };
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* function);
 
+// Calls a Python function that must not simply be inlined; null: inline it.
+Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args);
+
 // Calls a torch function, with its floats as float_operands.def says.
 Value* call_torch(Tracer& t, PyObject* callable, Arguments args);
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 
+#include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "guards/cpython/interrupts.h"
 

@@ -2,9 +2,10 @@
 // added.
 //
 // The first write registers a real container as an effect; from then on only the shadow counts.
+#include "frame_hook/trace/types/containers.h"
+
 #include <algorithm>
 
-#include "frame_hook/trace/machine/opcode_handlers.h"
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/set_order.h"
 #include "frame_hook/trace/values/object_kinds.h"
@@ -15,7 +16,7 @@ namespace framejit::frame_hook {
 using guards::GuardKind;
 using guards::SourceKind;
 
-bool OpcodeHandlers::wrote_attributes_in(const Shadows& shadows, PyObject* dict) {
+bool wrote_attributes_in(const Shadows& shadows, PyObject* dict) {
   for (const Value* v : shadows.effects()) {
     PyObject** own = v->kind == ValueKind::instance && v->object ? _PyObject_GetDictPtr(v->object.get()) : nullptr;
     if (own && *own == dict) return true;

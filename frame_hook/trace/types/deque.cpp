@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/known_types.h"
 
 namespace framejit::frame_hook::rows {

@@ -1,6 +1,7 @@
 // frame_hook/trace/types/dict.cpp — dict(), and the methods of dict, OrderedDict, defaultdict and mappingproxy on
 // shadows.
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/containers.h"
 
 namespace framejit::frame_hook::rows {
 
@@ -165,7 +166,7 @@ Value* count_elements(Tracer& t, const Arguments& args) {
   Value* get = t.get_attribute(mapping, interned("get"));
   t.for_each(args.positional[1], [&](Value* key) {
     Value* count = t.call(get, {key, t.heap.integer(0)});
-    t.set_item(mapping, key, t.binary_operator(0, count, t.heap.integer(1)));
+    t.set_item(mapping, key, t.binary_operator(kAdd, count, t.heap.integer(1)));
   });
   return t.heap.none();
 }

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/types/containers.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
 

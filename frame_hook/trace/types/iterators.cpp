@@ -1,5 +1,6 @@
 // frame_hook/trace/types/iterators.cpp — iter, zip, map, sorted, any, itertools: lazy ones make iterators of the trace.
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/containers.h"
 
 namespace framejit::frame_hook {
 

@@ -1,5 +1,6 @@
 // frame_hook/trace/types/list_tuple_set.cpp — constructors and methods of list, tuple, set and frozenset on shadows.
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/set_order.h"
 
 namespace framejit::frame_hook::rows {

@@ -7,7 +7,8 @@
 // break.
 #include "guards/cpython/lru_cache.h"
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/containers.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/weak_objects.h"
 

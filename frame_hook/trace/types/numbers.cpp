@@ -148,13 +148,13 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
   }
   // In C, without __floordiv__ and __mod__ of subclasses.
   Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
-  Value* quotient = t.binary_operator(2, a, b);
-  return t.heap.tuple({quotient, t.binary_operator(6, a, b)});
+  Value* quotient = t.binary_operator(kFloorDivide, a, b);
+  return t.heap.tuple({quotient, t.binary_operator(kRemainder, a, b)});
 }
 
 Value* builtin_pow(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "pow", {"base", "exp", "mod"}, 2);
-  if (!a[2]) return t.binary_operator(8, a[0], a[1]);
+  if (!a[2]) return t.binary_operator(kPower, a[0], a[1]);
   for (Value* v : a)
     if (v->kind == ValueKind::instance)
       graph_break(Reason::unsupported_operand, "pow() with a modulus, of " + describe(v));
@@ -192,7 +192,7 @@ Value* builtin_sum(Tracer& t, const Arguments& args) {
     if (numbers_alone && is_number(t.shadows, v)) return numbers.push_back(v);
     numbers_alone = false;
     add_numbers();
-    total = t.binary_operator(0, total, v);
+    total = t.binary_operator(kAdd, total, v);
   });
   add_numbers();
   return total;
@@ -212,7 +212,7 @@ Value* operator_index(Tracer& t, const Arguments& args) {
 Value* math_prod(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "prod", {"iterable", "$start"}, 1);
   Value* product = a[1] ? a[1] : t.heap.integer(1);
-  t.for_each(a[0], [&](Value* v) { product = t.binary_operator(5, product, v); });
+  t.for_each(a[0], [&](Value* v) { product = t.binary_operator(kMultiply, product, v); });
   return product;
 }
 

@@ -1,5 +1,6 @@
 // frame_hook/trace/types/objects.cpp — methods of object, type, exceptions and generators; copy protocol.
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/containers.h"
 
 namespace framejit::frame_hook::rows {
 

@@ -2,6 +2,7 @@
 // dict.__getitem__(self, key), function.__get__(...). They act on the shadow and never look at overrides.
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
@@ -343,7 +344,7 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
   if (op < 0) return t.compare(static_cast<int>(compared - std::begin(kComparisons)), a, b);
   if (prefix == 'r') return t.binary_operator(op, b, a);
   if (prefix == 0) return t.binary_operator(op, a, b);
-  Value* result = t.binary_operator(op + 13, a, b);
+  Value* result = t.binary_operator(op + kInPlace, a, b);
   return result == a ? args.positional[0] : result;
 }
 

@@ -2,7 +2,7 @@
 // differed between calls, or that the user marked.
 #pragma once
 
-#include "frame_hook/trace/machine/frame_trace.h"
+#include "frame_hook/trace/values/trace_hints.h"
 #include "graph/dynamic_extents.h"
 #include "guards/source.h"
 
