@@ -10,7 +10,8 @@
 namespace framejit::inductor {
 
 // Changes the graph only if the target says so. A cast that a kernel reads stays: it is part of that kernel. Casts that
-// are concatenated, as the weights of products that are computed as one, are cast to where they lie side by side.
+// are concatenated, as the weights of products that are computed as one, are cast to where they lie side by side. Those
+// that are put into channels_last, as the weights of convolutions, are one call of their own.
 graph::Graph join_casts(graph::Graph functional, const TargetInfo& target);
 
 }  // namespace framejit::inductor
