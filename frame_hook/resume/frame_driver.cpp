@@ -335,14 +335,14 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   Site& site = frame_.state().site(index);
   const char* died = nullptr;
   std::vector<std::unique_ptr<EntryBase>> evicted, dead = take_dead_entries(site, options_, died);
-  if (const Refusal refusal = ask_account(site, options_, self(), evicted); refusal != Refusal::none) {
+  if (const EntryLimit limit = ask_account(site, options_, self(), evicted); limit != EntryLimit::none) {
     if (!options_->fullgraph) {
-      const bool loses = refusal == Refusal::does_not_pay;
-      loses ? log_loss(site) : misses(access, site).log_limit(refusal);
+      const bool loses = limit == EntryLimit::does_not_pay;
+      loses ? log_loss(site) : misses(access, site).log_limit(limit);
       count_fallback(loses ? Reason::does_not_pay : Reason::entry_limit, place(frame_));
       return nullptr;
     }
-    const std::string text = misses(access, site).limit_error(refusal);
+    const std::string text = misses(access, site).limit_error(limit);
     PyErr_SetString(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, text.c_str());
     next = leave_with_error(here());
     return nullptr;

@@ -15,8 +15,8 @@ import pytest
 import stated
 
 WITHOUT = ("test_api", "test_bench", "test_code_names", "test_deep_recursion", "test_demo", "test_levels",
-           "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process", "test_readme",
-           "test_warned_by_default", "test_untouched_programs", "hook/", "recorder/")
+           "test_log_files", "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process",
+           "test_readme", "test_warned_by_default", "test_untouched_programs", "hook/", "recorder/")
 
 
 def pytest_configure(config):
