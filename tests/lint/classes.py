@@ -9,7 +9,7 @@ from project import files, read, report
 # should take in place of the whole). Lower a limit whenever you can.
 LIMITS = [
     ("CallStack", "frame_hook/trace/machine/call_stack.h", 11, None),
-    ("Facts", "frame_hook/trace/values/facts.h", 24, None),
+    ("Facts", "frame_hook/trace/values/facts.h", 27, None),
     ("DynamicSources", "frame_hook/trace/values/dynamic_sources.h", 10, None),
     ("Heap", "frame_hook/trace/values/heap.h", 43, None),
     ("Errors", "frame_hook/trace/machine/errors.h", 18, None),
