@@ -144,7 +144,7 @@ test-gpu:  ## on a machine with a GPU: unit tests of the aten folders with its t
 	@mkdir -p benchmarks/results
 	@PYTHONPATH=build/gpu/package FRAMEJIT_STRICT=1 $(GPU_PYTHON) tests/gpu/test_gpu.py | tee benchmarks/results/gpu.txt
 	@if $(GPU_PYTHON) -c 'import pytest, transformers' 2>/dev/null; then \
-	  { echo tests/gpu/test_training.py; grep -l '^from check import.* check\b' tests/e2e/test_*.py; } | \
+	  { echo tests/gpu/test_training.py; echo tests/gpu/test_sanitizer.py; grep -l '^from check import.* check\b' tests/e2e/test_*.py; } | \
 	    TEST_DEVICE=cuda PYTHONPATH=build/gpu/package FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 xargs -P 8 -I{} $(TOOLS)/quietly {} $(GPU_PYTHON) -m pytest -q --tb=short {}; \
 	else \
 	  $(TOOLS)/not_tested "training and the end-to-end tests on the GPU: $(GPU_PYTHON) has no pytest or no transformers"; \

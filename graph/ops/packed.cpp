@@ -10,7 +10,7 @@ std::vector<OpRow> packed_ops() {
   for (const char* name :
        {"mkldnn::_reorder_linear_weight", "mkldnn::_linear_pointwise", "mkldnn::_reorder_convolution_weight",
         "mkldnn::_convolution_pointwise", "mkldnn::_convolution_pointwise.binary", "mkl::_mkl_reorder_linear_weight",
-        "mkl::_mkl_linear", "framejit::cast_all", "framejit::short_attention"})
+        "mkl::_mkl_linear", "framejit::cast_all", "framejit::cast_all_last", "framejit::short_attention"})
     rows.push_back({name, nullptr, 0});
   return rows;
 }

@@ -44,15 +44,15 @@ int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scala
 // first.
 std::string entry_of(const std::string& kernel_name) { return "fj_" + kernel_name; }
 
-// Whether it is an NVIDIA GPU with the instructions that short_attention.hip needs.
-bool has_sm80(const std::string& architecture) {
+bool is_nvidia_from(int least, const std::string& architecture) {
   constexpr std::string_view kPrefix = "sm_";
-  return architecture.starts_with(kPrefix) && std::stoi(architecture.substr(kPrefix.size())) >= 80;
+  return architecture.starts_with(kPrefix) && std::stoi(architecture.substr(kPrefix.size())) >= least;
 }
 
 TargetInfo info_for(runtime::GpuVendor vendor, const std::string& architecture, int processors) {
   TargetInfo info = gpu_target();
-  info.traits.attends_in_kernel = has_sm80(architecture);
+  info.traits.attends_in_kernel = is_nvidia_from(80, architecture);
+  info.traits.blocks_meet = is_nvidia_from(90, architecture);
   info.processors = processors;
   info.traits.fuses_convolutions = vendor == runtime::GpuVendor::kNvidia;  // the ops are cuDNN's
   return info;

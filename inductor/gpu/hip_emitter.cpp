@@ -25,10 +25,11 @@ std::string_view hip_prelude() {
 namespace {
 
 std::string head(const Kernel& kernel, const HipProgram& program, const Costs& costs) {
-  const int64_t over_the_end = costs.most_row_threads * costs.row_values;  // no block goes further
+  const int64_t over_the_end = costs.row_blocks * costs.most_row_threads * costs.row_values;  // no row goes further
   std::string text = fits_in_32_bits(kernel, over_the_end) ? "typedef int index;\n" : "typedef i64 index;\n";
   text += "KERNEL(" + std::to_string(program.threads) +
-          (program.residents > 0 ? " RESIDENT(" + std::to_string(program.residents) + ")" : "") + ")(";
+          (program.residents > 0 ? " RESIDENT(" + std::to_string(program.residents) + ")" : "") +
+          (program.together > 1 ? ", CLUSTER(" + std::to_string(program.together) + ")" : "") + ")(";
   for (size_t k = 0; k < kernel.buffers.size(); ++k) {
     const KernelBuffer& b = kernel.buffers[k];
     if (b.is_local) continue;
@@ -49,7 +50,7 @@ HipProgram shaped(const Kernel& kernel, const TargetInfo& target) {
   if (kernel.nests.size() == 1 && first.vector_dim < first.nest.ranges.size()) return emit_columns(kernel, costs);
   FJ_ASSERT(!kernel.is_flat, "a flat kernel is one nest");
   if (auto products = emit_products(kernel, target)) return std::move(*products);
-  if (auto rows = emit_rows(kernel, costs)) return std::move(*rows);
+  if (auto rows = emit_rows(kernel, target)) return std::move(*rows);
   return emit_mixed_rows(kernel, costs);
 }
 

@@ -17,6 +17,7 @@ struct HipProgram {
   SymExpr extent = 1;       // its last argument
   int64_t per_block = 1;    // ceil(extent / per_block) blocks
   int64_t threads = 0;      // of a block
+  int64_t together = 1;     // adjacent blocks that meet; a divisor of their number
   int64_t residents = 0;    // blocks that should be resident on a multiprocessor at a time; 0: no request
 };
 

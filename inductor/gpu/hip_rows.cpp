@@ -4,50 +4,52 @@
 // A row has a power of two of threads; a block has one row or several. Each thread takes every n-th run of points, the
 // same ones in all nests. So a value that one nest passes to the next stays in the thread's registers, and what several
 // nests read is loaded once. Threads meet only in reductions: by shuffles within a wave, then through shared memory,
-// always in the same order. Some rows are too long for registers; this is known when the kernel is made or, for
-// symbolic lengths, when it runs. Then each nest walks the row again, and scratch lies in shared memory.
+// always in the same order. If the registers of one block are too few and blocks can meet, several blocks share a row.
+// Some rows are too long for registers; this is known when the kernel is made or, for symbolic lengths, when it runs.
+// Then each nest walks the row again, and scratch lies in shared memory.
 #include <algorithm>
 #include <map>
 #include <optional>
 
+#include "inductor/gpu/hip_row_shape.h"
 #include "inductor/gpu/hip_runs.h"
 #include "inductor/gpu/hip_writer.h"
 #include "inductor/kernel/loop_shape.h"
+#include "inductor/kernel/recomputed_values.h"
 
 namespace framejit::inductor {
 namespace {
 
-// An index of a buffer, with an element for each point of a row. Nests that access the same index share the place.
-struct Place {
-  LoopBufferId buffer = 0;
-  SymExpr index = 0;
-  bool is_wide = false;
-  bool is_stored = false;
-  size_t first_load = SIZE_MAX, last_load = 0;  // nests
-  int64_t words = 0;                            // of 4 bytes, in a run
-};
-
 class Rows {
  public:
-  Rows(const Kernel& kernel, const Costs& costs)
-      : kernel_(kernel), costs_(costs), symbols_(kernel.symbol_count), outer_(kernel.outer.size()), w_(kernel, costs) {}
+  Rows(const Kernel& kernel, const TargetInfo& target)
+      : kernel_(kernel),
+        target_(target),
+        costs_(target.costs),
+        symbols_(kernel.symbol_count),
+        outer_(kernel.outer.size()),
+        w_(kernel, costs_) {}
+
+  // Of the calls that the kernel was made for; asked after run().
+  bool fits_in_registers() const { return fits_in_registers_; }
 
   std::optional<HipProgram> run() {
     if (!find_points() || !find_width() || !find_places()) return std::nullopt;
-    choose_threads();
+    choose_shape();
     write_head();
-    if (in_registers_ && !points_.is_constant()) {
+    if (shape_.in_registers && !points_.is_constant()) {
       const std::string whole = width_ > 1 ? " && " + points_text_ + " % " + number(width_) + " == 0" : "";
-      w_.open("if (" + points_text_ + " <= " + number(chunks_ * threads_ * width_) + whole + ")");
+      w_.open("if (" + points_text_ + " <= " + number(shape_.chunks * shape_.row_threads() * width_) + whole + ")");
       write_nests();
       w_.close();
-      in_registers_ = false;
+      shape_.in_registers = false;
       w_.open("else");
       write_nests();
       w_.close();
     } else {
       write_nests();
     }
+    if (shape_.blocks > 1) w_.line("blocks_meet();  // until then, others read this block's shared memory");
     program_.text = w_.text();
     return std::move(program_);
   }
@@ -159,11 +161,16 @@ class Rows {
     while (k < places_.size() && !(places_[k].buffer == inst.buffer && places_[k].index == inst.index[0])) ++k;
     if (k == places_.size()) {
       const int64_t bytes = row_of(kernel_.buffers[inst.buffer].dtype).bytes;
-      places_.push_back({inst.buffer, inst.index[0], true, false, SIZE_MAX, 0, (bytes * width_ + 3) / 4});
+      RowPlace place;
+      place.buffer = inst.buffer;
+      place.index = inst.index[0];
+      place.words = (bytes * width_ + 3) / 4;
+      places_.push_back(place);
     }
-    Place& place = places_[k];
+    RowPlace& place = places_[k];
     if (is_store(a)) {
       place.is_stored = true;
+      place.first_store = std::min(place.first_store, a.first);
     } else {
       place.first_load = std::min(place.first_load, a.first);
       place.last_load = std::max(place.last_load, a.first);
@@ -172,67 +179,44 @@ class Rows {
     return true;
   }
 
-  // ---- how many threads
-
-  bool is_kept(const Place& p) const {
-    if (!in_registers_ || p.first_load == SIZE_MAX) return false;
-    return p.is_stored || p.first_load != p.last_load || p.first_load == first_nest_ || chunks_ == 1;
-  }
-  bool is_loaded_first(const Place& p) const { return is_kept(p) && chunks_ == 1 && !p.is_stored; }
-
-  int64_t words_of_a_run() const {
-    int64_t words = static_cast<int64_t>(arrays_.size()) * width_;
-    for (const Place& p : places_)
-      if (is_kept(p)) words += p.words;
-    return words;
-  }
-
-  void choose_threads() {
-    const bool is_known = points_.is_constant();
+  void choose_shape() {
     const int64_t points = hinted(kernel_, points_, costs_.unknown_points);
-    const int64_t runs = std::max<int64_t>((points + width_ - 1) / width_, 1);
-    const bool few_rows = hinted(kernel_, kernel_.extent, costs_.unknown_points) < costs_.few_rows;
-    first_nest_ = 0;
-    while (!has_inner(kernel_.nests[first_nest_].nest, outer_)) ++first_nest_;
-    in_registers_ = true;
-    threads_ = std::min(power_of_two_from(runs), costs_.wave_threads);
-    const auto take = [&](int64_t threads) {
-      threads_ = threads;
-      chunks_ = (runs + threads - 1) / threads;
-    };
-    const auto fits = [&](int64_t values) {
-      const int64_t free = costs_.register_words / threads_ - costs_.body_words;
-      return chunks_ * width_ <= values && chunks_ * words_of_a_run() <= std::min(costs_.row_words, free);
-    };
-    take(is_known ? threads_ : std::max(threads_, costs_.row_block_threads));
-    while (!fits(few_rows ? costs_.few_row_values : costs_.row_values) && threads_ < costs_.most_row_threads)
-      take(2 * threads_);
-    in_registers_ = fits(costs_.row_values);
-    if (!in_registers_ && is_known) {
-      const bool is_one_pass = kernel_.nests.size() == 1 && !few_rows;
-      take(is_one_pass ? costs_.block_threads : costs_.most_row_threads);
-    }
-    rows_ = few_rows ? std::max<int64_t>(costs_.wave_threads / threads_, 1)
-                     : std::max<int64_t>(costs_.row_block_threads / threads_, 1);
-    program_.extent = kernel_.extent;
-    program_.per_block = rows_;
-    program_.threads = threads_ * rows_;
+    RowWork work;
+    work.rows = hinted(kernel_, kernel_.extent, costs_.unknown_points);
+    work.runs = std::max<int64_t>((points + width_ - 1) / width_, 1);
+    work.width = width_;
+    work.is_known = points_.is_constant();
+    work.nests = kernel_.nests.size();
+    while (!has_inner(kernel_.nests[work.first_nest].nest, outer_)) ++work.first_nest;
+    work.arrays = static_cast<int64_t>(arrays_.size());
+    work.places = places_;
+    shape_ = choose_row_shape(work, target_);
+    fits_in_registers_ = shape_.in_registers;
+    program_.extent = kernel_.extent * SymExpr(shape_.blocks);
+    program_.per_block = shape_.rows;
+    program_.threads = shape_.threads * shape_.rows;
+    program_.together = shape_.blocks;
   }
 
   // ---- text
 
   static std::string number(int64_t n) { return std::to_string(n); }
-  std::string guard() const { return rows_ > 1 ? "if (live && t == 0) " : "if (t == 0) "; }
+  std::string guard() const { return shape_.rows > 1 ? "if (live && t == 0) " : "if (t == 0) "; }
   std::string memory_type(LoopBufferId b) const { return memory_type_text(kernel_.buffers[b].dtype); }
 
   void write_head() {
     w_.line("__shared__ u64 scratch[128];");
+    if (shape_.blocks > 1) w_.line("__shared__ u64 met[4];");
     if (const std::string wide = wide_.declaration(); !wide.empty()) w_.line(wide);
-    if (rows_ > 1) {
-      w_.line("const index own = (index)blockIdx.x * " + number(rows_) + " + (index)threadIdx.x / " +
-              number(threads_) + ";");
+    if (shape_.rows > 1) {
+      w_.line("const index own = (index)blockIdx.x * " + number(shape_.rows) + " + (index)threadIdx.x / " +
+              number(shape_.threads) + ";");
       w_.line("const bool live = own < extent;");
-      w_.line("const index row = live ? own : 0, t = (index)threadIdx.x % " + number(threads_) + ";");
+      w_.line("const index row = live ? own : 0, t = (index)threadIdx.x % " + number(shape_.threads) + ";");
+    } else if (shape_.blocks > 1) {
+      const std::string blocks = number(shape_.blocks);
+      w_.line("const index row = (index)blockIdx.x / " + blocks + ", t = (index)blockIdx.x % " + blocks + " * " +
+              number(shape_.threads) + " + (index)threadIdx.x;");
     } else {
       w_.line("const index row = (index)blockIdx.x, t = (index)threadIdx.x;");
     }
@@ -241,8 +225,8 @@ class Rows {
       const KernelBuffer& buffer = kernel_.buffers[b];
       if (!buffer.is_local) continue;
       const bool is_array = buffer.local_elements > 1;
-      const int64_t elements = is_array && in_registers_ ? chunks_ * width_ : buffer.local_elements;
-      w_.line((is_array && !in_registers_ ? "__shared__ " : "") + memory_type(b) + " b" + number(b) + "[" +
+      const int64_t elements = is_array && shape_.in_registers ? shape_.chunks * width_ : buffer.local_elements;
+      w_.line((is_array && !shape_.in_registers ? "__shared__ " : "") + memory_type(b) + " b" + number(b) + "[" +
               number(elements) + "];");
     }
   }
@@ -250,10 +234,10 @@ class Rows {
   void write_nests() {
     parity_ = 0;
     held_.clear();
-    if (in_registers_)
+    if (shape_.in_registers)
       for (size_t k = 0; k < kernel_.nests.size(); ++k) load_places(k, true);
     for (size_t k = 0; k < kernel_.nests.size(); ++k) {
-      if (in_registers_) {
+      if (shape_.in_registers) {
         load_places(k, false);
         declare_kept_stores(k);
       }
@@ -263,9 +247,11 @@ class Rows {
     }
   }
 
-  std::string run_type(const Place& p) const { return "Run<" + memory_type(p.buffer) + ", " + number(width_) + "> "; }
+  std::string run_type(const RowPlace& p) const {
+    return "Run<" + memory_type(p.buffer) + ", " + number(width_) + "> ";
+  }
   std::string rest() const {
-    const bool is_whole = in_registers_ || SymExpr::mod(points_, width_) == SymExpr(0);
+    const bool is_whole = shape_.in_registers || SymExpr::mod(points_, width_) == SymExpr(0);
     return is_whole ? "" : ", " + points_text_ + " - q";
   }
   std::string wide() const { return width_ > 1 ? ", wide" : ", false"; }
@@ -274,16 +260,17 @@ class Rows {
   // Opens the loop over a thread's runs: q is the first point of a run.
   void open_runs() {
     const std::string w = number(width_), times = width_ > 1 ? " * " + w : "";
-    if (in_registers_) {
-      w_.open_unrolled("c", chunks_);
-      const std::string turn = chunks_ > 1 ? "(c * " + number(threads_) + " + t)" : "t";
+    if (shape_.in_registers) {
+      w_.open_unrolled("c", shape_.chunks);
+      const std::string turn = shape_.chunks > 1 ? "(c * " + number(shape_.row_threads()) + " + t)" : "t";
       w_.line("const index q = " + turn + times + ";");
-      is_full_ = points_ == SymExpr(chunks_ * threads_ * width_);
+      is_full_ = points_ == SymExpr(shape_.chunks * shape_.row_threads() * width_);
       if (!is_full_) w_.open("if (q < " + points_text_ + ")");
     } else {
       is_full_ = true;
       w_.line("#pragma unroll " + number(std::max<int64_t>(costs_.row_values / 2 / width_, 2)));
-      w_.open("for (index q = t" + times + "; q < " + points_text_ + "; q += " + number(threads_ * width_) + ")");
+      w_.open("for (index q = t" + times + "; q < " + points_text_ + "; q += " + number(shape_.row_threads() * width_) +
+              ")");
     }
   }
   void close_runs() {
@@ -301,13 +288,13 @@ class Rows {
   void load_places(size_t k, bool first) {
     std::vector<size_t> wanted;
     for (const auto& [access, p] : place_of_)
-      if (access.first == k && !is_store(access) && is_kept(places_[p]) && held_.count(p) == 0 &&
-          (!first || is_loaded_first(places_[p])) && std::find(wanted.begin(), wanted.end(), p) == wanted.end())
+      if (access.first == k && !is_store(access) && shape_.keeps(places_[p]) && held_.count(p) == 0 &&
+          (!first || shape_.loads_first(places_[p])) && std::find(wanted.begin(), wanted.end(), p) == wanted.end())
         wanted.push_back(p);
     if (wanted.empty()) return;
     for (size_t p : wanted) {
       held_[p] = "x" + number(static_cast<int64_t>(p));
-      w_.line(run_type(places_[p]) + held_[p] + "[" + number(chunks_) + "];");
+      w_.line(run_type(places_[p]) + held_[p] + "[" + number(shape_.chunks) + "];");
     }
     w_.open("");
     w_.take_apart(texts_[k], kernel_.nests[k].nest, outer_dims(kernel_), "row");
@@ -328,8 +315,8 @@ class Rows {
   // Declares the runs that nest k stores and a later nest loads.
   void declare_kept_stores(size_t k) {
     for (const auto& [access, p] : place_of_)
-      if (access.first == k && is_store(access) && is_kept(places_[p]) && places_[p].last_load > k)
-        w_.line(run_type(places_[p]) + stored_name(k, p) + "[" + number(chunks_) + "];");
+      if (access.first == k && is_store(access) && shape_.keeps(places_[p]) && places_[p].last_load > k)
+        w_.line(run_type(places_[p]) + stored_name(k, p) + "[" + number(shape_.chunks) + "];");
   }
   static std::string stored_name(size_t k, size_t p) {
     return "y" + number(static_cast<int64_t>(k)) + "_" + number(static_cast<int64_t>(p));
@@ -344,13 +331,17 @@ class Rows {
     if (nest.is_reduction()) w_.part(t, nest, Part::kBefore, guard());
     HipWriter::for_each_reduction(nest, [&](InstId i) { w_.line(t.declare_accumulator(i)); });
     write_points(k);
-    HipWriter::for_each_reduction(nest, [&](InstId i) {
-      const std::string half = parity_++ % 2 == 0 ? "scratch" : "scratch + 64";
-      w_.result(t, nest, i,
-                "row_reduce<" + t.operation(i) + ", " + number(threads_) + ">(a" + std::to_string(i) + ", " + half +
-                    ")");
-    });
+    HipWriter::for_each_reduction(
+        nest, [&](InstId i) { w_.result(t, nest, i, reduced("a" + std::to_string(i), t.operation(i))); });
     if (nest.is_reduction()) w_.part(t, nest, Part::kAfter, guard());
+  }
+
+  std::string reduced(const std::string& own, const std::string& operation) {
+    const bool is_first = parity_++ % 2 == 0;
+    const std::string threads = number(shape_.threads), half = is_first ? "scratch" : "scratch + 64";
+    if (shape_.blocks == 1) return "row_reduce<" + operation + ", " + threads + ">(" + own + ", " + half + ")";
+    return "blocks_reduce<" + operation + ", " + threads + ", " + number(shape_.blocks) + ">(" + own + ", " + half +
+           ", " + (is_first ? "met" : "met + 2") + ")";
   }
 
   // A slot is a variable with one value per row, which nests use to pass that value on. It is also stored to memory,
@@ -393,7 +384,7 @@ class Rows {
       if (access.first != k) continue;
       const bool is_held = held_.count(p) != 0;
       if (is_store(access)) {
-        const bool is_kept_on = in_registers_ && is_kept(places_[p]) && places_[p].last_load > k;
+        const bool is_kept_on = shape_.in_registers && shape_.keeps(places_[p]) && places_[p].last_load > k;
         stored[p] = stored_name(k, p) + (is_kept_on ? "[c]" : "");
         if (!is_kept_on) w_.line(run_type(places_[p]) + stored[p] + ";");
         t.stand_in(access.second, "put_run(" + stored[p] + ", " + j + ", ", ");");
@@ -416,10 +407,10 @@ class Rows {
         nest, [&](InstId i) { w_.line(t.accumulate(i, width_ > 1 ? "(q + j)" : "q")); });
     if (width_ > 1) w_.close();
     for (const auto& [p, name] : stored) {
-      if (!in_registers_ || !kernel_.buffers[places_[p].buffer].is_private)
-        w_.line((rows_ > 1 ? "if (live) " : "") + std::string("store_run(") + address(k, p) + ", " + name + wide() +
-                rest() + ");");
-      if (in_registers_ && is_kept(places_[p])) held_[p] = stored_name(k, p);
+      if (!shape_.in_registers || !kernel_.buffers[places_[p].buffer].is_private)
+        w_.line((shape_.rows > 1 ? "if (live) " : "") + std::string("store_run(") + address(k, p) + ", " + name +
+                wide() + rest() + ");");
+      if (shape_.in_registers && shape_.keeps(places_[p])) held_[p] = stored_name(k, p);
     }
     close_runs();
   }
@@ -430,7 +421,7 @@ class Rows {
     for (InstId i = 0; i < nest.body.size(); ++i) {
       const Part own = after[i] ? Part::kAfter : inner[i] ? Part::kInside : Part::kBefore;
       if (own == part && varies[i] && nest.body[i].op != LoopOp::kReduce)
-        w_.line(t.inst(i, rows_ > 1 ? "if (live) " : ""));
+        w_.line(t.inst(i, shape_.rows > 1 ? "if (live) " : ""));
     }
   }
 
@@ -469,7 +460,7 @@ class Rows {
   void stand_in_arrays(size_t k, const std::string& j) {
     const Nest& nest = kernel_.nests[k].nest;
     const std::string own = width_ > 1 ? "[c * " + number(width_) + " + " + j + "]" : "[c]";
-    const std::string at = in_registers_ ? own : "[q + " + j + "]";
+    const std::string at = shape_.in_registers ? own : "[q + " + j + "]";
     for (InstId i = 0; i < nest.body.size(); ++i) {
       if (!is_address(nest.body[i])) continue;
       const LoopBufferId b = nest.body[i].buffer;
@@ -482,6 +473,7 @@ class Rows {
   }
 
   const Kernel& kernel_;
+  const TargetInfo& target_;
   const Costs& costs_;
   const NestSymbols symbols_;
   const size_t outer_;
@@ -492,19 +484,25 @@ class Rows {
   SymExpr points_ = 1, linear_ = 0;            // of a row: their number, and the index of one
   std::string points_text_;
   int64_t width_ = 1;                          // points in a run
-  int64_t threads_ = 1, chunks_ = 1, rows_ = 1;  // threads of a row, runs of a thread, rows of a block
-  bool in_registers_ = false, is_full_ = false;
+  RowShape shape_;
+  bool fits_in_registers_ = false, is_full_ = false;
   WideAccess wide_{1};
-  std::vector<Place> places_;
+  std::vector<RowPlace> places_;
   std::map<Access, size_t> place_of_;
   std::vector<LoopBufferId> arrays_, slots_;   // scratch with an element per point; buffers stored once per row
-  size_t first_nest_ = 0;                      // the first one with points
   std::map<size_t, std::string> held_;         // places whose runs are in registers -> their names
   int parity_ = 0;
 };
 
 }  // namespace
 
-std::optional<HipProgram> emit_rows(const Kernel& kernel, const Costs& costs) { return Rows(kernel, costs).run(); }
+// If a row is too long for registers, its values would go through memory: they are computed again instead.
+std::optional<HipProgram> emit_rows(const Kernel& kernel, const TargetInfo& target) {
+  Rows rows(kernel, target);
+  std::optional<HipProgram> program = rows.run();
+  if (!program || rows.fits_in_registers()) return program;
+  const auto again = with_recomputed_values(kernel, target.costs.recomputed_work);
+  return again ? Rows(*again, target).run() : program;
+}
 
 }  // namespace framejit::inductor

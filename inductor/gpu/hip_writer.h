@@ -60,7 +60,7 @@ class HipWriter {
 HipProgram emit_points(const Kernel& kernel, const Costs& costs);
 std::optional<HipProgram> emit_tiles(const Kernel& kernel, const Costs& costs);
 HipProgram emit_columns(const Kernel& kernel, const Costs& costs);
-std::optional<HipProgram> emit_rows(const Kernel& kernel, const Costs& costs);
+std::optional<HipProgram> emit_rows(const Kernel& kernel, const TargetInfo& target);
 std::optional<HipProgram> emit_products(const Kernel& kernel, const TargetInfo& target);
 HipProgram emit_mixed_rows(const Kernel& kernel, const Costs& costs);
 

@@ -9,7 +9,7 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 #define DEV static __device__ __forceinline__
-#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads) kernel
+#define KERNEL(threads, ...) extern "C" __global__ void __VA_ARGS__ __launch_bounds__(threads) kernel
 
 #if defined(__HIP_PLATFORM_AMD__) || defined(__AMDGCN__) || defined(__HIPCC_RTC__)
 #ifndef WAVE
@@ -38,6 +38,17 @@ struct alignas(8) word8 { u32 at[2]; __device__ u32& operator[](int k) { return 
 struct alignas(16) word16 { u32 at[4]; __device__ u32& operator[](int k) { return at[k]; } };
 DEV void out_of_range() { __assertfail("index out of bounds", "framejit", 0, "kernel", 1); }
 #define RESIDENT(blocks) , blocks
+#define CLUSTER(blocks) __attribute__((cluster_dims(blocks, 1, 1)))
+#if __CUDA_ARCH__ >= 900
+DEV void blocks_meet() { asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory"); }
+DEV u32 word_of_block(const u32* shared, u32 block) {
+  u32 address, word;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"((u32)__cvta_generic_to_shared(shared)), "r"(block));
+  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
+#define BLOCKS_MEET 1
+#endif
 #if __CUDA_ARCH__ >= 800
 #define IS_SM80 1
 #define LOAD_ONCE "ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -336,6 +347,22 @@ template <class Op, int kThreads, class T> DEV T row_reduce(T v, u64* scratch) {
   }
   return v;
 }
+#ifdef BLOCKS_MEET
+// The same over a row that kBlocks adjacent blocks share. Consecutive calls also alternate between two parts of `met`.
+template <class Op, int kThreads, int kBlocks, class T> DEV T blocks_reduce(T v, u64* scratch, u64* met) {
+  v = row_reduce<Op, kThreads>(v, scratch);
+  if (threadIdx.x == 0) *(T*)met = v;
+  blocks_meet();
+  T parts[kBlocks];
+#pragma unroll
+  for (int k = 0; k < kBlocks; ++k) {
+    union { T value; u32 words[(sizeof(T) + 3) / 4]; } u;
+    for (int i = 0; i < (int)(sizeof(T) + 3) / 4; ++i) u.words[i] = word_of_block((const u32*)met + i, k);
+    parts[k] = u.value;
+  }
+  return joined<Op, kBlocks>(parts);
+}
+#endif
 // A block has `lanes` adjacent runs of V columns, and several threads for each run. The first V of these get the result
 // of one column each.
 template <class Op, int V, class T> DEV T column_reduce(const T (&v)[V], u64* scratch, u32 lanes) {

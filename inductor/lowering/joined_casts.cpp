@@ -5,6 +5,7 @@
 #include <set>
 
 #include "graph/node_values.h"
+#include "graph/ops/rule_kit.h"
 #include "graph/passes/rebuild.h"
 #include "inductor/lowering/few_rows.h"
 #include "inductor/lowering/lower.h"
@@ -33,7 +34,15 @@ bool is_stack_of_rows(const Graph& graph, const Node& node) {
   return dim != nullptr && *dim == SymExpr(0) && rows != nullptr && std::ranges::all_of(*rows, is_cast);
 }
 
-// Values that a kernel reads, also through views and stacks of rows; and outputs.
+// Rearranges a cast with four dimensions as channels_last.
+bool is_cast_put_last(const Graph& graph, const Node& node) {
+  if (!node.op->is(graph::KnownOp::clone)) return false;
+  const auto* from = node.args[0].get<ValueId>();
+  return from != nullptr && graph.maker(*from, graph::KnownOp::to_copy) != nullptr &&
+         graph.meta(node.results[0]).ndim() == 4 && graph::is_channels_last(graph.meta(node.results[0]));
+}
+
+// Values that a kernel reads, also through views, stacks of rows and clones in channels_last; and outputs.
 std::vector<bool> read_by_kernels(const Graph& graph, const TargetInfo& target) {
   std::vector<bool> read(graph.values.size(), false);
   const auto mark = [&](ValueId v) {
@@ -42,7 +51,8 @@ std::vector<bool> read_by_kernels(const Graph& graph, const TargetInfo& target) 
   for (ValueId v : graph.outputs) mark(v);
   for (const auto& [input, v] : graph.updates) mark(v);
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const bool passes_on = node->op->has(graph::kView) || is_stack_of_rows(graph, *node);
+    const bool passes_on =
+        node->op->has(graph::kView) || is_stack_of_rows(graph, *node) || is_cast_put_last(graph, *node);
     const bool is_read = passes_on
                              ? std::any_of(node->results.begin(), node->results.end(),
                                            [&](ValueId v) { return v != graph::kNoValue && read[index_of(v)]; })
@@ -64,17 +74,22 @@ class CastJoiner {
         users_(graph),
         inputs_(graph.inputs.begin(), graph.inputs.end()),
         read_(read_by_kernels(graph, target)) {
-    for (size_t n = 0; n < graph.nodes.size(); ++n)
-      if (is_cast(graph.nodes[n])) groups_[result_of(n).dtype].push_back({n, {n}});
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      if (!is_cast(graph.nodes[n])) continue;
+      const auto user = users_.only_user(graph.nodes[n].results[0]);
+      const bool is_last = user && is_cast_put_last(graph, graph.nodes[*user]);
+      groups_[{result_of(n).dtype, is_last}].push_back({is_last ? *user : n, {n}});
+    }
     std::erase_if(groups_, [](const auto& group) { return group.second.size() < kFewest; });
-    for (auto& [dtype, results] : groups_) join_stacks(results);
+    for (auto& [kind, results] : groups_)
+      if (!kind.is_last) join_stacks(results);
   }
 
   bool is_empty() const { return groups_.empty(); }
 
   Graph run() const {
     std::set<size_t> joined;
-    for (const auto& [dtype, results] : groups_) {
+    for (const auto& [kind, results] : groups_) {
       for (const Written& result : results) {
         joined.insert(result.node);
         joined.insert(result.casts.begin(), result.casts.end());
@@ -83,18 +98,24 @@ class CastJoiner {
     graph::Rebuild r(graph_, true);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       r.begin(graph_.nodes[n]);
-      for (const auto& [dtype, results] : groups_)
-        if (first_cast(results) == n) emit(r, dtype, results);
+      for (const auto& [kind, results] : groups_)
+        if (first_cast(results) == n) emit(r, kind, results);
       if (!joined.contains(n)) r.copy_node(graph_.nodes[n]);
     }
     return r.build();
   }
 
  private:
-  // A result of the call: a cast, or a stack of casts.
+  // A result of the call: a cast, a stack of casts, or a cast that is put into channels_last.
   struct Written {
     size_t node;
     std::vector<size_t> casts;
+  };
+  // Of a call.
+  struct Kind {
+    DType dtype;
+    bool is_last;
+    auto operator<=>(const Kind&) const = default;
   };
 
   const TensorMeta& result_of(size_t node) const { return graph_.meta(graph_.nodes[node].results[0]); }
@@ -135,7 +156,7 @@ class CastJoiner {
     std::erase_if(results, [&](const Written& result) { return gone.contains(result.node); });
   }
 
-  void emit(graph::Rebuild& r, DType dtype, const std::vector<Written>& results) const {
+  void emit(graph::Rebuild& r, Kind kind, const std::vector<Written>& results) const {
     std::vector<ValueId> sources;
     SymSizes counts;
     std::vector<TensorMeta> metas;
@@ -145,7 +166,8 @@ class CastJoiner {
       metas.push_back(result_of(result.node));
     }
     const std::vector<ValueId> made =
-        r.out().emit_many("framejit::cast_all", {sources, counts, dtype}, std::move(metas));
+        kind.is_last ? r.out().emit_many("framejit::cast_all_last", {sources, kind.dtype}, std::move(metas))
+                     : r.out().emit_many("framejit::cast_all", {sources, counts, kind.dtype}, std::move(metas));
     for (size_t k = 0; k < results.size(); ++k) r.set(graph_.nodes[results[k].node].results[0], made[k]);
   }
 
@@ -153,7 +175,7 @@ class CastJoiner {
   const Users users_;
   const std::set<ValueId> inputs_;
   const std::vector<bool> read_;
-  std::map<DType, std::vector<Written>> groups_;
+  std::map<Kind, std::vector<Written>> groups_;
 };
 
 }  // namespace

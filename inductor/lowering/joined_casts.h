@@ -10,7 +10,8 @@
 namespace framejit::inductor {
 
 // Changes the graph only if the target says so. A cast that a kernel reads stays: it is part of that kernel. Casts that
-// are concatenated, such as the weights of joined products, are written directly to their place in the result.
+// are concatenated, such as the weights of joined products, are written directly to their place in the result. Those
+// that are put into channels_last, such as the weights of convolutions, are one call of their own.
 graph::Graph join_casts(graph::Graph functional, const TargetInfo& target);
 
 }  // namespace framejit::inductor

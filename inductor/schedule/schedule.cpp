@@ -20,9 +20,10 @@ namespace {
 
 class Grouper {
  public:
-  Grouper(LoopProgram program, const SizeHints& hints, const Costs& costs, RefusalNotes* notes)
+  Grouper(LoopProgram program, const SizeHints& hints, const TargetInfo& target, RefusalNotes* notes)
       : hints_(hints),
-        costs_(costs),
+        costs_(target.costs),
+        blocks_meet_(target.traits.blocks_meet),
         symbols_(program.symbol_count),
         order_(program.items),
         writing_(program.buffers.size()),
@@ -108,7 +109,9 @@ class Grouper {
     if (outer > 0 && most <= points(outer) && !is_small) return refuse(Refusal::nothing_inside);
     if (most <= points(outer)) outer = 0;
     if (outer == 0 && !is_small) return refuse(Refusal::no_common_outer);
-    if (points(outer) < costs_.few_points && !is_small) return refuse(Refusal::few_points);
+    const bool may_be_few =
+        is_small || (blocks_meet_ && most <= costs_.row_of_blocks * points(outer) && is_even(group, nest, outer));
+    if (points(outer) < costs_.few_points && !may_be_few) return refuse(Refusal::few_points);
     const bool is_limited = costs_.points_of_an_outer != 0 && !is_small;
     if (is_limited && most > costs_.points_of_an_outer * points(outer)) return refuse(Refusal::too_much_inside);
     const bool may_be_uneven = costs_.uneven_points == 0 || is_small || most <= costs_.uneven_points * points(outer);
@@ -178,6 +181,7 @@ class Grouper {
 
   const SizeHints& hints_;
   const Costs& costs_;
+  const bool blocks_meet_;
   NestSymbols symbols_;
   ItemOrder order_;
   std::vector<std::vector<size_t>> writing_;              // per buffer: items so far that write it
@@ -211,7 +215,7 @@ Schedule make_schedule(LoopProgram program, const SizeHints& hints, const Target
   program = inline_producers(std::move(program), hints, target.costs, wanted);
   program = merge_nests(std::move(program), target.costs, wanted);
   program = prune(split_reductions(std::move(program), hints, target.costs));
-  Schedule schedule = Grouper(std::move(program), hints, target.costs, wanted).run();
+  Schedule schedule = Grouper(std::move(program), hints, target, wanted).run();
   order_by_memory(schedule, hints);
   schedule.refused = apart(schedule, notes);
   return schedule;

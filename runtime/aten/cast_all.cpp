@@ -1,11 +1,15 @@
-// runtime/aten/cast_all.cpp — the op "framejit::cast_all": casts many dense tensors in as few kernels as torch needs.
+// runtime/aten/cast_all.cpp — the ops "framejit::cast_all" and "framejit::cast_all_last": cast many dense tensors, the
+// first in as few kernels as torch needs, the second into channels_last and in a kernel of our own.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <vector>
+
+#include "runtime/aten/cast_last.h"
 
 namespace framejit::runtime {
 namespace {
@@ -32,11 +36,22 @@ std::vector<at::Tensor> cast_all(at::TensorList tensors, at::IntArrayRef counts,
   return results;
 }
 
+std::vector<at::Tensor> cast_all_last(at::TensorList tensors, at::ScalarType dtype) {
+  std::vector<at::Tensor> results;
+  for (const at::Tensor& tensor : tensors)
+    results.push_back(
+        at::empty(tensor.sizes(), tensor.options().dtype(dtype).memory_format(at::MemoryFormat::ChannelsLast)));
+  cast_last(tensors.vec(), results);
+  return results;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(framejit, library) {
   library.def("cast_all(Tensor[] tensors, int[] counts, ScalarType dtype) -> Tensor[]");
   library.impl("cast_all", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(cast_all));
+  library.def("cast_all_last(Tensor[] tensors, ScalarType dtype) -> Tensor[]");
+  library.impl("cast_all_last", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(cast_all_last));
 }
 
 }  // namespace framejit::runtime

@@ -26,3 +26,10 @@ def test_several_are_rows_of_one_result():
 def test_counts_of_other_tensors(counts):
     with pytest.raises(RuntimeError, match="counts of other tensors"):
         torch.ops.framejit.cast_all([torch.randn(2), torch.randn(2)], counts, torch.float16)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_each_tensor_is_put_last(dtype):
+    tensors = [torch.randn(5, 4, 3, 3), torch.randn(0, 4, 1, 2), torch.randn(2, 3, 4, 5)]
+    for cast, tensor in zip(torch.ops.framejit.cast_all_last(tensors, dtype), tensors, strict=True):
+        assert torch.equal(cast, tensor.to(dtype)) and cast.is_contiguous(memory_format=torch.channels_last)

@@ -359,7 +359,7 @@ def test_a_marked_range_is_guarded(backend):
     assert framejit.stats()["graphs"] == 1
     for x in outside:
         same(compiled(x), f(x))
-    assert framejit.stats()["graphs"] == 2 and framejit.stats()["fallbacks"] == 0
+    assert framejit.stats()["graphs"] == 3 and framejit.stats()["fallbacks"] == 0
 
 
 # ---- arithmetic at the edges of int64

@@ -11,8 +11,9 @@
 // executed as well: interpreted, and by machine code of every vector level that this CPU has
 // ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels wherever
 // they can be. With "few_rows", those of few rows are sums, as on a GPU; the interpreter runs them. The target is not a
-// real machine (reference_target()), or, with "gpu", a GPU. "row=number" replaces a row of inductor/target/costs.def in
-// it; "small_caches" gives it a 256th of its caches, so that small programs exceed them.
+// real machine (reference_target()), or, with "gpu", a GPU, whose blocks share rows with "blocks_meet". "row=number"
+// replaces a row of inductor/target/costs.def in it; "small_caches" gives it a 256th of its caches, so that small
+// programs exceed them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -252,6 +253,7 @@ Result<std::string> loop_text(const std::string& stage, const graph::Graph& grap
 Result<TargetInfo> target_of(std::vector<std::string>& stages) {
   TargetInfo target = std::erase(stages, "gpu") != 0 ? gpu_target() : reference_target();
   target.traits.multiplies_few_rows = std::erase(stages, "few_rows") != 0;
+  target.traits.blocks_meet = std::erase(stages, "blocks_meet") != 0;
   if (std::erase(stages, "small_caches") != 0)
     for (int64_t* cache : {&target.caches.first, &target.caches.second, &target.caches.last}) *cache /= 256;
   for (size_t at = 0; at < stages.size();) {

@@ -358,6 +358,35 @@ def test_weights_are_cast_together():
         compare_under_autocast(model, randn(5, 48), **settings)
 
 
+def test_weights_are_put_last_together():
+    sizes = [(64, 64, 3, 3), (8, 3, 7, 7), (130, 300, 3, 3), (5, 1, 3, 3), (4, 6, 1, 1), (3, 5, 48, 48),
+             (16, 512, 2, 2)]
+    for dtype in (torch.bfloat16, torch.float16):
+        for own in (sizes, sizes[:5], sizes[:1] * 300):
+            tensors = [randn(*size) for size in own]
+            tensors[0][0, 0, 0, :3] = torch.tensor([float("nan"), float("inf"), 1e38])
+            for cast, tensor in zip(torch.ops.framejit.cast_all_last(tensors, dtype), tensors, strict=True):
+                assert cast.is_contiguous(memory_format=torch.channels_last)
+                torch.testing.assert_close(cast, tensor.to(dtype), rtol=0, atol=0, equal_nan=True)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            torch.ops.framejit.cast_all_last([randn(*size) for size in sizes[:1] * 30], dtype)
+            torch.cuda.synchronize()
+        assert sum(e.count for e in profile.key_averages() if "fj_cast_last" in e.key) == 1
+    model = torch.nn.Sequential(*(torch.nn.Conv2d(32, 32, 3, padding=1) for _ in range(6))).cuda()
+    for settings in ({}, {"mode": "reduce-overhead"}):
+        compare_under_autocast(model, randn(2, 32, 12, 12), **settings)
+
+
+def test_rows_of_several_blocks():
+    for dtype in DTYPES:
+        for rows, length in ((1, 40000), (3, 50257), (64, 50257), (9, 131072), (80, 50257)):
+            x = randn(rows, length, dtype=dtype)
+            check(lambda x: torch.softmax(x, -1), x, kernels=1)
+            check(lambda x: torch.log_softmax(x * 2, -1), x, kernels=1)
+    check(kernel_times.block, randn(2, 60001), randn(60001), randn(60001), kernels=1)
+    check(lambda x: (x - x.amax(-1, keepdim=True), x.argmax(-1)), randn(5, 70001))
+
+
 def main():
     if not torch.cuda.is_available():
         print("no GPU: nothing was run")

@@ -137,9 +137,7 @@ class Parser {
     if (at_.accept(";")) {
       FJ_TRY(meta.strides, sizes_until(";]"));
       if (meta.strides.size() != meta.sizes.size()) return at_.error("as many strides as sizes");
-      if (at_.accept(";")) {
-        FJ_TRY(meta.offset, parse_sym_expr(at_));
-      }
+      if (at_.accept(";")) { FJ_TRY(meta.offset, parse_sym_expr(at_)); }
     }
     FJ_TRY_VOID(at_.expect("]"));
     if (at_.accept("@")) {
@@ -351,9 +349,7 @@ class Parser {
     if (at_.peek() == '}') return {};
     do {
       ValueId v = kNoValue;
-      if (!at_.accept("_")) {
-        FJ_TRY(v, known_value());
-      }
+      if (!at_.accept("_")) { FJ_TRY(v, known_value()); }
       OutputAlias alias;
       if (at_.accept("as")) {
         const bool view = at_.accept("view");

@@ -3,6 +3,7 @@
 
 #include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/known_types.h"
 
 namespace framejit::frame_hook::rows {

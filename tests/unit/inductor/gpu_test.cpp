@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <sstream>
 
 #include "inductor/gpu/hip_emitter.h"
@@ -27,12 +28,13 @@ std::string read_file(const std::string& path) {
 }
 
 struct HostKernel : runtime::KernelCode {
-  void (*launch)(void* const*, const int64_t*, int64_t, int64_t, int64_t) = nullptr;
+  void (*launch)(void* const*, const int64_t*, int64_t, int64_t, int64_t, int64_t) = nullptr;
+  int64_t together = 1;
 };
 
 int64_t run_host_kernel(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t, int64_t end) {
   const auto& k = *reinterpret_cast<const HostKernel*>(scalars[0].i);
-  k.launch(buffers, sizes, end, (end + k.per_block - 1) / k.per_block, k.threads);
+  k.launch(buffers, sizes, end, (end + k.per_block - 1) / k.per_block, k.threads, k.together);
   return 0;
 }
 
@@ -66,6 +68,8 @@ class HostGpuTarget : public KernelTarget {
     code->launch = reinterpret_cast<decltype(code->launch)>(dlsym(library, "launch"));
     code->per_block = program.per_block;
     code->threads = static_cast<uint32_t>(program.threads);
+    code->together = program.together;
+    most_together_ = std::max(most_together_, program.together);
     return CompiledKernel{std::move(code), program.extent, 0};
   }
   Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code,
@@ -76,9 +80,11 @@ class HostGpuTarget : public KernelTarget {
   }
   Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
   TargetStatistics statistics() const override { return {}; }
+  int64_t most_together() const { return most_together_; }
 
  private:
   const TargetInfo info_;
+  int64_t most_together_ = 1;
   // Runs the blocks one by one; arguments are variables, because a fiber's function takes none.
   static std::string launcher(const Kernel& kernel) {
     std::string arguments;
@@ -88,13 +94,13 @@ class HostGpuTarget : public KernelTarget {
     for (k = 0; k < kernel.symbols.size(); ++k) arguments += "g_sizes[" + std::to_string(k) + "], ";
     return "struct any { void* p; template <class T> operator T*() const { return (T*)p; } };\n"
            "static void* const* g_buffers;\nstatic const long* g_sizes;\nstatic long g_extent;\n"
-           "extern \"C\" void launch(void* const* buffers, const long* sizes, long extent, long blocks, long threads) "
-           "{\n"
+           "extern \"C\" void launch(void* const* buffers, const long* sizes, long extent, long blocks, long threads, "
+           "long together) {\n"
            "  g_buffers = buffers;\n  g_sizes = sizes;\n  g_extent = extent;\n  blockDim.x = threads;\n"
            "  host_gpu::body = [] { kernel(" +
            arguments +
            "g_extent); };\n"
-           "  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) host_gpu::run_block();\n}\n";
+           "  for (long b = 0; b < blocks; b += together) host_gpu::run_blocks(b, together);\n}\n";
   }
 
   int wave_;
@@ -361,6 +367,29 @@ const HostCase kCases[] = {
      {6, 5, 96}},
 };
 
+// Rows that several blocks share.
+const HostCase kBlockCases[] = {
+    {"rows_of_blocks", R"(graph @f(%x : f32[3, 3001], %w : f32[3001], %b : f32[3001]) {
+      %1, %2, %3 = native_layer_norm %x, [3001], %w, %b, 1e-05 : f32[3, 3001], f32[3, 1], f32[3, 1]
+      %4 = _softmax %1, -1, false : f32[3, 3001]
+      %5 = argmax %4, 1, false : i64[3]
+      return %4, %5
+    })",
+     5e-6},
+    {"symbolic_rows_of_blocks",
+     R"(graph @f(%x : f32[s0, s1]) where s0 = 2, s1 = 5000 {
+      %0 = _softmax %x, -1, false : f32[s0, s1]
+      return %0
+    })",
+     1e-6,
+     {3, 5111}},
+    {"half_precision_rows_of_blocks", R"(graph @f(%x : bf16[1, 5000]) {
+      %0 = _softmax %x, -1, false : bf16[1, 5000]
+      return %0
+    })",
+     1e-2},
+};
+
 // A GPU that treats every kernel, however small, as a large one.
 TargetInfo tiny_gpu() {
   TargetInfo target = gpu_target();
@@ -374,17 +403,35 @@ TargetInfo tiny_gpu() {
   return target;
 }
 
+// One whose blocks meet, with few threads each.
+TargetInfo meeting_gpu() {
+  TargetInfo target = gpu_target();
+  target.traits.blocks_meet = true;
+  target.costs.most_row_threads = 128;
+  return target;
+}
+
+// Returns how many blocks met, at most.
+int64_t expect_agreement(TargetInfo info, int wave, std::span<const HostCase> cases) {
+  HostGpuTarget target(wave, std::move(info));
+  for (const HostCase& c : cases) {
+    SCOPED_TRACE(std::string(c.name) + ", wave " + std::to_string(wave));
+    check_graph_with(target, c.graph, {.tolerance = c.tolerance, .int_limit = 100, .symbols = c.symbols});
+  }
+  return target.most_together();
+}
+
 TEST(SlowGpu, EmulatedKernelsAgreeWithTheInterpreter) {
   if (std::system("c++ --version > /dev/null 2>&1") != 0)
     FJ_NOT_TESTED("kernels on an emulated GPU: there is no C++ compiler (c++)");
-  const TargetInfo targets[] = {gpu_target(), tiny_gpu()};
-  for (const int wave : {32, 64}) {
-    HostGpuTarget target(wave, targets[wave / 64]);
-    for (const HostCase& c : kCases) {
-      SCOPED_TRACE(std::string(c.name) + ", wave " + std::to_string(wave));
-      check_graph_with(target, c.graph, {.tolerance = c.tolerance, .int_limit = 100, .symbols = c.symbols});
-    }
-  }
+  EXPECT_EQ(expect_agreement(gpu_target(), 32, kCases), 1);
+  EXPECT_EQ(expect_agreement(tiny_gpu(), 64, kCases), 1);
+}
+
+TEST(SlowGpu, EmulatedBlocksThatShareRowsAgreeWithTheInterpreter) {
+  if (std::system("c++ --version > /dev/null 2>&1") != 0)
+    FJ_NOT_TESTED("kernels on an emulated GPU: there is no C++ compiler (c++)");
+  EXPECT_EQ(expect_agreement(meeting_gpu(), 32, kBlockCases), 8);
 }
 
 // Every scalar op in every dtype that it supports, as one kernel of floats and one of integers.
@@ -413,29 +460,32 @@ Kernel all_scalar_ops(DType dtype) {
 }
 
 // All programs in one text, each in a namespace, with its own entry: starting a compiler costs more than a kernel.
-std::string everything() {
+std::string everything(const std::vector<TargetInfo>& targets) {
   std::string text(hip_prelude());
   int number = 0;
   const auto add = [&](const Kernel& kernel, const TargetInfo& target) {
     const auto program = emit_hip(kernel, target);
     EXPECT_TRUE(program.ok());
     const std::string name = "k" + std::to_string(number++);
-    text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name +
-            "\nnamespace n" + name + " {\n" + program.value().text + "}\n";
+    text +=
+        "#undef KERNEL\n#define KERNEL(threads, ...) extern \"C\" __global__ void __VA_ARGS__ "
+        "__launch_bounds__(threads) " +
+        name + "\nnamespace n" + name + " {\n" + program.value().text + "}\n";
   };
   for (const DType dtype :
        {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32, DType::kInt16, DType::kInt8, DType::kUInt8})
     add(all_scalar_ops(dtype), gpu_target());
-  for (const HostCase& c : kCases)
-    for (const TargetInfo& target : {gpu_target(), tiny_gpu()})
+  for (const TargetInfo& target : targets)
+    for (const HostCase& c : target.traits.blocks_meet ? std::span<const HostCase>(kBlockCases) : kCases)
       for (const Kernel& kernel : kernels_of(c.graph, target)) add(kernel, target);
   return text;
 }
 
 constexpr const char* kNoHiprtc = "GPU kernels for AMD: hiprtc was not found (apt-get install libamdhip64-dev)";
 
-void expect_compiles(const runtime::GpuCompiler& compiler, std::initializer_list<const char*> architectures) {
-  const std::string source = everything();
+void expect_compiles(const runtime::GpuCompiler& compiler, std::initializer_list<const char*> architectures,
+                     const std::vector<TargetInfo>& targets) {
+  const std::string source = everything(targets);
   for (const char* architecture : architectures) {
     const auto code = compiler.compile(source, architecture);
     EXPECT_TRUE(code.ok()) << architecture << ": " << code.error().message.substr(0, 4000);
@@ -448,14 +498,14 @@ void expect_compiles(const runtime::GpuCompiler& compiler, std::initializer_list
 TEST(SlowGpu, KernelsCompileForAmd) {
   const auto compiler = runtime::GpuCompiler::find(runtime::GpuVendor::kAmd);
   if (!compiler) FJ_NOT_TESTED(kNoHiprtc);
-  expect_compiles(*compiler.value(), {"gfx90a", "gfx1030"});
+  expect_compiles(*compiler.value(), {"gfx90a", "gfx1030"}, {gpu_target(), tiny_gpu()});
 }
 
 // No package provides NVRTC: it comes with CUDA builds of torch.
 TEST(Gpu, KernelsCompileForNvidia) {
   const auto compiler = runtime::GpuCompiler::find(runtime::GpuVendor::kNvidia);
   if (!compiler) FJ_NOT_TESTED_HERE("GPU kernels for NVIDIA: NVRTC was not found");
-  expect_compiles(*compiler.value(), {"sm_90"});
+  expect_compiles(*compiler.value(), {"sm_90"}, {gpu_target(), tiny_gpu(), meeting_gpu()});
 }
 
 TEST(Gpu, AKernelThatDoesNotCompileIsAnErrorWithTheLog) {
