@@ -40,6 +40,14 @@ def run(program=PROGRAM, tmp_path=None, **environment):
     return programs.run(file=path, env=env)
 
 
+def channels():
+    """Name and description of every log channel."""
+    table = (ROOT / "runtime/base/log_channels.def").read_text()
+    rows = re.findall(r'^LOG_CHANNEL\((\w+),\s*((?:"[^"]*"\s*)+)\)', table, re.M)
+    assert len(rows) == table.count("\nLOG_CHANNEL(") > 10
+    return [(name, ast.literal_eval(f"({texts})")) for name, texts in rows]
+
+
 def captured(fn, *args):
     with torch.no_grad():
         explanation = framejit.explain(fn)(*args)
@@ -174,7 +182,7 @@ def test_a_changed_mode_is_named_with_both_values():
 
 
 def test_each_channel_prints_and_only_what_was_asked(tmp_path):
-    names = [name for name, _ in framejit._framejit.channels()]
+    names = [name for name, _ in channels()]
     done = run(tmp_path=tmp_path, FRAMEJIT_LOGS="all")
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
@@ -247,11 +255,7 @@ def test_odd_text_stays_valid_json(tmp_path):
 def test_help_lists_the_channels():
     done = run("import framejit", FRAMEJIT_LOGS="help")
     assert done.returncode == 0
-    table = (ROOT / "runtime/base/log_channels.def").read_text()
-    rows = re.findall(r'^LOG_CHANNEL\((\w+),\s*((?:"[^"]*"\s*)+)\)', table, re.M)
-    assert len(rows) == table.count("\nLOG_CHANNEL(") > 10
-    for name, texts in rows:
-        description = ast.literal_eval(f"({texts})")
+    for name, description in channels():
         assert re.search(rf"^\s+{name}\s+{re.escape(description)}$", done.stderr, re.M)
 
 
