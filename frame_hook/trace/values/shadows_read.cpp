@@ -72,7 +72,7 @@ void Shadows::load(FunctionValue* v) {
   v->code = reinterpret_cast<PyCodeObject*>(f->func_code);
   facts.guard_if_real(GuardKind::function_code, where, f->func_code);
   v->globals = heap.wrap(f->func_globals, sources.add(SourceKind::function_globals, where));
-  as<DictValue>(v->globals)->is_globals = true;
+  if (v->globals->kind == ValueKind::dict) as<DictValue>(v->globals)->is_globals = true;  // no subclass of dict
   const guards::SourceId defaults = sources.add(SourceKind::function_defaults, where);
   if (f->func_defaults) v->defaults = heap.wrap(f->func_defaults, defaults);
   else if (v->code->co_argcount) facts.guard_if_real(GuardKind::is, defaults, Py_None);
