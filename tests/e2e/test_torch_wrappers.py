@@ -109,4 +109,4 @@ def test_numbers_in_a_tensor_are_read_by_foreach():
     compiled, x = framejit.compile(f), torch.randn(3)
     for numbers in ([1.0, 2.0], [3.0, 4.0]):
         same(compiled(x, torch.tensor(numbers)), f(x, torch.tensor(numbers)))
-    assert set(framejit.stats()["break_reasons"]) == {"data_dependent_value"}, framejit.stats()
+    assert framejit.stats()["break_reasons"] == {"data_dependent_value": 1}

@@ -46,7 +46,7 @@ class HostGpuTarget : public KernelTarget {
         wave_(wave),
         // No two targets share a path: dlopen() identifies a library by its path, even if the file is another one.
         folder_(std::filesystem::temp_directory_path() /
-                ("framejit-host-gpu-" + std::to_string(getpid()) + "-" + std::to_string(wave))) {
+                ("framejit-host-gpu-" + std::to_string(getpid()) + "-" + std::to_string(targets_made_++))) {
     std::filesystem::create_directories(folder_);
   }
   ~HostGpuTarget() override { std::filesystem::remove_all(folder_); }
@@ -103,6 +103,7 @@ class HostGpuTarget : public KernelTarget {
            "  for (long b = 0; b < blocks; b += together) host_gpu::run_blocks(b, together);\n}\n";
   }
 
+  static inline int targets_made_ = 0;
   int wave_;
   std::filesystem::path folder_;
   int count_ = 0;
