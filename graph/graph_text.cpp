@@ -153,10 +153,7 @@ class Printer {
   std::string payload_text(bool b) const { return b ? "true" : "false"; }
   std::string payload_text(const std::string& s) const { return text::quoted_text(s); }
   std::string payload_text(DType d) const { return std::string("@") + row_of(d).text; }
-  std::string payload_text(const Device& d) const {
-    static constexpr const char* kNames[] = {"cpu", "cuda", "meta", "other"};
-    return std::string("@") + kNames[static_cast<int>(d.type)] + (d.index >= 0 ? ":" + std::to_string(d.index) : "");
-  }
+  std::string payload_text(const Device& d) const { return "@" + text_of(d); }
   std::string payload_text(const TorchEnum& e) const { return std::string("@") + e.kind + std::to_string(e.value); }
   std::string payload_text(const OpaqueSlot& o) const { return "@o" + std::to_string(o.index); }
   template <class T>

@@ -41,17 +41,18 @@ std::string list_text(const SymSizes& list) {
 
 }  // namespace
 
+std::string text_of(Device device) {
+  static constexpr const char* kNames[] = {"cpu", "cuda", "meta", "other"};
+  return kNames[static_cast<int>(device.type)] + (device.index >= 0 ? ":" + std::to_string(device.index) : "");
+}
+
 std::string text_of(const TensorMeta& meta) {
-  static constexpr const char* kDevices[] = {"cpu", "cuda", "meta", "other"};
   std::string text = std::string(row_of(meta.dtype).text) + "[" + list_text(meta.sizes);
   const bool has_offset = meta.offset != SymExpr(0);
   if (has_offset || meta.strides != contiguous_strides(meta.sizes)) text += "; " + list_text(meta.strides);
   if (has_offset) text += "; " + meta.offset.text();
   text += "]";
-  if (meta.device != Device{}) {
-    text += std::string(" @") + kDevices[static_cast<int>(meta.device.type)];
-    if (meta.device.index >= 0) text += ":" + std::to_string(meta.device.index);
-  }
+  if (meta.device != Device{}) text += " @" + text_of(meta.device);
   if (meta.requires_grad) text += " grad";
   if (meta.is_packed) text += " packed";
   return text;

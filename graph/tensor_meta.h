@@ -32,6 +32,7 @@ struct TensorMeta {
   friend bool operator==(const TensorMeta&, const TensorMeta&) = default;
 };
 
+std::string text_of(Device device);  // "cpu", "cuda:0"
 SymSizes contiguous_strides(const SymSizes& sizes);
 std::string text_of(const TensorMeta& meta);  // "f32[s0, 64; 1, s0]"; strides only if not contiguous
 

@@ -145,12 +145,12 @@ Result<void> run_lower(Compilation& c) {
 }
 
 // The schedule in which inputs are written in place; none if that would change the order of steps that may fail.
-std::optional<Schedule> schedule_in_place(Compilation& c, bool with_refusals) {
+std::optional<Schedule> schedule_in_place(Compilation& c, bool with_kept_nests) {
   if (!c.may_write_inputs || c.graph.updates.empty()) return std::nullopt;
   LoweredGraph in_place = c.lowered;
   const std::vector<bool> taken = write_inputs_in_place(c.graph, c.target.info(), in_place);
   if (std::find(taken.begin(), taken.end(), true) == taken.end()) return std::nullopt;
-  Schedule schedule = make_schedule(std::move(in_place.program), c.hints, c.target.info(), with_refusals);
+  Schedule schedule = make_schedule(std::move(in_place.program), c.hints, c.target.info(), with_kept_nests);
   if (!writes_in_order(schedule, c.target.info())) return std::nullopt;
   c.lowered.forms = std::move(in_place.forms);
   return schedule;
@@ -161,10 +161,10 @@ Result<void> run_schedule(Compilation& c) {
     c.schedule = make_plain_schedule(std::move(c.lowered.program));
     return {};
   }
-  const bool with_refusals = log::enabled(log::Kind::Schedule);
-  std::optional<Schedule> in_place = schedule_in_place(c, with_refusals);
+  const bool with_kept_nests = log::enabled(log::Kind::Schedule);
+  std::optional<Schedule> in_place = schedule_in_place(c, with_kept_nests);
   c.schedule = in_place ? std::move(*in_place)
-                        : make_schedule(std::move(c.lowered.program), c.hints, c.target.info(), with_refusals);
+                        : make_schedule(std::move(c.lowered.program), c.hints, c.target.info(), with_kept_nests);
   return {};
 }
 

@@ -47,18 +47,6 @@ void tell(PyObject* callable, const log::Event& event) {
 
 }  // namespace
 
-PyObject* channels(PyObject*, PyObject*) {
-  PyRef list = PyRef::steal(PyList_New(0));
-#define LOG_CHANNEL(name, description)                                             \
-  {                                                                                \
-    PyRef row = PyRef::steal(Py_BuildValue("(ss)", #name, description));           \
-    if (!row || PyList_Append(list.get(), row.get()) < 0) return nullptr;          \
-  }
-#include "runtime/base/log_channels.def"
-#undef LOG_CHANNEL
-  return list.release();
-}
-
 PyObject* add_listener(PyObject*, PyObject* callable) {
   // The listener may be dropped by a thread without the GIL, so its reference is released under it.
   std::shared_ptr<PyObject> kept(Py_NewRef(callable), [](PyObject* object) {

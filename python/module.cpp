@@ -181,6 +181,7 @@ PyObject* enable_global(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// For tests: they write docs/ops.md.
 PyObject* treatment_of(PyObject*, PyObject* op) {
   const char* name = PyUnicode_AsUTF8(op);
   return name == nullptr ? nullptr : PyUnicode_FromString(inductor::treatment_of(name));
@@ -188,7 +189,6 @@ PyObject* treatment_of(PyObject*, PyObject* op) {
 
 PyMethodDef methods[] = {
     {"configure", configure, METH_NOARGS, nullptr},
-    {"channels", channels, METH_NOARGS, nullptr},
     {"arm", arm, METH_VARARGS, nullptr},
     {"count_request", count_request, METH_NOARGS, nullptr},
     {"set_kernel_cache", set_kernel_cache, METH_VARARGS, nullptr},

@@ -27,7 +27,7 @@ class ArenaPool {
   Block take(int64_t bytes);
   void give(Block block) noexcept;
   void trim() noexcept;
-  int64_t idle_bytes() const;
+  int64_t idle_bytes() const;  // for tests
 
   ArenaPool();  // keeps a sixteenth of the machine's memory, but at least a gigabyte
   explicit ArenaPool(int64_t most_idle_bytes);

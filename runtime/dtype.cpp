@@ -25,12 +25,6 @@ const DTypeRow& row_of(DType dtype) {
   return kRows[index < kKnown ? index : kKnown];
 }
 
-std::optional<DType> find_dtype(std::string_view text) {
-  for (size_t i = 0; i <= kKnown; ++i)
-    if (text == kRows[i].text) return static_cast<DType>(i);
-  return std::nullopt;
-}
-
 DType dtype_of_torch(int scalar_type) {
   for (size_t i = 0; i < kKnown; ++i)
     if (kRows[i].torch_scalar_type == scalar_type) return static_cast<DType>(i);

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string_view>
 
 namespace framejit {
 
@@ -25,7 +23,6 @@ struct DTypeRow {
 };
 
 const DTypeRow& row_of(DType dtype);  // kOther: text "other", 0 bytes
-std::optional<DType> find_dtype(std::string_view text);
 DType dtype_of_torch(int scalar_type);  // kOther if no row has it
 inline bool is_float(DType d) { return row_of(d).kind == DTypeKind::float_kind; }
 inline bool is_half(DType d) { return d == DType::kFloat16 || d == DType::kBFloat16; }

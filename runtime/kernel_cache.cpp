@@ -52,7 +52,7 @@ Sha256::Digest checksum_of(const RecordHead& head, std::string_view bytes) {
 }
 
 std::string reason(const char* what, const std::string& path) {
-  return std::string(what) + " " + path + ": " + refusal(errno);
+  return std::string(what) + " " + path + ": " + error_text(errno);
 }
 
 // Code that others may have written is not run.
@@ -291,12 +291,12 @@ void KernelCache::say(const std::string& failure) {
 // Call it with the mutex held. Kernels that another process has written meanwhile are not written again. `failure` says
 // what the system refuses; a lock that another process holds, and a kernel that is too large, are not failures.
 bool KernelCache::append(const KernelCode& code, std::string& failure) {
-  const auto refused = [&] { return failure = refusal(errno), false; };
+  const auto refused = [&] { return failure = error_text(errno), false; };
   const std::string record = record_of(code);
   const auto half = static_cast<uint64_t>(most_bytes_) / 2;
   if (sizeof kFileHead + record.size() > half) return false;
   const FolderLock folder(folder_);
-  if (!folder && !folder.is_held()) failure = "the file lock next to it: " + refusal(errno);
+  if (!folder && !folder.is_held()) failure = "the file lock next to it: " + error_text(errno);
   if (!folder) return false;
   young_->refresh();
   if (young_->read(code.id)) return false;

@@ -1,8 +1,6 @@
 // runtime/kernel_code.cpp — ids of contents.
 #include "runtime/kernel_code.h"
 
-#include <charconv>
-
 #include "runtime/base/sha256.h"
 
 namespace framejit::runtime {
@@ -20,17 +18,6 @@ std::string KernelId::text() const {
     text[31 - i] = kDigits[low >> (4 * i) & 15];
   }
   return text;
-}
-
-std::optional<KernelId> KernelId::parse(std::string_view text) {
-  if (text.size() != 32) return std::nullopt;
-  KernelId id;
-  const char* const begin = text.data();
-  const auto first = std::from_chars(begin, begin + 16, id.high, 16);
-  const auto second = std::from_chars(begin + 16, begin + 32, id.low, 16);
-  if (first.ptr != begin + 16 || second.ptr != begin + 32) return std::nullopt;
-  if (id.text() != text) return std::nullopt;  // capitals, signs
-  return id;
 }
 
 KernelId content_id(std::string_view target, std::string_view text) {

@@ -7,7 +7,6 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +26,6 @@ std::string text_of(DeviceId device);  // "cpu", "1:0"
 struct KernelId {
   uint64_t high = 0, low = 0;
   std::string text() const;  // 32 hexadecimal digits
-  static std::optional<KernelId> parse(std::string_view text);
   auto operator<=>(const KernelId&) const = default;
 };
 // The id of a kernel: `target` says what it is compiled for and by which compiler, `text` what it computes.

@@ -19,7 +19,7 @@ class Team {
   // `threads` threads, including the caller. Inside a body, and if there are fewer than two grains, the caller does all
   // of it.
   void run(int threads, int64_t begin, int64_t end, int64_t grain, Body body, void* state);
-  int workers() const;  // started so far
+  int workers() const;  // started so far; for tests
 };
 
 }  // namespace framejit::runtime

@@ -96,13 +96,14 @@ WriteWatch::Refused WriteWatch::kind_of(PageRange& pages) {
   pages.is_of_file = false;
   uintptr_t mapped = pages.begin;
   for (const Mapping& mapping : mappings_of(pages)) {
-    if (mapping.is_shared) return {Refusal::kShared, text_of(pages) + "it is shared, other processes write it unseen"};
-    if (mapping.is_huge) return {Refusal::kFailed, text_of(pages) + "huge pages of hugetlbfs are not watched"};
+    if (mapping.is_shared)
+      return {NotWatched::kShared, text_of(pages) + "it is shared, other processes write it unseen"};
+    if (mapping.is_huge) return {NotWatched::kFailed, text_of(pages) + "huge pages of hugetlbfs are not watched"};
     if (mapping.begin != mapped) break;
     mapped = mapping.end;
     pages.is_of_file = pages.is_of_file || mapping.is_of_file;
   }
-  if (mapped != pages.end || mapped == pages.begin) return {Refusal::kFailed, text_of(pages) + "it is not mapped"};
+  if (mapped != pages.end || mapped == pages.begin) return {NotWatched::kFailed, text_of(pages) + "it is not mapped"};
   return {};
 }
 
@@ -117,7 +118,7 @@ WriteWatch::Refused WriteWatch::prepare(PageRange& pages) {
   if (missing == 0) return {};
   if (const int error = make_anonymous(pages)) {
     const char* const why = error == EINVAL ? "a file that is mapped to be read only" : std::strerror(error);
-    return {Refusal::kNoMemory, text_of(pages) + "its pages cannot become copies of this process: " + why};
+    return {NotWatched::kNoMemory, text_of(pages) + "its pages cannot become copies of this process: " + why};
   }
   bytes_made_anonymous_ += static_cast<uint64_t>(missing);
   return {};
@@ -156,31 +157,31 @@ WriteWatch::Refused WriteWatch::protect(Watched& watched) {
     std::string why = std::strerror(error);
     if (error == EBUSY) why = "something else in this process watches it (userfaultfd)";
     if (error == ENOMEM) why += "; if the process has many mappings, raise vm.max_map_count";
-    return {Refusal::kFailed, text_of(pages) + why};
+    return {NotWatched::kFailed, text_of(pages) + why};
   }
   if (pages_.has_pages_of_files(pages))
-    return {pages.is_of_file ? Refusal::kNoMemory : Refusal::kShared, text_of(pages) + "it has pages of a file"};
+    return {pages.is_of_file ? NotWatched::kNoMemory : NotWatched::kShared, text_of(pages) + "it has pages of a file"};
   watched.was_written = false;
   return {};
 }
 
 // Checks the mapping again after arming: the range may have been remapped before it was added.
 WriteWatch::Refused WriteWatch::arm(Watched& watched) {
-  if (const std::string& why = unavailable(); !why.empty()) return {Refusal::kUnavailable, why};
+  if (const std::string& why = unavailable(); !why.empty()) return {NotWatched::kUnavailable, why};
   PageRange pages = watched.pages;
   Refused refused = prepare(pages);
   const std::lock_guard lock(*mutex_);
   if (!refused) refused = protect(watched);
   if (!refused) refused = kind_of(pages);
   if (!refused && pages.is_of_file && !watched.pages.is_of_file)
-    refused = {Refusal::kFailed, text_of(pages) + "a file was mapped there since it was first watched"};
+    refused = {NotWatched::kFailed, text_of(pages) + "a file was mapped there since it was first watched"};
   if (refused) watched.was_written = true;
   return refused;
 }
 
 WriteWatch::Answer WriteWatch::watch(const void* begin, size_t bytes, size_t before, size_t after) {
-  const auto answer = [](Refused refused) { return Answer{nullptr, refused.refusal, std::move(refused.why)}; };
-  if (const std::string& why = unavailable(); !why.empty()) return answer({Refusal::kUnavailable, why});
+  const auto answer = [](Refused refused) { return Answer{nullptr, refused.reason, std::move(refused.why)}; };
+  if (const std::string& why = unavailable(); !why.empty()) return answer({NotWatched::kUnavailable, why});
   PageRange pages = pages_around(begin, bytes);
   if (Refused refused = kind_of(pages)) return answer(std::move(refused));
   PageRange reach = pages_around(static_cast<const char*>(begin) - before, before + bytes + after);
@@ -191,7 +192,7 @@ WriteWatch::Answer WriteWatch::watch(const void* begin, size_t bytes, size_t bef
     watched_.push_back(handle.get());
   }
   if (Refused refused = arm(*handle)) return answer(std::move(refused));
-  return {std::move(handle), Refusal::kNone, {}};
+  return {std::move(handle), NotWatched::kNone, {}};
 }
 
 bool WriteWatch::arm(const Handle& handle) { return handle && !arm(*handle); }

@@ -34,12 +34,12 @@ class WriteWatch {
   // Why nothing can be watched in this process, and what to do; empty: memory can be watched.
   const std::string& unavailable();
 
-  enum class Refusal : uint8_t {
+  enum class NotWatched : uint8_t {
     kNone,
     kUnavailable,  // nothing can be watched here
-    kShared,       // shared memory: what other processes write is not seen
-    kNoMemory,     // pages of a file of which no private copies could be made
-    kFailed,       // not mapped, watched by somebody else, or the system refused
+    kShared,  // shared memory: what other processes write is not seen
+    kNoMemory,  // pages of a file of which no private copies could be made
+    kFailed,  // not mapped, watched by somebody else, or the system refused
   };
   // A range under watch. It has one owner, who arms it: for a second value that is derived from the same memory, watch
   // the memory again. Arming by one owner never hides a write from another.
@@ -47,7 +47,7 @@ class WriteWatch {
   using Handle = std::shared_ptr<Watched>;  // the last one ends the watch
   struct Answer {
     Handle handle;  // null: refused
-    Refusal refusal = Refusal::kNone;
+    NotWatched reason = NotWatched::kNone;
     std::string why;
   };
 
@@ -86,9 +86,9 @@ class WriteWatch {
 
  private:
   struct Refused {
-    Refusal refusal = Refusal::kNone;
+    NotWatched reason = NotWatched::kNone;
     std::string why;
-    explicit operator bool() const { return refusal != Refusal::kNone; }
+    explicit operator bool() const { return reason != NotWatched::kNone; }
   };
   WriteWatch();
   void open_locked();

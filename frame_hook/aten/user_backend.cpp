@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "graph/aten/op_by_op.h"
+#include "graph/aten/bind_symbols.h"
 
 namespace framejit::frame_hook {
 namespace {

@@ -76,7 +76,7 @@ struct SourceSpan {
 };  // -1: unknown; columns are UTF-8 bytes
 
 // What a localsplus slot is.
-enum SlotKind : uint8_t { kHiddenSlot = 0x10, kLocalSlot = 0x20, kCellSlot = 0x40, kFreeSlot = 0x80 };
+enum SlotKind : uint8_t { kLocalSlot = 0x20, kCellSlot = 0x40, kFreeSlot = 0x80 };
 
 class Code {
  public:
@@ -113,9 +113,9 @@ class Code {
 };
 
 const char* name_of(Op op);                    // "load_fast"
-const char* effect_of(Op op);                  // the row's stack effect
+const char* effect_of(Op op);  // the row's stack effect; for tests
 ArgKind arg_kind_of(Op op);
-bool runs_natively(Op op);                     // hook/evaluator has it
+bool runs_natively(Op op);  // hook/evaluator has it; for tests
 std::string_view raw_name_of(uint8_t opcode);  // "LOAD_FAST" on the running version; empty: no row
 bool ends_flow(Op op);                         // the next instruction is not reached: jump, returns, raises
 

@@ -16,6 +16,6 @@ struct OpcodeRow {
 };
 
 const OpcodeRow* row_of(uint8_t opcode);           // null: no row
-const OpcodeRow* find_row(std::string_view name);  // pseudo opcodes (numbers above 255) too
+const OpcodeRow* find_row(std::string_view name);  // pseudo opcodes (numbers above 255) too; for tests
 
 }  // namespace framejit::frame_hook

@@ -43,6 +43,7 @@ struct EvalLimits {
   int64_t budget = -1;                  // instructions; negative: no limit
 };
 
+// Counted in every frame; only tests read it (tests/unit/frame_hook/hooktest_module.cpp).
 struct HookStats {
   uint64_t frames = 0, instructions = 0, returns = 0, raises = 0, yields = 0, hand_overs = 0, unwinds = 0, polls = 0,
            passed = 0;

@@ -40,10 +40,10 @@ bool counts_to_limit(const Segment& segment, const Options& options, PyObject* s
   return !other || other == self;
 }
 
-Refusal limit_reached(const Site& site, const Options& options, PyObject* self) {
+EntryLimit limit_reached(const Site& site, const Options& options, PyObject* self) {
   const size_t most = static_cast<size_t>(config().entries);
-  if (entries_with(site, options, self) >= most) return Refusal::entry_limit;
-  return site.entries.size() >= most * kMostLimits ? Refusal::limit_of_modules : Refusal::none;
+  if (entries_with(site, options, self) >= most) return EntryLimit::entry_limit;
+  return site.entries.size() >= most * kMostLimits ? EntryLimit::limit_of_modules : EntryLimit::none;
 }
 
 bool is_left_over(const Segment& segment, const Options& options) {
@@ -51,10 +51,12 @@ bool is_left_over(const Segment& segment, const Options& options) {
          segment.request != g_requests;
 }
 
-std::unique_ptr<EntryBase> take_left_over(Site& site, const Options& options) {
+// The least recently used of the entries that `is_wanted`; null if there is none.
+template <typename IsWanted>
+std::unique_ptr<EntryBase> take_longest_unused(Site& site, const IsWanted& is_wanted) {
   auto longest = site.entries.end();
   for (auto entry = site.entries.begin(); entry != site.entries.end(); ++entry)
-    if (is_left_over(segment_of(*entry), options) &&
+    if (is_wanted(segment_of(*entry)) &&
         (longest == site.entries.end() || segment_of(*entry).last_use < segment_of(*longest).last_use))
       longest = entry;
   if (longest == site.entries.end()) return nullptr;
@@ -63,17 +65,15 @@ std::unique_ptr<EntryBase> take_left_over(Site& site, const Options& options) {
   return taken;
 }
 
-std::unique_ptr<EntryBase> take_longest_unused(Site& site, const Options& options, PyObject* self) {
+std::unique_ptr<EntryBase> take_left_over(Site& site, const Options& options) {
+  return take_longest_unused(site, [&](const Segment& segment) { return is_left_over(segment, options); });
+}
+
+std::unique_ptr<EntryBase> take_evicted(Site& site, const Options& options, PyObject* self) {
   const bool own = entries_with(site, options, self) > 0;
-  auto longest = site.entries.end();
-  for (auto entry = site.entries.begin(); entry != site.entries.end(); ++entry)
-    if ((own ? counts_to_limit(segment_of(*entry), options, self) : segment_of(*entry).options == options) &&
-        (longest == site.entries.end() || segment_of(*entry).last_use < segment_of(*longest).last_use))
-      longest = entry;
-  if (longest == site.entries.end()) return nullptr;
-  auto taken = std::move(*longest);
-  site.entries.erase(longest);
-  return taken;
+  return take_longest_unused(site, [&](const Segment& segment) {
+    return own ? counts_to_limit(segment, options, self) : segment.options == options;
+  });
 }
 
 }  // namespace
@@ -130,32 +130,32 @@ std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Opti
   return taken;
 }
 
-Refusal ask_account(Site& site, const Options& options, PyObject* self,
-                    std::vector<std::unique_ptr<EntryBase>>& evicted) {
+EntryLimit ask_account(Site& site, const Options& options, PyObject* self,
+                       std::vector<std::unique_ptr<EntryBase>>& evicted) {
   Account& account = account_of(site, options);
-  const Refusal limit = limit_reached(site, options, self);
-  const bool full = limit != Refusal::none;
+  const EntryLimit limit = limit_reached(site, options, self);
+  const bool full = limit != EntryLimit::none;
   // fullgraph promises that nothing runs plainly: entries that die are made again whenever they are needed.
   const bool loses =
       account.losses >= kMostLosses && account.request == g_requests && !options->fullgraph && !is_free(options);
-  if (!full && !loses) return Refusal::none;
+  if (!full && !loses) return EntryLimit::none;
   if (!loses)
     if (auto entry = take_left_over(site, options)) {
       book_gone(account, segment_of(entry));
       evicted.push_back(std::move(entry));
-      return Refusal::none;
+      return EntryLimit::none;
     }
   const uint64_t hits = all_hits(site, account, options);
   if (hits >= account.hits_spent + kHitsToEarn && !is_free(options)) account.hits_spent = hits;
   else if (!loses && account.outgrown > 0 && !is_free(options)) account.outgrown -= 1;
-  else return loses ? Refusal::does_not_pay : limit;
+  else return loses ? EntryLimit::does_not_pay : limit;
   if (full) {
-    auto entry = take_longest_unused(site, options, self);
+    auto entry = take_evicted(site, options, self);
     if (!entry) return limit;  // FRAMEJIT_ENTRIES=0
     book_gone(account, segment_of(entry));
     evicted.push_back(std::move(entry));
   }
-  return Refusal::none;
+  return EntryLimit::none;
 }
 
 PyObject* self_of(const LiveFrame& frame) {

@@ -54,7 +54,7 @@ constexpr int kMostLosses = 32;  // in a row; an entry without tensor work count
 constexpr int kPlainLoss = 4;
 constexpr size_t kMostLimits = 16;  // at one instruction, for all modules together: every call looks at all entries
 
-enum class Refusal : uint8_t {
+enum class EntryLimit : uint8_t {
   none,
   entry_limit,  // the limit is reached, and there are too few hits to evict an entry
   limit_of_modules,  // the same for all modules together: kMostLimits * FRAMEJIT_ENTRIES
@@ -96,8 +96,8 @@ std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Opti
 
 // Whether a compile is allowed here. `none`: it is, and has been paid for. If the limit was reached, the least recently
 // used entry is moved to `evicted`.
-Refusal ask_account(Site& site, const Options& options, PyObject* self,
-                    std::vector<std::unique_ptr<EntryBase>>& evicted);
+EntryLimit ask_account(Site& site, const Options& options, PyObject* self,
+                       std::vector<std::unique_ptr<EntryBase>>& evicted);
 
 // framejit.compile() was called: the code gets new tries, whatever objects died before.
 void count_request();

@@ -355,16 +355,16 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
 // Whether the account of this place allows one more entry.
 bool Drive::may_compile(const guards::FrameAccess& access, Site& site, std::vector<std::unique_ptr<EntryBase>>& evicted,
                         Next& next) {
-  const Refusal refusal = ask_account(site, options_, self(), evicted);
-  if (refusal == Refusal::none) return true;
+  const EntryLimit limit = ask_account(site, options_, self(), evicted);
+  if (limit == EntryLimit::none) return true;
   if (options_->fullgraph) {
-    const std::string text = misses(access, site).limit_error(refusal);
+    const std::string text = misses(access, site).limit_error(limit);
     PyErr_SetString(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, text.c_str());
     next = leave_with_error(here());
     return false;
   }
-  const bool loses = refusal == Refusal::does_not_pay;
-  loses ? log_loss(site) : misses(access, site).log_limit(refusal);
+  const bool loses = limit == EntryLimit::does_not_pay;
+  loses ? log_loss(site) : misses(access, site).log_limit(limit);
   count_fallback(loses ? Reason::does_not_pay : Reason::entry_limit, place(frame_));
   return false;
 }

@@ -49,9 +49,9 @@ void Misses::explain(const char* died) {
             {{"count", count_text(own_entries())}, {"guard", guard}});
 }
 
-void Misses::log_limit(Refusal refusal) {
+void Misses::log_limit(EntryLimit limit) {
   if (std::exchange(account_of(site_, options_).limit_is_said, true)) return;
-  const bool of_modules = refusal == Refusal::limit_of_modules;
+  const bool of_modules = limit == EntryLimit::limit_of_modules;
   const size_t entries = of_modules ? site_.entries.size() : own_entries();
   const std::string detail =
       "plain Python from now on: " + std::to_string(entries) + " entries" + (of_modules ? " of all modules" : "");
@@ -82,8 +82,8 @@ std::string Misses::failing_guards() const {
   return text;
 }
 
-std::string Misses::limit_error(Refusal refusal) const {
-  const bool of_modules = refusal == Refusal::limit_of_modules;
+std::string Misses::limit_error(EntryLimit limit) const {
+  const bool of_modules = limit == EntryLimit::limit_of_modules;
   const std::string count = of_modules ? count_text(site_.entries.size(), kMostLimits) + " entries of all modules"
                                        : count_text(own_entries()) + " entries";
   return place(frame_) + ": " + count + " with fullgraph=True, and none fits this call. " +

@@ -19,11 +19,11 @@ class Misses final {
   // entry is left.
   void explain(const char* died);
   // Says, once, that no more entries are made here, and which guard of the newest entry fails now.
-  void log_limit(Refusal refusal);
+  void log_limit(EntryLimit limit);
   std::string failing_guards() const;
   // fullgraph=True promises that nothing runs plainly: if no entry fits and no more may be made, the error says which
   // guards fail.
-  std::string limit_error(Refusal refusal) const;
+  std::string limit_error(EntryLimit limit) const;
 
  private:
   size_t own_entries() const { return entries_with(site_, options_, self_of(frame_)); }

@@ -17,11 +17,13 @@
 #include "graph/aten/torch_texts.h"
 #include "graph/aten/traced_tensor.h"
 #include "graph/aten/user_function.h"
+#include "runtime/aten/saved_for_backward.h"
 #include "runtime/aten/torch_words.h"
 
 namespace framejit::graph {
 namespace {
 
+using runtime::has_any;
 using torch::autograd::variable_list;
 
 // Makes a call when the engine comes to a node.
@@ -88,8 +90,6 @@ bool shows_parts(const Graph& graph, ValueId of) {
            graph.values[index_of(*node.args[0].get<ValueId>())].storage == graph.values[index_of(of)].storage;
   });
 }
-
-bool has_any(const std::vector<bool>& set) { return std::find(set.begin(), set.end(), true) != set.end(); }
 
 bool is_formula(const torch::autograd::Node& node) {
   return dynamic_cast<const torch::autograd::AccumulateGrad*>(&node) == nullptr &&

@@ -84,7 +84,6 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
     return read_offsets_.contains(graph().values[index_of(graph().inputs[input])].storage);
   }
   std::optional<Error> take_break();
-  bool has_break() const { return broken_.has_value(); }
   [[noreturn]] void fail(Error failure);
 
   // Ends the recording; traced tensors are useless from here on. An output that is an input's own traced tensor is

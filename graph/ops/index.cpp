@@ -241,13 +241,6 @@ bool roll(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, shi
   return true;
 }
 
-bool preserved_self(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  const TensorMeta* self = args.tensor(0);
-  if (self == nullptr) return false;
-  results.push_back(preserved(*self, env));
-  return true;
-}
-
 bool constant_pad_nd(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, pad, value
   const TensorMeta* self = args.tensor(0);
   SymSizes pad;

@@ -127,18 +127,11 @@ bool to_copy(const RuleArgs& args, ShapeEnv& env,
   return true;
 }
 
-// copy(self, src): self cloned, then written.
-bool copy(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  const TensorMeta* self = args.tensor(0);
-  if (self == nullptr) return false;
-  results.push_back(preserved(*self, env));
-  return true;
-}
-
 bool copy_from(const RuleArgs& args, ShapeEnv& env,
                Results& results) {  // self, src, non_blocking: src is broadcast to self
   const TensorMeta *self = args.tensor(0), *source = args.tensor(1);
-  return self != nullptr && source != nullptr && expands_to(env, *source, self->sizes) && copy(args, env, results);
+  return self != nullptr && source != nullptr && expands_to(env, *source, self->sizes) &&
+         preserved_self(args, env, results);
 }
 
 bool log_sigmoid_forward(const RuleArgs& args, ShapeEnv&,
@@ -189,7 +182,7 @@ bool mvlgamma(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, p: 
 }
 
 // fill(self, value): empty_like(self).
-bool fill(const RuleArgs& args, ShapeEnv& env, Results& results) { return copy(args, env, results); }
+bool fill(const RuleArgs& args, ShapeEnv& env, Results& results) { return preserved_self(args, env, results); }
 
 bool native_dropout_backward(const RuleArgs& args, ShapeEnv& env, Results& results) {  // grad_output, mask, scale
   const TensorMeta* grad = args.tensor(0);
@@ -207,7 +200,7 @@ bool rrelu_functional(const RuleArgs& args, ShapeEnv& env, Results& results) {
 }
 
 bool native_dropout(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  if (!copy(args, env, results)) return false;
+  if (!preserved_self(args, env, results)) return false;
   results.push_back(results[0]);
   results[1].dtype = DType::kBool;
   return true;
@@ -259,9 +252,10 @@ void add_copies(std::vector<OpRow>& rows) {
   add_rows(rows, to_copy, {"_to_copy"});
   add_rows_in_place(rows, copy_from, {"copy"});
   add_rows_in_place(rows, fill, {"fill.Scalar", "fill.Tensor", "zero"});
-  add_rows_in_place(rows, copy, {"nan_to_num"});  // written to an empty_like(self)
-  add_rows(rows, copy, {"_prelu_kernel"});        // the same; the weight is broadcast to self
-  add_rows(rows, copy, {"normal_functional", "uniform", "cauchy", "exponential", "geometric", "log_normal"}, kRandom);
+  add_rows_in_place(rows, preserved_self, {"nan_to_num"});  // written to an empty_like(self)
+  add_rows(rows, preserved_self, {"_prelu_kernel"});        // the same; the weight is broadcast to self
+  add_rows(rows, preserved_self, {"normal_functional", "uniform", "cauchy", "exponential", "geometric", "log_normal"},
+           kRandom);
   add_rows(rows, dense_as<0>, {"bernoulli", "bernoulli.p", "rrelu_with_noise"}, kRandom);
   rows.push_back({"rrelu_with_noise_", same_as_self, kRandom, "rrelu_with_noise_functional"});
   add_rows(rows, rrelu_functional, {"rrelu_with_noise_functional"}, kRandom);

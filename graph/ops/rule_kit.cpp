@@ -346,6 +346,13 @@ void add_wanted(const RuleArgs& args, size_t mask, TensorMeta meta, std::vector<
   results.push_back(is_wanted(args, mask, results.size()) ? std::move(meta) : no_tensor());
 }
 
+bool preserved_self(const RuleArgs& args, ShapeEnv& env, std::vector<TensorMeta>& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  results.push_back(preserved(*self, env));
+  return true;
+}
+
 bool same_as_self(const RuleArgs& args, ShapeEnv&, std::vector<TensorMeta>& results) {
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr) return false;

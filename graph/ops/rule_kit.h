@@ -107,6 +107,8 @@ bool dense_as(const RuleArgs& args, ShapeEnv&, std::vector<TensorMeta>& results)
   return true;
 }
 
+// The result is like a clone of the first argument.
+bool preserved_self(const RuleArgs& args, ShapeEnv& env, std::vector<TensorMeta>& results);
 // In-place ops, and ops that write without out=: the result is the first argument.
 bool same_as_self(const RuleArgs& args, ShapeEnv& env, std::vector<TensorMeta>& results);
 

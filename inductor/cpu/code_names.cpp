@@ -122,7 +122,7 @@ class JitDump {
 
   // For the rest of this process.
   void give_up() {
-    const std::string reason = refusal(errno);
+    const std::string reason = error_text(errno);
     if (file_ >= 0) close(file_);
     file_ = -1;
     log::emit(log::Kind::NotWritten, "", {{"path", path_}, {"reason", reason}, {"setting", "FRAMEJIT_DUMP_DIR"}});

@@ -10,12 +10,10 @@
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
-#include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
-#include <llvm/Target/TargetOptions.h>
 
 namespace framejit::inductor {
 
@@ -78,20 +76,6 @@ Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machi
     return Error{Reason::code_generation, "this target has no assembly printer"};
   passes.run(module);
   return std::string(text.begin(), text.end());
-}
-
-Result<std::string> assembly_of(const Kernel& kernel, const CodeTarget& target) {
-  prepare_code_generation();
-  const llvm::Triple triple(target.triple);
-  std::string problem;
-  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, problem);
-  if (found == nullptr) return Error{Reason::code_generation, problem};
-  const std::unique_ptr<llvm::TargetMachine> machine(
-      found->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
-                                 llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
-  llvm::LLVMContext context;
-  FJ_TRY(auto module, make_module(kernel, "kernel", context, triple, machine->createDataLayout(), target.options));
-  return assembly_of(*module, *machine);
 }
 
 }  // namespace framejit::inductor

@@ -47,11 +47,4 @@ Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const st
 
 Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machine);
 
-// A CPU in LLVM's terms, whose target the caller has initialised.
-struct CodeTarget {
-  std::string triple, cpu, features;
-  EmitOptions options;
-};
-Result<std::string> assembly_of(const Kernel& kernel, const CodeTarget& target);
-
 }  // namespace framejit::inductor

@@ -17,7 +17,7 @@ enum class KeptApart : uint8_t {
 #include "inductor/kernel/in_place.def"
 #undef KEPT_APART
 };
-const char* name_of(KeptApart reason);
+const char* name_of(KeptApart reason);  // for tests
 
 // `read` and `written` are buffers of the kernel, both in memory. Nothing: the second may take the memory of the first.
 std::optional<KeptApart> kept_apart(const Kernel& kernel, LoopBufferId read, LoopBufferId written);

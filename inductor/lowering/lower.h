@@ -126,7 +126,7 @@ void add_lowering(std::string_view op, LowerFn function);
 LowerFn find_lowering(std::string_view op);
 // The op that a row names. "framejit::x" is x with a 0-dim tensor in place of a number.
 std::string_view row_name(const graph::Node& node);
-std::vector<std::string> lowered_ops();  // sorted
+std::vector<std::string> lowered_ops();  // sorted; for tests
 
 void register_pointwise_lowerings();
 void register_reduction_lowerings();

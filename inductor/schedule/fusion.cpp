@@ -127,13 +127,13 @@ class Merger {
   Merger(const LoopProgram& program, const Costs& costs, const Nest& first, const Nest& second)
       : program_(program), costs_(costs), first_(first), second_(second), symbols_(program.symbol_count) {}
 
-  // Nothing: see refusal().
+  // Nothing: see reason().
   std::optional<Nest> merge() {
-    if (are_too_large(costs_, first_, second_)) return refuse(Refusal::too_large);
-    if (places_into(first_, second_) || places_into(second_, first_)) return refuse(Refusal::placed);
-    if (!first_.is_reduction() && is_ordered(second_) && cost_of(first_).heavy) return refuse(Refusal::walked);
-    if ((places(first_) && carries(second_)) || (places(second_) && carries(first_))) return refuse(Refusal::walked);
-    if (!find_dims()) return refuse(Refusal::other_points);
+    if (are_too_large(costs_, first_, second_)) return refuse(KeptNests::too_large);
+    if (places_into(first_, second_) || places_into(second_, first_)) return refuse(KeptNests::placed);
+    if (!first_.is_reduction() && is_ordered(second_) && cost_of(first_).heavy) return refuse(KeptNests::walked);
+    if ((places(first_) && carries(second_)) || (places(second_) && carries(first_))) return refuse(KeptNests::walked);
+    if (!find_dims()) return refuse(KeptNests::other_points);
     const bool by_reduction = first_.is_reduction();
     NestBuilder b(program_.symbol_count, second_.name, second_.ranges, by_reduction ? first_.reduced : second_.reduced);
     BodyCopy head(b, first_, dims_);
@@ -143,7 +143,7 @@ class Merger {
       return first_.body[i].op == LoopOp::kStore && stores(second_, first_.body[i].buffer);
     };
     head.run();
-    if (writes_elsewhere(head)) return refuse(Refusal::other_element);
+    if (writes_elsewhere(head)) return refuse(KeptNests::other_element);
     std::vector<SymExpr> own;
     for (size_t d = 0; d < second_.dim_count(); ++d) own.push_back(b.dim(d));
     BodyCopy tail(b, second_, own);
@@ -164,11 +164,11 @@ class Merger {
     for (size_t i = 0; i < merged.body.size(); ++i)
       one_pass &=
           !(inner[i] && after[i]) && !(merged.body[i].op == LoopOp::kReduce && after[merged.body[i].operands[0]]);
-    if (!same_element) return refuse(Refusal::other_element);
-    if (!one_pass) return refuse(Refusal::two_passes);
+    if (!same_element) return refuse(KeptNests::other_element);
+    if (!one_pass) return refuse(KeptNests::two_passes);
     return merged;
   }
-  Refusal refusal() const { return refusal_; }
+  KeptNests reason() const { return reason_; }
 
  private:
   static bool places(const Nest& nest) {
@@ -202,8 +202,8 @@ class Merger {
     });
   }
 
-  std::nullopt_t refuse(Refusal reason) {
-    refusal_ = reason;
+  std::nullopt_t refuse(KeptNests reason) {
+    reason_ = reason;
     return std::nullopt;
   }
 
@@ -306,13 +306,13 @@ class Merger {
   const Nest& second_;
   NestSymbols symbols_;
   std::vector<SymExpr> dims_;
-  Refusal refusal_ = Refusal::other_points;
+  KeptNests reason_ = KeptNests::other_points;
 };
 
 // Merges each nest into the latest earlier one that can take it and touches a buffer that it reads.
 class MergePass {
  public:
-  MergePass(LoopProgram& program, const Costs& costs, RefusalNotes* notes)
+  MergePass(LoopProgram& program, const Costs& costs, KeptNestPairs* notes)
       : program_(program),
         costs_(costs),
         order_(program.items),
@@ -369,7 +369,7 @@ class MergePass {
     for (size_t earlier : candidates(item)) {
       const Nest& first = std::get<Nest>(program_.items[earlier]);
       if (order_.is_parted(earlier)) {
-        note(notes_, first.name, second->name, Refusal::order);
+        note(notes_, first.name, second->name, KeptNests::order);
         continue;
       }
       // A refused pair stays refused until one of the two changes.
@@ -379,7 +379,7 @@ class MergePass {
       Merger merger(program_, costs_, first, *second);
       auto merged = merger.merge();
       if (!merged) {
-        note(notes_, first.name, second->name, merger.refusal());
+        note(notes_, first.name, second->name, merger.reason());
         continue;
       }
       order_.join(earlier);
@@ -393,7 +393,7 @@ class MergePass {
   LoopProgram& program_;
   const Costs& costs_;
   ItemOrder order_;
-  RefusalNotes* notes_;
+  KeptNestPairs* notes_;
   std::vector<std::vector<size_t>> touching_;   // per buffer: earlier nests and calls of the sweep, perhaps joined
                                                 // since
   std::vector<uint32_t> changes_;               // per item: how often it took another
@@ -403,7 +403,7 @@ class MergePass {
 
 }  // namespace
 
-LoopProgram merge_nests(LoopProgram program, const Costs& costs, RefusalNotes* notes) {
+LoopProgram merge_nests(LoopProgram program, const Costs& costs, KeptNestPairs* notes) {
   MergePass pass(program, costs, notes);
   while (pass.sweep()) continue;
   pass.put_in_order();

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "inductor/loop/nest_builder.h"
-#include "inductor/schedule/refusals.h"
+#include "inductor/schedule/kept_nests.h"
 #include "inductor/target/target_info.h"
 
 namespace framejit::inductor {
@@ -16,9 +16,9 @@ struct SizeHints {
 
 // Pointwise producers are computed where they are read.
 LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, const Costs& costs,
-                             RefusalNotes* notes = nullptr);
+                             KeptNestPairs* notes = nullptr);
 // Nests over the same points become one nest: producer and consumer, or siblings that read the same data.
-LoopProgram merge_nests(LoopProgram program, const Costs& costs, RefusalNotes* notes = nullptr);
+LoopProgram merge_nests(LoopProgram program, const Costs& costs, KeptNestPairs* notes = nullptr);
 // Long reductions with few results, or over columns, become partial results of a fixed number of parts, and a short
 // reduction of those. This gives all threads work, in an order that does not depend on their number.
 LoopProgram split_reductions(LoopProgram program, const SizeHints& hints, const Costs& costs);

@@ -147,9 +147,9 @@ bool is_made_of_rows(const LoopProgram& program, const Nest& producer, InstId st
 }
 
 // Why the producer is not computed where it is read; nothing if it should be.
-std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, InstId store,
-                                      const std::vector<size_t>& positions, const std::vector<BufferUse>& uses,
-                                      const SizeHints& hints, const Costs& costs) {
+std::optional<KeptNests> why_not_inlined(const LoopProgram& program, const Nest& producer, InstId store,
+                                         const std::vector<size_t>& positions, const std::vector<BufferUse>& uses,
+                                         const SizeHints& hints, const Costs& costs) {
   const LoopBufferId buffer = producer.body[store].buffer;
   const BufferUse& use = uses[buffer];
   const NestCost cost = cost_of(producer);
@@ -158,9 +158,9 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
   bool enlarges = false;
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
-    if (are_too_large(costs, producer, consumer)) return Refusal::too_large;
-    if (cost.heavy && is_ordered(consumer)) return Refusal::walked;
-    if (loads_masked(consumer, buffer) && !takes_zeros(producer)) return Refusal::conditional;
+    if (are_too_large(costs, producer, consumer)) return KeptNests::too_large;
+    if (cost.heavy && is_ordered(consumer)) return KeptNests::walked;
+    if (loads_masked(consumer, buffer) && !takes_zeros(producer)) return KeptNests::conditional;
     loads += count_loads(consumer, buffer);
     points += points_of(consumer, hints);
     enlarges |= points_of(consumer, hints) > costs.enlarged * hints.numel(producer.ranges);
@@ -170,23 +170,23 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
   const bool is_free = enlarges && points <= costs.recomputed_points && is_cheap(producer, uses);
   const bool pays = is_free || (loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && is_small);
   if (!pays && is_made_of_rows(program, producer, store, positions, use, hints, costs)) return std::nullopt;
-  return pays ? std::nullopt : std::optional(Refusal::recomputed);
+  return pays ? std::nullopt : std::optional(KeptNests::recomputed);
 }
 
 // Why a nest is computed once and stored, whatever the cost; nothing if each of its readers could compute it.
-std::optional<Refusal> storing_refusal(const LoopProgram& program, const Nest& producer, LoopBufferId buffer,
-                                       const BufferUse& use) {
-  if (producer.is_reduction()) return Refusal::reduces;
-  if (use.writers.size() != 1) return Refusal::several_writers;  // inline_regions() has not taken them
-  if (program.buffers[buffer].is_output) return Refusal::is_output;
-  return use.read_by_extern ? std::optional(Refusal::read_by_library) : std::nullopt;
+std::optional<KeptNests> why_stored(const LoopProgram& program, const Nest& producer, LoopBufferId buffer,
+                                    const BufferUse& use) {
+  if (producer.is_reduction()) return KeptNests::reduces;
+  if (use.writers.size() != 1) return KeptNests::several_writers;  // inline_regions() has not taken them
+  if (program.buffers[buffer].is_output) return KeptNests::is_output;
+  return use.read_by_extern ? std::optional(KeptNests::read_by_library) : std::nullopt;
 }
 
-void note_readers(const LoopProgram& program, const Nest& producer, const BufferUse& use, Refusal refusal,
-                  RefusalNotes* notes) {
+void note_readers(const LoopProgram& program, const Nest& producer, const BufferUse& use, KeptNests reason,
+                  KeptNestPairs* notes) {
   if (notes == nullptr) return;
   for (size_t reader : use.readers)
-    if (const Nest* nest = std::get_if<Nest>(&program.items[reader])) note(notes, producer.name, nest->name, refusal);
+    if (const Nest* nest = std::get_if<Nest>(&program.items[reader])) note(notes, producer.name, nest->name, reason);
 }
 
 // Whether some reader visits every element that a check depends on. Otherwise some checks would be lost.
@@ -216,7 +216,7 @@ bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, Lo
 // Rewriting item i leaves the items before it unchanged, so one sweep from the front sees all producers. left: what
 // remains of the item, namely the checks that no reader does.
 bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints,
-                 const Costs& costs, RefusalNotes* notes, Nest& left) {
+                 const Costs& costs, KeptNestPairs* notes, Nest& left) {
   const Nest* producer = std::get_if<Nest>(&program.items[i]);
   if (producer == nullptr) return false;
   InstId store = kNoInst;
@@ -224,16 +224,16 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
   const bool stores_points = find_identity_store(program, *producer, store, positions);
   if (!stores_points && notes == nullptr) return false;
   for (LoopBufferId buffer : access_of(program.items[i]).writes)
-    if (const auto refusal = storing_refusal(program, *producer, buffer, uses[buffer])) {
-      note_readers(program, *producer, uses[buffer], *refusal, notes);
+    if (const auto reason = why_stored(program, *producer, buffer, uses[buffer])) {
+      note_readers(program, *producer, uses[buffer], *reason, notes);
       return false;
     }
   if (!stores_points) return false;
   const LoopBufferId buffer = producer->body[store].buffer;
   const BufferUse& use = uses[buffer];
   if (use.readers.empty()) return false;
-  if (const auto refusal = inline_refusal(program, *producer, store, positions, uses, hints, costs)) {
-    note_readers(program, *producer, use, *refusal, notes);
+  if (const auto reason = why_not_inlined(program, *producer, store, positions, uses, hints, costs)) {
+    note_readers(program, *producer, use, *reason, notes);
     return false;
   }
   Nest checks;
@@ -256,42 +256,42 @@ bool is_interleaved(const LoopBuffer& buffer, const SizeHints& hints, const Cost
 }
 
 // Why a buffer that several nests write is not read from their regions; nothing if it should be.
-std::optional<Refusal> regions_refusal(const LoopProgram& program, const std::vector<Region>& regions,
-                                       const BufferUse& use, LoopBufferId buffer, const SizeHints& hints,
-                                       const Costs& costs) {
+std::optional<KeptNests> why_regions_stay(const LoopProgram& program, const std::vector<Region>& regions,
+                                          const BufferUse& use, LoopBufferId buffer, const SizeHints& hints,
+                                          const Costs& costs) {
   size_t instructions = 0, length = 0, loads = 0;
   for (const Region& region : regions) {
     const NestCost cost = cost_of(*region.nest);
-    if (!takes_zeros(*region.nest)) return Refusal::conditional;
-    if (cost.heavy) return Refusal::recomputed;
+    if (!takes_zeros(*region.nest)) return KeptNests::conditional;
+    if (cost.heavy) return KeptNests::recomputed;
     instructions += cost.instructions;
     length += region.nest->body.size() + static_cast<size_t>(costs.choice_instructions);
   }
-  if (is_interleaved(program.buffers[buffer], hints, costs)) return Refusal::recomputed;
+  if (is_interleaved(program.buffers[buffer], hints, costs)) return KeptNests::recomputed;
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
     const size_t own = count_loads(consumer, buffer);
-    if (consumer.body.size() + own * length > static_cast<size_t>(costs.most_instructions)) return Refusal::too_large;
-    if (is_ordered(consumer)) return Refusal::walked;
+    if (consumer.body.size() + own * length > static_cast<size_t>(costs.most_instructions)) return KeptNests::too_large;
+    if (is_ordered(consumer)) return KeptNests::walked;
     if (points_of(consumer, hints) > costs.enlarged * hints.numel(program.buffers[buffer].sizes))
-      return Refusal::recomputed;
+      return KeptNests::recomputed;
     loads += own;
   }
   const bool pays = loads * regions.size() <= static_cast<size_t>(costs.region_choices) &&
                     instructions <= static_cast<size_t>(costs.region_instructions);
-  return pays ? std::nullopt : std::optional(Refusal::recomputed);
+  return pays ? std::nullopt : std::optional(KeptNests::recomputed);
 }
 
 // Called for the last of several writers of a buffer: readers then read its regions, one by one.
 bool inline_regions(LoopProgram& program, LoopBufferId buffer, const BufferUse& use, const SizeHints& hints,
-                    const Costs& costs, RefusalNotes* notes) {
+                    const Costs& costs, KeptNestPairs* notes) {
   if (use.readers.empty() || use.read_by_extern || program.buffers[buffer].is_output ||
       use.readers.front() <= use.writers.back())
     return false;
   const auto regions = find_regions(program, buffer, use.writers);
   if (!regions) return false;
-  if (const auto refusal = regions_refusal(program, *regions, use, buffer, hints, costs)) {
-    note_readers(program, *regions->back().nest, use, *refusal, notes);
+  if (const auto reason = why_regions_stay(program, *regions, use, buffer, hints, costs)) {
+    note_readers(program, *regions->back().nest, use, *reason, notes);
     return false;
   }
   for (size_t reader : use.readers) {
@@ -320,7 +320,7 @@ void hand_over(LoopProgram& program, size_t item, const std::vector<size_t>& rea
 
 }  // namespace
 
-LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, const Costs& costs, RefusalNotes* notes) {
+LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, const Costs& costs, KeptNestPairs* notes) {
   std::vector<BufferUse> uses = uses_of(program);
   for (size_t i = 0; i < program.items.size(); ++i) {
     for (LoopBufferId buffer : access_of(program.items[i]).writes) {
@@ -336,6 +336,5 @@ LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, const 
   }
   return prune(std::move(program));
 }
-
 
 }  // namespace framejit::inductor

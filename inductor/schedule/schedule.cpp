@@ -20,7 +20,7 @@ namespace {
 
 class Grouper {
  public:
-  Grouper(LoopProgram program, const SizeHints& hints, const TargetInfo& target, RefusalNotes* notes)
+  Grouper(LoopProgram program, const SizeHints& hints, const TargetInfo& target, KeptNestPairs* notes)
       : hints_(hints),
         costs_(target.costs),
         blocks_meet_(target.traits.blocks_meet),
@@ -69,7 +69,7 @@ class Grouper {
     for (size_t step : candidates(item)) {
       Group& group = std::get<Group>(steps_[step]);
       if (order_.is_parted(step)) {
-        note(notes_, group.nests.back().name, nest.name, Refusal::order);
+        note(notes_, group.nests.back().name, nest.name, KeptNests::order);
       } else if (const auto outer = common_outer(group, nest, order_.access(item))) {
         group.outer = *outer;
         group.nests.push_back(std::move(nest));
@@ -89,14 +89,14 @@ class Grouper {
     while (outer < group.outer && outer < nest.ranges.size() && leader.ranges[outer] == nest.ranges[outer]) ++outer;
     for (; outer > 0; --outer)
       if (agrees(handed, nest, outer)) break;
-    const auto refuse = [&](Refusal reason) {
+    const auto refuse = [&](KeptNests reason) {
       note(notes_, group.nests.back().name, nest.name, reason);
       return std::nullopt;
     };
-    if (group.nests.size() >= static_cast<size_t>(costs_.most_nests)) return refuse(Refusal::group_full);
+    if (group.nests.size() >= static_cast<size_t>(costs_.most_nests)) return refuse(KeptNests::group_full);
     int work_of_group = 0;
     for (const Nest& n : group.nests) work_of_group += cost_of(n).work;
-    if (is_too_much_work(costs_, work_of_group, cost_of(nest).work)) return refuse(Refusal::too_much_work);
+    if (is_too_much_work(costs_, work_of_group, cost_of(nest).work)) return refuse(KeptNests::too_much_work);
     const auto points = [&](size_t count) {
       return hints_.numel({leader.ranges.begin(), leader.ranges.begin() + static_cast<long>(count)});
     };
@@ -106,16 +106,16 @@ class Grouper {
       --outer;
     const bool is_small = most <= costs_.small_points;
     // If each outer point had only one inner point, the inner loops would be scalars, without lanes.
-    if (outer > 0 && most <= points(outer) && !is_small) return refuse(Refusal::nothing_inside);
+    if (outer > 0 && most <= points(outer) && !is_small) return refuse(KeptNests::nothing_inside);
     if (most <= points(outer)) outer = 0;
-    if (outer == 0 && !is_small) return refuse(Refusal::no_common_outer);
+    if (outer == 0 && !is_small) return refuse(KeptNests::no_common_outer);
     const bool may_be_few =
         is_small || (blocks_meet_ && most <= costs_.row_of_blocks * points(outer) && is_even(group, nest, outer));
-    if (points(outer) < costs_.few_points && !may_be_few) return refuse(Refusal::few_points);
+    if (points(outer) < costs_.few_points && !may_be_few) return refuse(KeptNests::few_points);
     const bool is_limited = costs_.points_of_an_outer != 0 && !is_small;
-    if (is_limited && most > costs_.points_of_an_outer * points(outer)) return refuse(Refusal::too_much_inside);
+    if (is_limited && most > costs_.points_of_an_outer * points(outer)) return refuse(KeptNests::too_much_inside);
     const bool may_be_uneven = costs_.uneven_points == 0 || is_small || most <= costs_.uneven_points * points(outer);
-    if (!may_be_uneven && !is_even(group, nest, outer)) return refuse(Refusal::uneven);
+    if (!may_be_uneven && !is_even(group, nest, outer)) return refuse(KeptNests::uneven);
     return outer;
   }
 
@@ -187,18 +187,18 @@ class Grouper {
   std::vector<std::vector<size_t>> writing_;              // per buffer: items so far that write it
   std::vector<std::variant<Group, ExternCall>> steps_;    // by item: its step, unless it was joined
   Schedule schedule_;
-  RefusalNotes* notes_;
+  KeptNestPairs* notes_;
 };
 
 // A pair is not refused if its nests came together after all, or if one of them was merged into another nest.
-RefusalNotes apart(const Schedule& schedule, const RefusalNotes& notes) {
+KeptNestPairs apart(const Schedule& schedule, const KeptNestPairs& notes) {
   std::map<std::string, size_t> step_of;
   for (size_t s = 0; s < schedule.steps.size(); ++s)
     if (const auto* group = std::get_if<Group>(&schedule.steps[s]))
       for (const Nest& nest : group->nests) step_of[nest.name] = s;
-  RefusalNotes kept;
-  std::set<std::tuple<std::string, std::string, Refusal>> seen;
-  for (const RefusedPair& pair : notes) {
+  KeptNestPairs kept;
+  std::set<std::tuple<std::string, std::string, KeptNests>> seen;
+  for (const KeptNestPair& pair : notes) {
     const auto first = step_of.find(pair.first), second = step_of.find(pair.second);
     if (first == step_of.end() || second == step_of.end() || first->second == second->second) continue;
     if (seen.insert({pair.first, pair.second, pair.reason}).second) kept.push_back(pair);
@@ -208,9 +208,9 @@ RefusalNotes apart(const Schedule& schedule, const RefusalNotes& notes) {
 
 }  // namespace
 
-Schedule make_schedule(LoopProgram program, const SizeHints& hints, const TargetInfo& target, bool with_refusals) {
-  RefusalNotes notes;
-  RefusalNotes* const wanted = with_refusals ? &notes : nullptr;
+Schedule make_schedule(LoopProgram program, const SizeHints& hints, const TargetInfo& target, bool with_kept_nests) {
+  KeptNestPairs notes;
+  KeptNestPairs* const wanted = with_kept_nests ? &notes : nullptr;
   program = prune(std::move(program));
   program = inline_producers(std::move(program), hints, target.costs, wanted);
   program = merge_nests(std::move(program), target.costs, wanted);
@@ -260,7 +260,7 @@ std::vector<bool> private_buffers(const Schedule& schedule) {
 
 std::string print_refused(const Schedule& schedule) {
   std::string out;
-  for (const RefusedPair& pair : schedule.refused)
+  for (const KeptNestPair& pair : schedule.refused)
     out += pair.first + ", " + pair.second + ": " + name_of(pair.reason) + ": " + text_of(pair.reason) + "\n";
   return out;
 }

@@ -24,7 +24,7 @@ struct NewValue {
 struct Schedule {
   LoopProgram program;                               // buffers; its items are empty
   std::vector<std::variant<Group, ExternCall>> steps;
-  RefusalNotes refused;                              // pairs that ended in different steps, if asked for
+  KeptNestPairs refused;                              // pairs that ended in different steps, if asked for
   size_t commit = SIZE_MAX;                          // from this step on nothing fails: commit_order.h
   std::vector<NewValue> new_values;                  // made from that step on
 };
@@ -34,7 +34,7 @@ ItemAccess access_of_step(const std::variant<Group, ExternCall>& step);
 
 // Runs all fusion passes on a lowered program, then forms groups.
 Schedule make_schedule(LoopProgram program, const SizeHints& hints, const TargetInfo& target,
-                       bool with_refusals = false);
+                       bool with_kept_nests = false);
 // Every nest is its own group, nothing is fused: for tests, and to compare fusion with.
 Schedule make_plain_schedule(LoopProgram program);
 

@@ -8,9 +8,6 @@ from framejit.options import Options
 def configure() -> None:
     """Reads every FRAMEJIT_* variable. A bad value raises ValueError, which says what is accepted."""
 
-def channels() -> list[tuple[str, str]]:
-    """Name and description of every log channel."""
-
 class ArmedCall:
     """Calls a Python function with its frame compiled. It has a __dict__, binds as a method, and takes no argument
     tuple."""

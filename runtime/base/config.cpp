@@ -121,8 +121,7 @@ size_t distance_of(std::string_view a, std::string_view b) {
 
 const std::vector<KnobRow>& knobs() {
   static const std::vector<KnobRow> rows = {
-#define KNOB(field, type, environment, default_value, choices, doc) \
-  {#field, #type, environment, #default_value, choices, doc},
+#define KNOB(field, type, environment, default_value, choices, doc) {#field, #type, environment, choices, doc},
 #include "runtime/base/config.def"
 #undef KNOB
   };

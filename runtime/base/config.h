@@ -26,7 +26,6 @@ struct KnobRow {
   const char* field;
   const char* type;
   const char* environment;
-  const char* default_text;
   const char* choices;
   const char* doc;
 };

@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -49,14 +48,24 @@ constexpr EventRow kEvents[] = {
 #undef LOG_EVENT
 };
 
+struct LogFile {
+  explicit LogFile(int of_file) : descriptor(of_file) {}
+  ~LogFile() {
+    if (descriptor >= 0) close(descriptor);
+  }
+  LogFile(const LogFile&) = delete;
+  const int descriptor;
+  bool has_failed = false;  // nothing more is written to it
+};
+
 struct Sinks {
   std::mutex mutex;
   uint32_t wanted = kUnnamed;  // channels that the user asked for; g_enabled adds all channels if there are listeners
   bool json = false;
-  std::unique_ptr<std::ofstream> file;
+  std::unique_ptr<LogFile> file;
   std::string file_name, dump_dir;
   uint32_t artefacts = 0;
-  bool said_of_file = false, said_of_dumps = false;  // whether the log has said that they cannot be written
+  bool said_of_dumps = false;  // whether the log has said that they cannot be written
   std::vector<std::pair<uint64_t, std::shared_ptr<const Listener>>> listeners;
   uint64_t next_listener = 1;
 
@@ -136,7 +145,8 @@ std::string fill(std::string_view text, const Event& event) {
 }
 
 std::string not_written(const Sinks& s, const std::string& path, int error, const char* setting) {
-  const Event event{Kind::NotWritten, t_id, "", {{"path", path}, {"reason", refusal(error)}, {"setting", setting}}, ""};
+  const Event event{
+      Kind::NotWritten, t_id, "", {{"path", path}, {"reason", error_text(error)}, {"setting", setting}}, ""};
   return (s.json ? to_json(event) : to_text(event)) + "\n";
 }
 
@@ -166,9 +176,10 @@ void write(Sinks& s, const std::string& lines) {
     std::fwrite(lines.data(), 1, lines.size(), stderr);
     return;
   }
+  if (s.file->has_failed) return;
   errno = 0;
-  *s.file << lines << std::flush;
-  if (*s.file || std::exchange(s.said_of_file, true) || !(s.wanted & kUnnamed)) return;
+  s.file->has_failed = !write_whole(s.file->descriptor, lines);
+  if (!s.file->has_failed || !(s.wanted & kUnnamed)) return;
   const std::string line = not_written(s, s.file_name, errno, "FRAMEJIT_LOGS_OUT");
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
@@ -280,12 +291,12 @@ Result<void> configure(std::string_view logs, std::string_view out, std::string_
   FJ_TRY(const uint32_t wanted, wanted_channels(logs));
   if (!format.empty() && format != "text" && format != "json")
     return Error{Reason::bad_setting, "FRAMEJIT_LOGS_FORMAT: '" + std::string(format) + "' is not text or json"};
-  std::unique_ptr<std::ofstream> file;
+  std::unique_ptr<LogFile> file;
   if (!out.empty()) {
-    file = std::make_unique<std::ofstream>(std::string(out), std::ios::app);
-    if (!*file)
+    file = std::make_unique<LogFile>(open_to_append(std::string(out)));
+    if (file->descriptor < 0)
       return Error{Reason::bad_setting,
-                   "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "': " + std::strerror(errno)};
+                   "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "': " + error_text(errno)};
   }
   if (!dump_dir.empty()) {
     std::error_code failed;
@@ -301,7 +312,7 @@ Result<void> configure(std::string_view logs, std::string_view out, std::string_
   s.file = std::move(file);
   s.file_name = out;
   s.dump_dir = dump_dir;
-  s.said_of_file = s.said_of_dumps = false;
+  s.said_of_dumps = false;
   s.artefacts = 0;
   s.refresh();
   return {};

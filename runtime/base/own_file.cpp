@@ -32,6 +32,12 @@ int open_own_file(int folder, const std::string& name) {
   return -1;
 }
 
+int open_to_append(const std::string& path) {
+  const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+  if (file >= 0) fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);  // writing may wait
+  return file;
+}
+
 int open_own_folder(const std::string& parent, const std::string& name) {
   const int above = open(parent.c_str(), O_DIRECTORY | O_RDONLY | O_CLOEXEC);
   if (above < 0) return -1;
@@ -56,7 +62,7 @@ bool write_whole(int file, const std::string& bytes) {
   return true;
 }
 
-std::string refusal(int error) {
+std::string error_text(int error) {
   switch (error) {
     case ELOOP: return "it is a link";
     case ENXIO: return "it is a pipe or a socket";  // without a reader

@@ -12,11 +12,6 @@ namespace {
 bool is_word_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) { return is_word_start(c) || is_digit(c); }
-int hex_value(char c) {
-  if (is_digit(c)) return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
 
 }  // namespace
 
@@ -49,29 +44,11 @@ bool Cursor::accept(std::string_view token) {
   return true;
 }
 
-Result<void> Cursor::expect(std::string_view token) {
-  if (accept(token)) return {};
-  return error("expected '" + std::string(token) + "'");
-}
-
 std::string_view Cursor::word() {
   skip();
   const size_t start = at_;
   if (at_ < source_.size() && is_word_start(source_[at_]))
     while (at_ < source_.size() && is_word(source_[at_])) ++at_;
-  return source_.substr(start, at_ - start);
-}
-
-std::string_view Cursor::dotted_word() {
-  const size_t length = word().size();
-  const size_t start = at_ - length;
-  if (length == 0) return {};
-  while (at_ < source_.size()) {
-    const size_t joint = source_[at_] == '.' ? 1 : source_.substr(at_).starts_with("::") ? 2 : 0;
-    if (joint == 0 || at_ + joint >= source_.size() || !is_word(source_[at_ + joint])) break;
-    at_ += joint;
-    while (at_ < source_.size() && is_word(source_[at_])) ++at_;
-  }
   return source_.substr(start, at_ - start);
 }
 
@@ -132,32 +109,6 @@ Result<double> Cursor::floating() {
   const auto [stop, failed] = std::from_chars(source_.data() + start, source_.data() + end, value);
   if (failed != std::errc() || stop != source_.data() + end) return error("number out of range");
   at_ = end;
-  return value;
-}
-
-Result<std::string> Cursor::quoted() {
-  FJ_TRY_VOID(expect("\""));
-  std::string value;
-  while (at_ < source_.size() && source_[at_] != '"') {
-    char c = source_[at_++];
-    if (c != '\\') {
-      value += c;
-      continue;
-    }
-    c = at_ < source_.size() ? source_[at_++] : '\0';
-    if (c == 'n') {
-      value += '\n';
-    } else if (c == '"' || c == '\\') {
-      value += c;
-    } else if (c == 'x' && at_ + 1 < source_.size() && hex_value(source_[at_]) >= 0 &&
-               hex_value(source_[at_ + 1]) >= 0) {
-      value += static_cast<char>(hex_value(source_[at_]) * 16 + hex_value(source_[at_ + 1]));
-      at_ += 2;
-    } else {
-      return error("unknown escape in a string");
-    }
-  }
-  FJ_TRY_VOID(expect("\""));
   return value;
 }
 

@@ -35,6 +35,7 @@ NONE_HERE = {
     "test_demo.py": "runs a demo: child processes",
     "training/test_demo_train.py": "runs a demo: child processes",
     "test_levels.py": "another level of the CPU is chosen at import: child processes",
+    "test_log_files.py": "the settings are read at import: child processes",
     "test_logs.py": "the settings are read at import: child processes",
     "test_op_sweep.py": "the sweep's workers compile: child processes",
     "test_op_table.py": "reads tables",

@@ -7,6 +7,7 @@ from check import same
 
 SIZES = (3, 5, 7, 9, 4)
 ASKED = []
+LIBRARIES = []
 
 
 @torch.library.custom_op("framejit_ops::twice", mutates_args=())
@@ -240,27 +241,24 @@ SEEN = []
 @pytest.mark.parametrize("space", ["framejit_ops", "aten", "framejit", "mkl", "mkldnn"])
 def test_an_op_of_the_program_in_any_namespace_runs_as_often_as_in_plain_python(space):
     library = torch.library.Library(space, "FRAGMENT")  # noqa: TOR901
-    try:
-        library.define("framejit_counted(Tensor x) -> Tensor")
-        library.impl("framejit_counted", lambda x: RUNS.append(len(x)) or x + 1, "CPU")
-        library.impl("framejit_counted", torch.empty_like, "Meta")
-        op = getattr(torch.ops, space).framejit_counted
+    LIBRARIES.append(library)  # an op lives as long as its library
+    library.define("framejit_counted(Tensor x) -> Tensor")
+    library.impl("framejit_counted", lambda x: RUNS.append(len(x)) or x + 1, "CPU")
+    library.impl("framejit_counted", torch.empty_like, "Meta")
+    op = getattr(torch.ops, space).framejit_counted
 
-        def fn(x):
-            op(x)
-            return x * 2
+    def fn(x):
+        op(x)
+        return x * 2
 
-        framejit.reset()
-        compiled, x = framejit.compile(fn), torch.randn(3)
-        RUNS.clear()
-        with torch.no_grad():
-            for _ in range(5):
-                same(compiled(x), fn(x))
-        assert RUNS == [3] * 10 and framejit.stats()["executed_shapes"] == 0
-        assert framejit.stats()["graphs"] == 1
-    finally:
-        framejit.reset()
-        library._destroy()
+    framejit.reset()
+    compiled, x = framejit.compile(fn), torch.randn(3)
+    RUNS.clear()
+    with torch.no_grad():
+        for _ in range(5):
+            same(compiled(x), fn(x))
+    assert RUNS == [3] * 10 and framejit.stats()["executed_shapes"] == 0
+    assert framejit.stats()["graphs"] == 1
 
 
 

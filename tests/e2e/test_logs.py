@@ -1,5 +1,6 @@
 """What users read: every channel's events through FRAMEJIT_LOGS, as text and as JSON, and the settings that choose
 them."""
+import ast
 import json
 import logging
 import os
@@ -11,6 +12,7 @@ import torch
 
 import framejit
 import programs
+from pages import ROOT
 
 PROGRAM = """
 import torch, framejit
@@ -37,6 +39,14 @@ def run(program=PROGRAM, tmp_path=None, **environment):
     path = tmp_path / "program.py"
     path.write_text(program)
     return programs.run(file=path, env=env)
+
+
+def channels():
+    """Name and description of every log channel."""
+    table = (ROOT / "runtime/base/log_channels.def").read_text()
+    rows = re.findall(r'^LOG_CHANNEL\((\w+),\s*((?:"[^"]*"\s*)+)\)', table, re.M)
+    assert len(rows) == table.count("\nLOG_CHANNEL(") > 10
+    return [(name, ast.literal_eval(f"({texts})")) for name, texts in rows]
 
 
 def captured(fn, *args):
@@ -177,7 +187,7 @@ def test_a_changed_mode_is_named_with_both_values():
 
 
 def test_each_channel_prints_and_only_what_was_asked(tmp_path):
-    names = [name for name, _ in framejit._framejit.channels()]
+    names = [name for name, _ in channels()]
     done = run(tmp_path=tmp_path, FRAMEJIT_LOGS="all")
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
@@ -247,47 +257,10 @@ def test_odd_text_stays_valid_json(tmp_path):
         json.loads(line)
 
 
-def test_dump_folder_gets_numbered_files(tmp_path):
-    folder = tmp_path / "new" / "dump"
-    done = run(FRAMEJIT_LOGS="graph,aten_graph", FRAMEJIT_DUMP_DIR=str(folder))
-    assert done.returncode == 0, done.stderr
-    named = [line.rsplit(": ", 1)[1] for line in done.stderr.splitlines()]
-    files = sorted(str(p) for p in folder.rglob("*.txt"))
-    assert sorted(named) == files and not any(line.startswith("| ") for line in done.stderr.splitlines())
-    assert sum(f.endswith("_Graph.txt") for f in files) == GRAPHS
-    for f in files:
-        assert ("   aten: " if f.endswith("_Graph.txt") else "graph @f(") in open(f).read(), f
-
-
-@pytest.mark.slow
-def test_dumps_go_through_no_link_and_over_ones_own_files_alone(tmp_path):
-    folder, other = tmp_path / "1.1", tmp_path / "other.txt"
-    folder.mkdir()
-    other.write_text("somebody's")
-    (folder / "0000_Graph.txt").symlink_to(other)
-    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
-    assert done.returncode == 0 and other.read_text() == "somebody's"
-    assert str(folder / "0000_Graph.txt") in done.stderr and "it is a link" in done.stderr, done.stderr
-    (folder / "0000_Graph.txt").unlink()
-    os.link(other, folder / "0000_Graph.txt")
-    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
-    assert done.returncode == 0 and other.read_text() == "somebody's"
-    (folder / "0000_Graph.txt").unlink()
-    (folder / "0000_Graph.txt").write_text("of an earlier run, and longer than a graph" * 1000)
-    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
-    assert done.returncode == 0 and "earlier run" not in (folder / "0000_Graph.txt").read_text()
-    folder.rename(tmp_path / "elsewhere")
-    folder.symlink_to(tmp_path / "elsewhere")
-    before = sorted((tmp_path / "elsewhere").iterdir())
-    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
-    assert done.returncode == 0 and "it is a link" in done.stderr, done.stderr
-    assert sorted((tmp_path / "elsewhere").iterdir()) == before
-
-
 def test_help_lists_the_channels():
     done = run("import framejit", FRAMEJIT_LOGS="help")
     assert done.returncode == 0
-    for name, description in framejit._framejit.channels():
+    for name, description in channels():
         assert re.search(rf"^\s+{name}\s+{re.escape(description)}$", done.stderr, re.M)
 
 
@@ -427,33 +400,6 @@ def test_a_break_in_the_body_of_a_loop_over_an_iterator_says_what_helps():
     assert "before a graph break" in stop.fields["detail"]
     assert "if there is a break in the body of its loop" in stop.fields["hint"] and "list(...)" in stop.fields["hint"]
     assert {b.fields["reason"] for b in over(list)} == {"data_dependent_jump"}
-
-
-FULL = """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file can grow, as on a full disk
-"""
-
-
-@pytest.mark.parametrize("style, line", [
-    ("text", r"\[framejit [^]]*warnings\] cannot write /dev/full: No space left on device; "
-     r"the program goes on without this file; what to do: .* name another place \(FRAMEJIT_LOGS_OUT\)"),
-    ("json", r'.*"event":"NotWritten".*"path":"/dev/full","reason":"No space left on device".*'),
-])
-def test_a_log_that_cannot_be_written_is_one_line(style, line):
-    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_LOGS_OUT="/dev/full", FRAMEJIT_LOGS_FORMAT=style)
-    assert done.returncode == 0 and re.fullmatch(line + "\n", done.stderr), done.stderr
-    silent = run(FRAMEJIT_LOGS="graph,-warnings", FRAMEJIT_LOGS_OUT="/dev/full")
-    assert silent.returncode == 0 and silent.stderr == ""
-
-
-def test_dumps_that_cannot_be_written_are_one_line(tmp_path):
-    done = run(FULL + PROGRAM, FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
-    said = re.findall(r"warnings\] cannot write (.*): File too large; .*\(FRAMEJIT_DUMP_DIR\)$", done.stderr, re.M)
-    assert done.returncode == 0 and len(said) == 1 and said[0].startswith(str(tmp_path)), done.stderr
-    assert done.stderr.count("| return ") == done.stderr.count(" graph] ") > 2  # artefacts without a file follow their
-                                                                                # line
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.breaks(unknown_callable=1)

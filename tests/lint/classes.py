@@ -9,7 +9,7 @@ from project import files, read, report
 # should take in place of the whole). Lower a limit whenever you can.
 LIMITS = [
     ("CallStack", "frame_hook/trace/machine/call_stack.h", 11, None),
-    ("Facts", "frame_hook/trace/values/facts.h", 24, None),
+    ("Facts", "frame_hook/trace/values/facts.h", 27, None),
     ("DynamicSources", "frame_hook/trace/values/dynamic_sources.h", 10, None),
     ("Heap", "frame_hook/trace/values/heap.h", 43, None),
     ("Errors", "frame_hook/trace/machine/errors.h", 18, None),
@@ -20,7 +20,7 @@ LIMITS = [
     ("Attempts", "frame_hook/trace/machine/attempts.h", 49, None),
     ("Dicts", "frame_hook/trace/types/dicts.h", 14, None),
     ("Machine", "frame_hook/trace/machine/machine.h", 21, None),
-    ("Tracer", "frame_hook/trace/machine/tracer.h", 59, 377),
+    ("Tracer", "frame_hook/trace/machine/tracer.h", 59, 376),
 ]
 # Classes that may exceed the general limit, and lower limits for classes that stay far below it.
 LIMITS += [

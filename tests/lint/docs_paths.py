@@ -1,5 +1,5 @@
 """Paths that README.md and docs/ name must exist: `folder/file.ext`, `folder/{a,b}.*`, `folder/`; and so must every
-make target."""
+make target. docs/adding.md names every table."""
 import re
 from pathlib import Path
 
@@ -42,5 +42,10 @@ def check(page: Path, text: str) -> list[str]:
     return found
 
 
+def check_tables(adding: str, tables: list[Path]) -> list[str]:
+    return [f"docs/adding.md: {table} has no entry" for table in tables if f"`{table}`" not in adding]
+
+
 if __name__ == "__main__":
-    report("docs_paths", [finding for page in files(".md") for finding in check(page, read(page))])
+    report("docs_paths", [finding for page in files(".md") for finding in check(page, read(page))]
+           + check_tables(read(Path("docs/adding.md")), files(".def")))

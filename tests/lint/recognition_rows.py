@@ -37,7 +37,6 @@ ERRORS = [
     ("runtime/aten/extern_call.cpp", '.find("::")', "a name of an operator, not a message"),
     ("runtime/aten/shape_functions.cpp", '.find("::")', "a name of an operator, not a message"),
     ("inductor/autotune.cpp", '.find("::")', "a name of an operator, not a message"),
-    ("runtime/base/text.cpp", '"::"', "our own text of graphs"),
     ("frame_hook/trace/values/object_kinds.cpp", '"<frozen "', "the file of a module that CPython froze"),
     ("frame_hook/trace/protocol/stand_ins.cpp", '"framejit.Unread"', "the name of a class that we made"),
 ]

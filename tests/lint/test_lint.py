@@ -259,6 +259,10 @@ def test_terms_are_those_of_the_page():
     page = (Path(__file__).parents[2] / "docs/style.md").read_text().lower()
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     assert all(any(re.search(rf"\b{term.word}", row) for row in rows) for term in terms.TERMS)
+    words = [re.findall(r"`(\w+)`", part) for part in re.search(
+        r"it finds (.*?) in the wrong folder, and (.*?) anywhere", " ".join(page.split())).groups()]
+    assert [sorted(part) for part in words] == [
+        sorted(term.word for term in terms.TERMS if bool(term.rooms) is has_rooms) for has_rooms in (True, False)]
     assert len(terms.WORD_OF) == sum(len(term.forms.split()) for term in terms.TERMS)
 
 
@@ -272,6 +276,12 @@ def test_terms_are_those_of_the_page():
 ])
 def test_docs_paths(line, finds):
     assert bool(docs_paths.check(Path("README.md"), line)) is finds
+
+
+def test_every_table_has_an_entry():
+    tables = [Path("graph/ops.def"), Path("graph/lists.def")]
+    assert docs_paths.check_tables("A row of `graph/ops.def`.", tables) == [
+        "docs/adding.md: graph/lists.def has no entry"]
 
 
 @pytest.mark.parametrize("text, finds", [

@@ -1,15 +1,16 @@
 #include "tests/parsers/executable_parser.h"
 
+#include <charconv>
 #include <limits>
 
-#include "runtime/base/text.h"
+#include "tests/parsers/reader.h"
 
 namespace framejit::runtime {
 namespace {
 
 class PlanParser {
  public:
-  explicit PlanParser(text::Cursor& in) : in_(in) {}
+  explicit PlanParser(text::Reader& in) : in_(in) {}
 
   Result<CallPlan> plan() {
     FJ_TRY_VOID(in_.expect("plan"));
@@ -156,7 +157,7 @@ class PlanParser {
   Result<void> dtype(Buffer& b) {
     b.is_packed = in_.accept("packed");
     const std::string_view word = in_.word();
-    if (const auto known = find_dtype(word)) {
+    if (const auto known = text::find_dtype(word)) {
       b.dtype = *known;
       b.torch_dtype = row_of(*known).torch_scalar_type;
       return {};
@@ -378,7 +379,7 @@ class PlanParser {
     }
     const size_t start = in_.position();
     const std::string_view word = in_.word();
-    if (const auto known = find_dtype(word)) return PlanArg{TorchDType{row_of(*known).torch_scalar_type}};
+    if (const auto known = text::find_dtype(word)) return PlanArg{TorchDType{row_of(*known).torch_scalar_type}};
     if (word.starts_with("dtype")) {
       FJ_TRY(const int32_t other, other_dtype(word));
       return PlanArg{TorchDType{other}};
@@ -453,17 +454,17 @@ class PlanParser {
     return Output{Output::kInput, input};
   }
 
-  text::Cursor& in_;
+  text::Reader& in_;
   CallPlan plan_;
 };
 
-Result<void> read_code(text::Cursor& in, Executable& executable) {
+Result<void> read_code(text::Reader& in, Executable& executable) {
   FJ_TRY(const uint32_t index, PlanParser(in).numbered('c'));
   if (index != executable.kernels.size()) return in.error("kernels are numbered in order");
   FJ_TRY_VOID(in.expect("="));
   FJ_TRY(const std::string id, in.quoted());
   auto code = std::make_shared<KernelCode>();
-  const auto known = KernelId::parse(id);
+  const auto known = parse_kernel_id(id);
   if (!known) return in.error("expected 32 hexadecimal digits");
   code->id = *known;
   FJ_TRY_VOID(in.expect("for"));
@@ -474,7 +475,7 @@ Result<void> read_code(text::Cursor& in, Executable& executable) {
   return {};
 }
 
-Result<void> read_derivation(text::Cursor& in, DerivedValue& value) {
+Result<void> read_derivation(text::Reader& in, DerivedValue& value) {
   FJ_TRY_VOID(in.expect("by"));
   FJ_TRY(value.derivation, PlanParser(in).number<uint32_t>());
   FJ_TRY_VOID(in.expect("from"));
@@ -487,7 +488,7 @@ Result<void> read_derivation(text::Cursor& in, DerivedValue& value) {
   return {};
 }
 
-Result<void> read_value(text::Cursor& in, Executable& executable) {
+Result<void> read_value(text::Reader& in, Executable& executable) {
   const bool is_derived = in.peek() == 'd';
   const size_t next = is_derived ? executable.derived.size() : executable.saved.size();
   FJ_TRY(const uint32_t index, PlanParser(in).numbered(is_derived ? 'd' : 'v'));
@@ -503,8 +504,19 @@ Result<void> read_value(text::Cursor& in, Executable& executable) {
 
 }  // namespace
 
+std::optional<KernelId> parse_kernel_id(std::string_view text) {
+  if (text.size() != 32) return std::nullopt;
+  KernelId id;
+  const char* const begin = text.data();
+  const auto first = std::from_chars(begin, begin + 16, id.high, 16);
+  const auto second = std::from_chars(begin + 16, begin + 32, id.low, 16);
+  if (first.ptr != begin + 16 || second.ptr != begin + 32) return std::nullopt;
+  if (id.text() != text) return std::nullopt;  // capitals, signs
+  return id;
+}
+
 Result<Executable> parse_executable(std::string_view printed) {
-  text::Cursor in(printed);
+  text::Reader in(printed);
   Executable executable;
   FJ_TRY_VOID(in.expect("executable"));
   FJ_TRY_VOID(in.expect("@"));

@@ -128,7 +128,7 @@ class Parser {
   Result<TensorMeta> type(std::optional<uint32_t>& storage) {
     TensorMeta meta;
     const std::string_view word = at_.word();
-    const auto dtype = find_dtype(word);
+    const auto dtype = text::find_dtype(word);
     if (!dtype) return at_.error("unknown dtype '" + std::string(word) + "'");
     meta.dtype = *dtype;
     FJ_TRY_VOID(at_.expect("["));
@@ -173,7 +173,7 @@ class Parser {
       }
       return Arg(device);
     }
-    if (const auto dtype = find_dtype(word)) return Arg(*dtype);
+    if (const auto dtype = text::find_dtype(word)) return Arg(*dtype);
     int number = 0;
     const char* const last = word.data() + word.size();
     const bool numbered = word.size() > 1 && std::from_chars(word.data() + 1, last, number).ptr == last;
@@ -368,7 +368,7 @@ class Parser {
     return {};
   }
 
-  text::Cursor at_;
+  text::Reader at_;
   Graph graph_;
   std::unordered_map<std::string, ValueId> by_name_;
   uint32_t next_storage_ = 1;

@@ -58,7 +58,7 @@ class Parser {
 
   Result<DType> dtype() {
     const std::string_view word = cursor_.word();
-    if (auto found = find_dtype(word)) return *found;
+    if (auto found = text::find_dtype(word)) return *found;
     return cursor_.error("unknown dtype " + std::string(word));
   }
 
@@ -110,7 +110,7 @@ class Parser {
   }
 
   Result<SymExpr> expr() {
-    return graph::parse_sym_expr(cursor_, [this](text::Cursor&) { return read_symbol(); });
+    return graph::parse_sym_expr(cursor_, [this](text::Reader&) { return read_symbol(); });
   }
 
   Result<std::vector<SymExpr>> expr_list(std::string_view ends) {
@@ -196,7 +196,7 @@ class Parser {
     FJ_TRY_VOID(cursor_.expect(":"));
     FJ_TRY(inst.dtype, dtype());
     if (inst.op == LoopOp::kConstant) {
-      text::Cursor c(constant);
+      text::Reader c(constant);
       if (is_float(inst.dtype)) {
         FJ_TRY(inst.constant.f, c.floating());
       } else {
@@ -266,7 +266,7 @@ class Parser {
     return std::nullopt;
   }
 
-  text::Cursor cursor_;
+  text::Reader cursor_;
   std::string_view text_;
   LoopProgram program_;
   std::map<std::string, LoopBufferId> names_;

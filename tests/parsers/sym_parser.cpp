@@ -8,7 +8,7 @@
 namespace framejit::graph {
 namespace {
 
-Result<SymExpr> parse_atom(text::Cursor& cursor, const SymbolReader& read_symbol) {
+Result<SymExpr> parse_atom(text::Reader& cursor, const SymbolReader& read_symbol) {
   if (cursor.accept("(")) {
     FJ_TRY(SymExpr inner, parse_sym_expr(cursor, read_symbol));
     FJ_TRY_VOID(cursor.expect(")"));
@@ -33,13 +33,13 @@ Result<SymExpr> parse_atom(text::Cursor& cursor, const SymbolReader& read_symbol
   return cursor.error("expected a size: an integer, a symbol such as s0, min, max or '('");
 }
 
-Result<SymExpr> parse_unary(text::Cursor& cursor, const SymbolReader& read_symbol) {
+Result<SymExpr> parse_unary(text::Reader& cursor, const SymbolReader& read_symbol) {
   if (!cursor.accept("-")) return parse_atom(cursor, read_symbol);
   FJ_TRY(const SymExpr operand, parse_unary(cursor, read_symbol));
   return SymExpr(-1) * operand;
 }
 
-Result<SymExpr> parse_product(text::Cursor& cursor, const SymbolReader& read_symbol) {
+Result<SymExpr> parse_product(text::Reader& cursor, const SymbolReader& read_symbol) {
   FJ_TRY(SymExpr value, parse_unary(cursor, read_symbol));
   while (true) {
     const char op = cursor.accept("//") ? '/' : cursor.accept("*") ? '*' : cursor.accept("% ") ? '%' : '\0';
@@ -52,7 +52,7 @@ Result<SymExpr> parse_product(text::Cursor& cursor, const SymbolReader& read_sym
 
 }  // namespace
 
-std::optional<uint32_t> numbered_word(text::Cursor& cursor, char letter) {
+std::optional<uint32_t> numbered_word(text::Reader& cursor, char letter) {
   const std::string_view word = cursor.word();
   uint32_t number = 0;
   if (word.size() < 2 || word[0] != letter) return std::nullopt;
@@ -61,9 +61,9 @@ std::optional<uint32_t> numbered_word(text::Cursor& cursor, char letter) {
   return number;
 }
 
-std::optional<SymbolId> read_size_symbol(text::Cursor& cursor) { return numbered_word(cursor, 's'); }
+std::optional<SymbolId> read_size_symbol(text::Reader& cursor) { return numbered_word(cursor, 's'); }
 
-Result<SymExpr> parse_sym_expr(text::Cursor& cursor, const SymbolReader& read_symbol) {
+Result<SymExpr> parse_sym_expr(text::Reader& cursor, const SymbolReader& read_symbol) {
   FJ_TRY(SymExpr value, parse_product(cursor, read_symbol));
   while (true) {
     const bool minus = cursor.peek_is("-");

@@ -137,7 +137,7 @@ void guard_effects_apart(Heap& heap, FrameTrace& trace) {
       guard.kind = guards::GuardKind::distinct;
       guard.source = std::min(written->source, other->source);
       guard.other = std::max(written->source, other->source);
-      trace.guards.add(std::move(guard));
+      heap.facts.add_guard(std::move(guard));
     }
   }
 }

@@ -162,7 +162,7 @@ void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Va
       const char* name = t.heap.is_constant(key) && PyUnicode_Check(constant_of(t.shadows, key))
                              ? PyUnicode_AsUTF8(constant_of(t.shadows, key))
                              : "?";
-      guard_order(t.facts.guards(), target->order_from);
+      t.facts.guard_order(target->order_from);
       t.errors.raise_new(PyExc_TypeError,
                          text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");
     }

@@ -301,7 +301,7 @@ Value* own_attribute(Heap& heap, Value* v, PyObject* name) {
   const guards::SourceId where = sources.add(SourceKind::instance_dict, heap.facts.source_of(v));
   PyObject* item = PyDict_GetItemWithError(dict.get(), name);
   if (!item) drop_error();
-  heap.facts.note(item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
+  heap.facts.guard_if_real(item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
   Value* value = item ? heap.wrap(item, sources.add(SourceKind::dict_item, where, 0, name)) : nullptr;
   if (instance) instance->read.try_emplace(name, {PyRef::borrow(name), value});
   return value;
@@ -337,7 +337,8 @@ std::vector<PyObject*> own_names(Facts& facts, InstanceValue* v) {
         if (Value* written = state(raw, &known); !known || written) names.push_back(raw);
         Py_DECREF(raw);  // the dict, or the intern table, keeps it
       }
-      facts.note(GuardKind::dict_keys, facts.sources().add(SourceKind::instance_dict, facts.source_of(v)), keys.get());
+      facts.guard_if_real(GuardKind::dict_keys, facts.sources().add(SourceKind::instance_dict, facts.source_of(v)),
+                          keys.get());
     }
   }
   for (const auto& [name, value] : v->attrs) {

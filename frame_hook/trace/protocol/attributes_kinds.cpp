@@ -129,7 +129,8 @@ Value* base_of(Heap& heap, TensorValue* v, PyObject* name, PyObject* traced) {
   const PyRef base = PyRef::steal(PyObject_GetAttr(v->object ? v->object.get() : traced, name));
   if (base.get() != Py_None) graph_break(Reason::unknown_attribute, "_base of a view");
   if (v->object)
-    heap.facts.note(GuardKind::is, heap.facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
+    heap.facts.guard_if_real(GuardKind::is, heap.facts.sources().add(SourceKind::attribute, v->source, 0, name),
+                             Py_None);
   return heap.none();
 }
 
@@ -154,7 +155,7 @@ Value* tensor_getter(TracedTensors& tensors, TensorValue* v, PyObject* name) {
     if (!real) shadows.errors.raise_pending();
     if (text != "grad" && is_plain(real.get())) return heap.constant_value(real.get());
     if (real.get() == Py_None) {
-      facts.note(GuardKind::is, facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
+      facts.guard_if_real(GuardKind::is, facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
       return heap.none();
     }
     if (text == "grad") return heap.wrap(real.get(), facts.sources().add(SourceKind::attribute, v->source, 0, name));

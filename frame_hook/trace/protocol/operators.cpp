@@ -72,11 +72,6 @@ Value* size_operator(Errors& errors, int op, const graph::SymExpr& left, const g
   }
 }
 
-Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
-  auto left = t.as_size(a), right = t.as_size(b);
-  return left && right ? size_operator(t.errors, op, *left, *right) : nullptr;
-}
-
 bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
   return _PyType_Lookup(sub, interned(name)) != _PyType_Lookup(base, interned(name));
 }
@@ -236,8 +231,10 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
                                           b->type->tp_name + "'");
   refuse_unknown_arithmetic(a, row.special);
   refuse_unknown_arithmetic(b, row.special);
-  if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left)))
-    if (Value* result = size_operator(*this, base, left, right)) return result;
+  if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left))) {
+    const auto x = as_size(left), y = as_size(right);
+    if (Value* result = x && y ? size_operator(errors, base, *x, *y) : nullptr) return result;
+  }
   if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) &&
       base == kRemainder && !is_plain(shadows, b))
     return format_percent(*this, left, b);

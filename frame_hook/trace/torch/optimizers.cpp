@@ -194,7 +194,7 @@ bool relies_on_no_listener(Shadows& shadows, TensorFrontend& frontend) {
   if (shadows.tables().relies_on_no_listener) return true;
   const auto facts = frontend.no_listener();
   if (!facts) return false;
-  shadows.facts.guards().modes.push_back(facts);
+  shadows.facts.rely_on_mode(facts);
   return shadows.tables().relies_on_no_listener = true;
 }
 

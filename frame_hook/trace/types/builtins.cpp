@@ -390,9 +390,7 @@ class Registrations final : public guards::ModeFacts {
 };
 
 void guard_registrations(Facts& facts) {
-  for (const auto& known : facts.guards().modes)
-    if (dynamic_cast<const Registrations*>(known.get())) return;
-  facts.guards().modes.push_back(std::make_shared<Registrations>());
+  if (!facts.relies_on_mode<Registrations>()) facts.rely_on_mode(std::make_shared<Registrations>());
 }
 
 }  // namespace
@@ -506,7 +504,7 @@ Value* handled_exception(Errors& errors, const Arguments& args) {
 }
 
 Value* recursion_limit(Heap& heap, const Arguments&) {
-  heap.facts.guards().modes.push_back(std::make_shared<RecursionLimit>());
+  heap.facts.rely_on_mode(std::make_shared<RecursionLimit>());
   return heap.integer(Py_GetRecursionLimit());
 }
 

@@ -206,7 +206,7 @@ std::optional<int64_t> raw_length(Dicts& dicts, Value* v) {
       if (!dict->owner && !dict->loaded && dict->object && !dict->mutated && dict->entries.empty()) {
         const Py_ssize_t n = PyDict_GET_SIZE(dict->object.get());
         dicts.facts.type_of(v);
-        dicts.facts.note(GuardKind::length, dict->source, nullptr, n);
+        dicts.facts.guard_if_real(GuardKind::length, dict->source, nullptr, n);
         return n;
       }
       dicts.load_keys(dict);

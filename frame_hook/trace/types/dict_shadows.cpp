@@ -238,7 +238,7 @@ Value* read_real(Shadows& shadows, DictValue* v, Value* key, Py_hash_t hash) {
   PyObject* item = real_item(shadows, v, key, &real_key);
   shadows.facts.type_of(v);
   if (!real_key) return nullptr;
-  shadows.facts.note(item ? GuardKind::dict_has : GuardKind::dict_lacks, v->source, real_key);
+  shadows.facts.guard_if_real(item ? GuardKind::dict_has : GuardKind::dict_lacks, v->source, real_key);
   Value* value =
       item ? shadows.heap.wrap(item, shadows.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key))
            : nullptr;
@@ -290,15 +290,6 @@ bool is_found_by_key(const DictValue* v) {
   return true;
 }
 
-PyRef keys_of(PyObject* dict) {
-  PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict)));
-  PyObject *key, *value;
-  Py_ssize_t position = 0;
-  for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i)
-    PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
-  return keys;
-}
-
 void take_order(DictValue* into, const DictValue* from) {
   for (DictValue* real : from->order_from)
     if (std::find(into->order_from.begin(), into->order_from.end(), real) == into->order_from.end())
@@ -312,7 +303,7 @@ Value* settled_key(Errors& errors, DictValue* v, Value* key) {
   if (v->object && key->object && by_identity) errors.heap.facts.guard_identity(key);
   Value* of = key->kind == ValueKind::identity && v->object && !v->is_globals ? as<IdentityValue>(key)->of : nullptr;
   if (!of || !of->object || of->source == guards::kNoSource) return key;
-  errors.heap.facts.note(GuardKind::is, of->source, of->object.get());
+  errors.heap.facts.guard_if_real(GuardKind::is, of->source, of->object.get());
   return errors.constant_steal(PyLong_FromVoidPtr(of->object.get()));
 }
 
@@ -322,20 +313,9 @@ bool may_have_had(PyObject* dict, Value* key) {
 
 }  // namespace
 
-void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts) {
-  for (DictValue* v : std::exchange(dicts, {})) {
-    guards::Guard guard;
-    guard.kind = GuardKind::dict_keys;
-    guard.source = v->source;
-    guard.object = keys_of(v->object.get());
-    guard.line = v->keys_line;
-    guards.add(std::move(guard));
-  }
-}
-
 void Dicts::load(DictValue* v) {
   load_keys(v);
-  guard_order(facts.guards(), v->order_from);
+  facts.guard_order(v->order_from);
 }
 
 void Dicts::load_keys(DictValue* v) {
@@ -357,10 +337,11 @@ void Dicts::load_keys(DictValue* v) {
     if (!k->object) k->object = PyRef::borrow(key);
     v->entries.push_back({k, nullptr});
   }
-  facts.note(by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
+  facts.guard_if_real(by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
   v->keys_line = facts.user_line();
   if (by_key) v->order_from.push_back(v);
-  if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1) facts.note(GuardKind::linked_order, v->source, in_order.get());
+  if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1)
+    facts.guard_if_real(GuardKind::linked_order, v->source, in_order.get());
   refuse_keys_that_compare(*this, v);
   for (DictEntry& e : v->entries) entry_value(*this, v, e);
   for (DictEntry& e : written) {
@@ -401,7 +382,7 @@ void Dicts::set(DictValue* v, Value* key, Value* to) {
   if (DictEntry* e = find_entry(*this, v, key, hash)) return static_cast<void>(e->value = to);
   // A key that was deleted and comes back is now last, but it may have been last before too. For a real dict, the order
   // decides what the exit has to write.
-  if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) guard_order(facts.guards(), v->order_from);
+  if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) facts.guard_order(v->order_from);
   v->entries.push_back({key, to, hash});
 }
 

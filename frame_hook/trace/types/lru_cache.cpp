@@ -144,7 +144,7 @@ void relies_on_all_entries(Facts& facts, PyObject* callable, TracedCache& traced
   if (guards::lru_limit_of(callable) < 0 || traced.misses <= traced.room_for) return;
   if (!HasRoom::now(callable, static_cast<Py_ssize_t>(traced.misses)))
     graph_break(Reason::unknown_callable, name_of(callable) + " whose cache is full");
-  facts.guards().modes.push_back(std::make_shared<HasRoom>(callable, traced.misses));
+  facts.rely_on_mode(std::make_shared<HasRoom>(callable, traced.misses));
   traced.room_for = traced.misses;
 }
 
@@ -176,10 +176,10 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
   const bool calls_others = t.shadows.tables().calls_at_exit.size() != calls;  // a hit would not
   if (t.heap.is_constant(result) && !calls_others) {
     PyRef agreed = PyRef::steal(PyTuple_Pack(2, key.key.get(), constant_of(t.shadows, result)));
-    t.facts.note(GuardKind::cache_agrees, t.facts.source_of(v), agreed.get());
+    t.facts.guard_if_real(GuardKind::cache_agrees, t.facts.source_of(v), agreed.get());
   } else {
-    t.facts.note(GuardKind::dict_lacks, t.facts.sources().add(SourceKind::lru_cache, t.facts.source_of(v)),
-                 key.key.get());
+    t.facts.guard_if_real(GuardKind::dict_lacks, t.facts.sources().add(SourceKind::lru_cache, t.facts.source_of(v)),
+                          key.key.get());
   }
   return result;
 }
@@ -220,7 +220,7 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
   relies_on_all_entries(t.facts, callable, traced());
   guards::SourceTable& sources = t.facts.sources();
   const guards::SourceId cache = sources.add(SourceKind::lru_cache, t.facts.source_of(v));
-  t.facts.note(GuardKind::dict_has, cache, key.key.get());
+  t.facts.guard_if_real(GuardKind::dict_has, cache, key.key.get());
   const guards::SourceId item = sources.add(SourceKind::dict_item, cache, 0, key.key.get());
   return account(t.shadows, v, args,
                  t.heap.wrap(guards::lru_result_of(entry), sources.add(SourceKind::lru_result, item)));

@@ -248,8 +248,8 @@ Value* next_real(Shadows& shadows, IteratorValue* it) {
   if (left < 0) graph_break(Reason::real_iterator, it->type->tp_name);
   refuse_written_container(shadows, it);
   will_mutate(shadows, it);
-  shadows.facts.note(left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr,
-                     left > k ? k + 1 : left);
+  shadows.facts.guard_if_real(left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source,
+                              nullptr, left > k ? k + 1 : left);
   if (left <= k) return nullptr;
   auto item = [&](guards::SourceKind kind) {
     PyObject* object =

@@ -58,7 +58,7 @@ PyRef same_set(PyObject* real) {
 PyRef guarded_order(Errors& errors, SetValue* set) {
   PyRef copy = same_set(set->object.get());
   if (!copy) errors.raise_pending();
-  errors.heap.facts.note(guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
+  errors.heap.facts.guard_if_real(guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
   return set->object;
 }
 

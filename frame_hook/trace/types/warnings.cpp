@@ -158,7 +158,7 @@ Value* warn(Tracer& t, const Arguments& args) {
   if (may_raise(members, type)) refuse_to_warn(" that a filter raises");
   if (is_written(t.heap, module) || is_written(t.heap, PyModule_GetDict(module)) || is_written(t.heap, members.filters))
     refuse_to_warn(" after a change of the filters");
-  t.facts.guards().modes.push_back(std::make_shared<WarnsQuietly>(type, record != Py_None));
+  t.facts.rely_on_mode(std::make_shared<WarnsQuietly>(type, record != Py_None));
   PyCodeObject* const code = frame->code->code;
   t.shadows.tables().warnings.push_back({category, message, frame->globals, PyRef::borrow(code->co_filename),
                                          frame->code->instructions[frame->position].line, t.attempts.resumable_step()});

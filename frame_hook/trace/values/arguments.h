@@ -18,7 +18,4 @@ struct Arguments {                        // of a call: positional ones, then th
   Keywords keywords;
 };
 
-// Guards that the keys of these real dicts have the order of the trace.
-void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts);
-
 }  // namespace framejit::frame_hook

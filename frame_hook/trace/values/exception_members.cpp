@@ -77,7 +77,7 @@ void initialise_exception(Heap& heap, PyTypeObject* owner, InstanceValue* v, con
   if (is_class(owner, PyExc_StopIteration)) write(PyExc_StopIteration, "value", given.empty() ? heap.none() : given[0]);
   if (is_class(owner, PyExc_SystemExit) && !given.empty())
     write(PyExc_SystemExit, "code", given.size() == 1 ? given[0] : v->payload);
-  if (is_class(owner, PyExc_ImportError) && given.size() == 1) write(PyExc_ImportError, "msg", given[0]);
+  if (is_class(owner, PyExc_ImportError)) write(PyExc_ImportError, "msg", given.size() == 1 ? given[0] : nullptr);
   if (is_class(owner, PyExc_SyntaxError) && !given.empty()) write(PyExc_SyntaxError, "msg", given[0]);
   for (const Keyword& keyword : kKeywords) {
     if (!is_class(owner, keyword.type)) continue;

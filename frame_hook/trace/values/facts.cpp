@@ -1,6 +1,7 @@
 #include "frame_hook/trace/values/facts.h"
 
 #include <cmath>
+#include <utility>
 
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/class_state.h"
@@ -33,7 +34,7 @@ SourceId Facts::source_of(Value* v) {
   return sources().add(SourceKind::constant, kNoSource, 0, v->object.get());
 }
 
-void Facts::note(GuardKind kind, SourceId source, PyObject* object, int64_t number) {
+void Facts::guard_if_real(GuardKind kind, SourceId source, PyObject* object, int64_t number) {
   if (source == kNoSource) return;
   add_guard(kind, source, object, number);
 }
@@ -115,11 +116,39 @@ void Facts::guard_value(Value* v) {
   add_guard(by_value ? GuardKind::equals : GuardKind::is, v->source, v->object.get());
 }
 
-// ---- variables, and the exception being handled
+// ---- keys of dicts
+
+PyRef keys_of(PyObject* dict) {
+  PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict)));
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i)
+    PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
+  return keys;
+}
+
+void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts) {
+  for (DictValue* v : std::exchange(dicts, {})) {
+    guards::Guard guard;
+    guard.kind = GuardKind::dict_keys;
+    guard.source = v->source;
+    guard.object = keys_of(v->object.get());
+    guard.line = v->keys_line;
+    guards.add(std::move(guard));
+  }
+}
+
+void Facts::guard_order(std::vector<DictValue*>& dicts) { frame_hook::guard_order(trace_.guards, dicts); }
+
+// ---- modes, variables, and the exception being handled
+
+void Facts::rely_on_mode(std::shared_ptr<const guards::ModeFacts> mode) {
+  trace_.guards.modes.push_back(std::move(mode));
+}
 
 void Facts::relies_on_binding(SourceId source, bool bound) {
   if (bound) trace_.bound_sources.push_back(source);
-  else note(GuardKind::is, source, nullptr);
+  else guard_if_real(GuardKind::is, source, nullptr);
 }
 
 // If the segment begins at a call, the arguments are bound and the other locals are not: there is nothing to guard.
@@ -143,9 +172,7 @@ class NothingHandled final : public guards::ModeFacts {
 
 bool Facts::relies_on_nothing_handled() {
   if (!NothingHandled::now()) return false;
-  for (const auto& mode : trace_.guards.modes)
-    if (dynamic_cast<const NothingHandled*>(mode.get())) return true;
-  trace_.guards.modes.push_back(std::make_shared<NothingHandled>());
+  if (!relies_on_mode<NothingHandled>()) rely_on_mode(std::make_shared<NothingHandled>());
   return true;
 }
 
@@ -157,14 +184,14 @@ void guard_parts(Facts& facts, IteratorValue* it) {
   auto part = [&](int64_t i) {
     return facts.sources().add(SourceKind::iterator_part, it->source, static_cast<int32_t>(i));
   };
-  facts.note(GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
+  facts.guard_if_real(GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
   if (it->over == IteratorValue::Over::zip)
-    facts.note(GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
+    facts.guard_if_real(GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
 }
 
 void guard_keyword_order(Facts& facts, const Arguments& args) {
   std::vector<DictValue*> order_from = args.keywords.order_from;
-  guard_order(facts.guards(), order_from);
+  facts.guard_order(order_from);
 }
 
 }  // namespace framejit::frame_hook

@@ -5,6 +5,10 @@
 // type answers in Python, the object protocol inlines that code.
 #pragma once
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
 #include "frame_hook/trace/machine/call_stack.h"
 #include "frame_hook/trace/machine/frame_trace.h"
 
@@ -17,7 +21,7 @@ class Facts {
 
   CallStack& stack;
 
-  guards::GuardSet& guards() { return trace_.guards; }
+  const guards::GuardSet& guards() const { return trace_.guards; }
   guards::SourceTable& sources() { return trace_.guards.sources; }
   guards::SourceId source_of(Value* v);                    // its source, or the constant source of its object
   guards::SourceId type_source(Value* v);
@@ -29,8 +33,12 @@ class Facts {
 
   void add_guard(guards::Guard guard);                     // with the user's line
   void add_guard(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
-  // The same; does nothing for something without a source.
-  void note(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
+  // The same for a real value; nothing for one without a source, which the trace made.
+  void guard_if_real(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
+  void guard_order(std::vector<DictValue*>& dicts);  // the keys of these real dicts have the order of the trace
+  void rely_on_mode(std::shared_ptr<const guards::ModeFacts> mode);
+  template <typename Mode>
+  bool relies_on_mode() const;
   guards::LineId user_line();                              // of the user's innermost frame
 
   PyTypeObject* type_of(Value* v);
@@ -53,6 +61,15 @@ class Facts {
   void guard_operands(Value* v);
 };
 
+template <typename Mode>
+bool Facts::relies_on_mode() const {
+  return std::ranges::any_of(guards().modes,
+                             [](const auto& mode) { return dynamic_cast<const Mode*>(mode.get()) != nullptr; });
+}
+
+PyRef keys_of(PyObject* dict);  // a tuple
+// Facts::guard_order() where a trace has become a recipe: the lines are those that the dicts remember.
+void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts);
 void guard_keyword_order(Facts& facts, const Arguments& args);  // for a callee that looks at it
 void guard_parts(Facts& facts, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has exactly these parts
 

@@ -15,7 +15,7 @@ void Shadows::load(ListValue* v) {
   facts.type_of(v);
   v->loaded = true;
   const Py_ssize_t n = PyList_GET_SIZE(v->object.get());
-  facts.note(GuardKind::length, v->source, nullptr, n);
+  facts.guard_if_real(GuardKind::length, v->source, nullptr, n);
   v->items.insert(v->items.begin(), n, nullptr);
   for (Py_ssize_t i = 0; v->mutated && i < n; ++i) item(v, i);  // the shadow of a list that is written has all items
 }
@@ -33,7 +33,8 @@ void guard_length(Facts& facts, TupleValue* v) {
   if (v->length_guarded) return;
   facts.type_of(v);
   v->length_guarded = true;
-  if (!v->value_guarded) facts.note(GuardKind::length, v->source, nullptr, static_cast<int64_t>(v->items.size()));
+  if (!v->value_guarded)
+    facts.guard_if_real(GuardKind::length, v->source, nullptr, static_cast<int64_t>(v->items.size()));
 }
 
 Value* Shadows::item(TupleValue* v, size_t i) {
@@ -58,7 +59,7 @@ void Shadows::load(SetValue* v) {
   }
   if (v->value_guarded || v->source == guards::kNoSource) return;
   const PyRef copy = real_set(v->type, v->object.get());
-  facts.note(GuardKind::equals, v->source, copy.get());
+  facts.guard_if_real(GuardKind::equals, v->source, copy.get());
 }
 
 void Shadows::load(FunctionValue* v) {
@@ -69,15 +70,15 @@ void Shadows::load(FunctionValue* v) {
   auto& sources = facts.sources();
   const guards::SourceId where = facts.source_of(v);
   v->code = reinterpret_cast<PyCodeObject*>(f->func_code);
-  facts.note(GuardKind::function_code, where, f->func_code);
+  facts.guard_if_real(GuardKind::function_code, where, f->func_code);
   v->globals = heap.wrap(f->func_globals, sources.add(SourceKind::function_globals, where));
   as<DictValue>(v->globals)->is_globals = true;
   const guards::SourceId defaults = sources.add(SourceKind::function_defaults, where);
   if (f->func_defaults) v->defaults = heap.wrap(f->func_defaults, defaults);
-  else if (v->code->co_argcount) facts.note(GuardKind::is, defaults, Py_None);
+  else if (v->code->co_argcount) facts.guard_if_real(GuardKind::is, defaults, Py_None);
   const guards::SourceId kwdefaults = sources.add(SourceKind::function_kwdefaults, where);
   if (f->func_kwdefaults) v->kwdefaults = heap.wrap(f->func_kwdefaults, kwdefaults);
-  else if (v->code->co_kwonlyargcount) facts.note(GuardKind::is, kwdefaults, Py_None);
+  else if (v->code->co_kwonlyargcount) facts.guard_if_real(GuardKind::is, kwdefaults, Py_None);
   if (!f->func_closure) return;
   const guards::SourceId closure = sources.add(SourceKind::function_closure, where);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->func_closure); ++i)

@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
 #include "runtime/dtype.h"
+#include "tests/parsers/reader.h"
 
 namespace framejit {
 namespace {
@@ -270,7 +271,7 @@ TEST(Text, NumbersRoundTrip) {
 TEST(Text, StringsRoundTripAndErrorsNameTheirPlace) {
   const std::string nasty = "a\"b\\c\nd\x01 # %";
   const std::string spelled = text::quoted_text(nasty);
-  text::Cursor cursor(spelled);
+  text::Reader cursor(spelled);
   EXPECT_EQ(cursor.quoted().value(), nasty);
   text::Cursor bad("one # comment\n  two");
   EXPECT_EQ(bad.word(), "one");
@@ -285,8 +286,8 @@ TEST(Text, PartsOfLists) {
 }
 
 TEST(DType, RowsAndPromotion) {
-  EXPECT_EQ(find_dtype("bf16"), DType::kBFloat16);
-  EXPECT_EQ(find_dtype("f8"), std::nullopt);
+  EXPECT_EQ(text::find_dtype("bf16"), DType::kBFloat16);
+  EXPECT_EQ(text::find_dtype("f8"), std::nullopt);
   EXPECT_EQ(dtype_of_torch(6), DType::kFloat32);
   EXPECT_EQ(dtype_of_torch(99), DType::kOther);
   EXPECT_EQ(promote(DType::kFloat16, DType::kBFloat16), DType::kFloat32);

@@ -59,7 +59,7 @@ TEST(SymExpr, FuzzedAgainstBruteForceAndThroughText) {
     const Sample s = random_expr(random, 4);
     for (int row = 0; row < kAssignments; ++row) ASSERT_EQ(s.expr.eval(kSymbols[row]), s.values[row]) << s.expr.text();
     const std::string spelled = s.expr.text();
-    text::Cursor cursor(spelled);
+    text::Reader cursor(spelled);
     const Result<SymExpr> parsed = parse_sym_expr(cursor);
     ASSERT_TRUE(parsed.ok()) << s.expr.text() << ": " << parsed.error().message;
     ASSERT_TRUE(cursor.at_end()) << s.expr.text();

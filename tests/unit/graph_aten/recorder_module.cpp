@@ -2,10 +2,13 @@
 // a call, look at the graph, replay it, run the passes. It shares the recorder of the package's extension.
 #include <torch/csrc/utils/pybind.h>
 
+#include <optional>
+
+#include "graph/aten/bind_symbols.h"
 #include "graph/aten/joint.h"
 #include "graph/aten/recorder.h"
-#include "graph/aten/op_by_op.h"
 #include "graph/passes/pipeline.h"
+#include "tests/unit/graph_aten/op_by_op.h"
 
 namespace py = pybind11;
 
@@ -26,13 +29,12 @@ struct RecorderForTests {
   py::object call(const py::object& callable, const py::args& args, const py::kwargs& kwargs) {
     RecordScope scope(*recorder);
     PyObject* result = PyObject_Call(callable.ptr(), args.ptr(), kwargs.ptr());
-    const bool broke = recorder->has_break();
-    if (result == nullptr || broke) scope.drop();
-    if (broke) {
-      const Error failure = *recorder->take_break();
+    const std::optional<Error> failure = recorder->take_break();
+    if (result == nullptr || failure) scope.drop();
+    if (failure) {
       Py_XDECREF(result);
       PyErr_Clear();
-      throw std::runtime_error(std::string("break ") + name_of(failure.reason) + ": " + failure.message);
+      throw std::runtime_error(std::string("break ") + name_of(failure->reason) + ": " + failure->message);
     }
     if (result == nullptr) throw py::error_already_set();
     return py::reinterpret_steal<py::object>(result);

@@ -19,6 +19,12 @@
 namespace framejit::inductor::testing {
 namespace {
 
+// A CPU in LLVM's terms, whose target the caller has initialised.
+struct CodeTarget {
+  std::string triple, cpu, features;
+  EmitOptions options;
+};
+
 CodeTarget x86(VectorLevel level, const char* cpu = nullptr) {
   return {"x86_64-unknown-linux-gnu", cpu != nullptr ? cpu : cpu_of(level), "", EmitOptions(reference_target(level))};
 }
@@ -75,6 +81,20 @@ Code code_of(const std::string& assembly) {
   return code;
 }
 
+Result<std::string> assembly_for(const Kernel& kernel, const CodeTarget& target) {
+  prepare_code_generation();
+  const llvm::Triple triple(target.triple);
+  std::string problem;
+  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, problem);
+  if (found == nullptr) return Error{Reason::code_generation, problem};
+  const std::unique_ptr<llvm::TargetMachine> machine(
+      found->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+                                 llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
+  llvm::LLVMContext context;
+  FJ_TRY(auto module, make_module(kernel, "kernel", context, triple, machine->createDataLayout(), target.options));
+  return assembly_of(*module, *machine);
+}
+
 std::map<std::string, Code> compiled(const CodeTarget& target) {
   static const bool initialised = [] {
     LLVMInitializeX86TargetInfo(), LLVMInitializeX86Target(), LLVMInitializeX86TargetMC(),
@@ -87,7 +107,7 @@ std::map<std::string, Code> compiled(const CodeTarget& target) {
   for (const auto& [name, graph] : kGraphs) {
     const std::vector<Kernel> kernels = kernels_of(graph);
     EXPECT_TRUE(initialised && kernels.size() == 1) << name;
-    const auto text = assembly_of(kernels.at(0), target);
+    const auto text = assembly_for(kernels.at(0), target);
     EXPECT_TRUE(text.ok()) << name << ": " << text.error().message;
     if (text.ok()) all[name] = code_of(text.value());
   }

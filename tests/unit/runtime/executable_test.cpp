@@ -39,12 +39,12 @@ TEST(Sha256, VectorsOfTheStandard) {
 TEST(KernelId, IsOfTargetAndText) {
   const KernelId id = content_id("cpu", "kernel () {}\n");
   EXPECT_EQ(id.text(), "70cd778ed88303ba66412d190dd7da3c") << "the same in every process, machine and run";
-  EXPECT_EQ(KernelId::parse(id.text()), id);
+  EXPECT_EQ(parse_kernel_id(id.text()), id);
   EXPECT_NE(content_id("cpu2", "kernel () {}\n"), id);
   EXPECT_NE(content_id("cpu", "kernel () { }\n"), id);
   for (const char* wrong : {"", "d2", "70CD778ED88303BA66412D190DD7DA3C", "70cd778ed88303ba66412d190dd7da3x",
                             "-0cd778ed88303ba66412d190dd7da3c"})
-    EXPECT_EQ(KernelId::parse(wrong), std::nullopt) << wrong;
+    EXPECT_EQ(parse_kernel_id(wrong), std::nullopt) << wrong;
 }
 
 // out[i] = in[i] * 3

@@ -75,11 +75,11 @@ class WriteWatchTest : public ::testing::Test {
   }
   WriteWatch::Handle watch(const Memory& memory) { return watch(memory.data(), memory.bytes()); }
   bool written(const WriteWatch::Handle& handle) { return watch_.written({handle}); }
-  WriteWatch::Refusal refusal(const void* begin, size_t bytes) {
+  WriteWatch::NotWatched not_watched(const void* begin, size_t bytes) {
     const WriteWatch::Answer answer = watch_.watch(begin, bytes);
-    EXPECT_EQ(answer.handle == nullptr, answer.refusal != WriteWatch::Refusal::kNone);
+    EXPECT_EQ(answer.handle == nullptr, answer.reason != WriteWatch::NotWatched::kNone);
     EXPECT_EQ(answer.handle == nullptr, !answer.why.empty()) << answer.why;
-    return answer.refusal;
+    return answer.reason;
   }
 
   WriteWatch& watch_ = WriteWatch::instance();

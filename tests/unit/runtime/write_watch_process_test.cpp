@@ -20,7 +20,7 @@ using testing::File;
 using testing::kPage;
 using testing::Memory;
 using testing::WriteWatchTest;
-using Refusal = WriteWatch::Refusal;
+using NotWatched = WriteWatch::NotWatched;
 
 // Runs it in a child; it returns the first thing that was wrong, or null.
 void in_child(const std::function<const char*()>& body, const std::function<pid_t()>& fork_it = fork) {
@@ -216,7 +216,7 @@ TEST_F(WriteWatchTest, ASystemThatRefuses) {
         "it in the container's seccomp profile")
       return watch_.unavailable().c_str();
     const WriteWatch::Answer answer = watch_.watch(memory.data(), kPage);
-    if (answer.handle || answer.refusal != Refusal::kUnavailable || answer.why != watch_.unavailable())
+    if (answer.handle || answer.reason != NotWatched::kUnavailable || answer.why != watch_.unavailable())
       return "watched all the same";
     if (watch_.arm(handle)) return "armed all the same";
     return written(handle) ? nullptr : "a parent's handle that cannot be armed is not written";

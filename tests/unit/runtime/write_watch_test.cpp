@@ -19,7 +19,7 @@ using testing::File;
 using testing::kPage;
 using testing::Memory;
 using testing::WriteWatchTest;
-using Refusal = WriteWatch::Refusal;
+using NotWatched = WriteWatch::NotWatched;
 
 TEST_F(WriteWatchTest, EveryKindOfWriteIsSeen) {
   const Memory memory(64 * kPage);
@@ -85,13 +85,13 @@ TEST_F(WriteWatchTest, QuestionsAboutNothing) {
   EXPECT_FALSE(watch_.written({}));
   EXPECT_TRUE(watch_.written({nullptr})) << "what was refused";
   EXPECT_FALSE(watch_.arm(nullptr));
-  EXPECT_EQ(refusal(memory.data(), 0), Refusal::kFailed);
-  EXPECT_EQ(refusal(nullptr, 8), Refusal::kFailed);
-  EXPECT_EQ(refusal(memory.data(), ~size_t{0}), Refusal::kFailed);
+  EXPECT_EQ(not_watched(memory.data(), 0), NotWatched::kFailed);
+  EXPECT_EQ(not_watched(nullptr, 8), NotWatched::kFailed);
+  EXPECT_EQ(not_watched(memory.data(), ~size_t{0}), NotWatched::kFailed);
   const Memory gap(4 * kPage);
   munmap(gap.at(2), kPage);
   const WriteWatch::Answer answer = watch_.watch(gap.data(), gap.bytes());
-  EXPECT_EQ(answer.refusal, Refusal::kFailed);
+  EXPECT_EQ(answer.reason, NotWatched::kFailed);
   EXPECT_NE(answer.why.find("it is not mapped"), std::string::npos) << answer.why;
 }
 
@@ -117,13 +117,13 @@ TEST_F(WriteWatchTest, SharedMemoryIsRefused) {
   of_memfd.fill(1);
   of_file.fill(1);
   for (const Memory* memory : {&anonymous, &of_memfd, &of_file, &of_file_read})
-    EXPECT_EQ(refusal(memory->data(), memory->bytes()), Refusal::kShared);
+    EXPECT_EQ(not_watched(memory->data(), memory->bytes()), NotWatched::kShared);
   const Memory mixed(4 * kPage);
   ASSERT_NE(mmap(mixed.at(3), kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
             MAP_FAILED);
-  EXPECT_EQ(refusal(mixed.data(), mixed.bytes()), Refusal::kShared);
-  EXPECT_EQ(refusal(mixed.data(), 3 * kPage), Refusal::kNone);
-  EXPECT_EQ(refusal(mixed.data() - kPage, 5 * kPage), Refusal::kShared);
+  EXPECT_EQ(not_watched(mixed.data(), mixed.bytes()), NotWatched::kShared);
+  EXPECT_EQ(not_watched(mixed.data(), 3 * kPage), NotWatched::kNone);
+  EXPECT_EQ(not_watched(mixed.data() - kPage, 5 * kPage), NotWatched::kShared);
   const Memory copy(4 * kPage, MAP_PRIVATE, memfd);
   const auto handle = watch(copy);
   EXPECT_FALSE(written(handle)) << "a private mapping of shared memory";
@@ -139,7 +139,7 @@ TEST_F(WriteWatchTest, OthersWatchItAlready) {
   ASSERT_EQ(theirs.open(), "");
   ASSERT_EQ(theirs.add(pages_around(memory.at(1), kPage)), 0);
   const WriteWatch::Answer answer = watch_.watch(memory.data(), memory.bytes());
-  EXPECT_EQ(answer.refusal, Refusal::kFailed);
+  EXPECT_EQ(answer.reason, NotWatched::kFailed);
   EXPECT_NE(answer.why.find("something else in this process watches it"), std::string::npos) << answer.why;
 }
 
@@ -150,7 +150,7 @@ TEST_F(WriteWatchTest, PagesOfHugetlbfsAreRefused) {
   if (data == MAP_FAILED) FJ_NOT_TESTED_HERE("pages of hugetlbfs: the system has none");
   const std::vector<Mapping> mappings = mappings_by_query(pages_around(data, kHuge));
   if (!mappings.empty()) { EXPECT_TRUE(mappings[0].is_huge); }
-  EXPECT_NE(refusal(data, kHuge), Refusal::kNone);
+  EXPECT_NE(not_watched(data, kHuge), NotWatched::kNone);
   munmap(data, kHuge);
 }
 
@@ -180,11 +180,11 @@ TEST_F(WriteWatchTest, FilesOfWhichNoCopiesCanBeMade) {
   const Memory read_only(4 * kPage, MAP_PRIVATE, file.fd(), PROT_READ), too_long(8 * kPage, MAP_PRIVATE, file.fd()),
       copied(4 * kPage, MAP_PRIVATE, file.fd());
   const WriteWatch::Answer answer = watch_.watch(read_only.data(), read_only.bytes());
-  EXPECT_EQ(answer.refusal, Refusal::kNoMemory);
+  EXPECT_EQ(answer.reason, NotWatched::kNoMemory);
   EXPECT_NE(answer.why.find("its pages cannot become copies of this process: a file that is mapped to be read only"),
             std::string::npos)
       << answer.why;
-  EXPECT_EQ(refusal(too_long.data(), too_long.bytes()), Refusal::kNoMemory) << "beyond the end of the file";
+  EXPECT_EQ(not_watched(too_long.data(), too_long.bytes()), NotWatched::kNoMemory) << "beyond the end of the file";
   copied.fill('c');
   ASSERT_EQ(mprotect(copied.data(), copied.bytes(), PROT_READ), 0);
   const auto handle = watch(copied);

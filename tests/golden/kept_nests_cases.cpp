@@ -1,4 +1,4 @@
-// tests/golden/refusal_cases.cpp — every reason of inductor/schedule/refusals.def occurs in some golden case.
+// tests/golden/kept_nests_cases.cpp — every reason of inductor/schedule/kept_nests.def occurs in some golden case.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 namespace framejit::golden {
 namespace {
 
-TEST(Refusals, EachHasACase) {
+TEST(KeptNests, EachHasACase) {
   std::string answers;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FRAMEJIT_SOURCE_DIR) / "tests" /
                                                                "golden" / "schedule")) {
@@ -21,9 +21,9 @@ TEST(Refusals, EachHasACase) {
   }
   ASSERT_FALSE(answers.empty());
   for (const char* name : {
-#define REFUSAL(name, text) #name,
-#include "inductor/schedule/refusals.def"
-#undef REFUSAL
+#define KEPT_NESTS(name, text) #name,
+#include "inductor/schedule/kept_nests.def"
+#undef KEPT_NESTS
        })
     EXPECT_NE(answers.find(std::string(": ") + name + ": "), std::string::npos)
         << name << " is the answer of no case in tests/golden/schedule";

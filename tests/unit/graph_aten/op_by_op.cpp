@@ -1,5 +1,4 @@
-// graph/aten/op_by_op.cpp — op-by-op execution of graphs.
-#include "graph/aten/op_by_op.h"
+#include "tests/unit/graph_aten/op_by_op.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/stack.h>
@@ -94,18 +93,6 @@ class OpByOpRun {
 };
 
 }  // namespace
-
-std::vector<int64_t> bind_symbols(const Graph& graph, const std::vector<at::Tensor>& inputs) {
-  std::vector<int64_t> symbols;
-  for (SymbolId id = 0; id < graph.shapes.symbol_count(); ++id) symbols.push_back(graph.shapes.symbol(id).hint);
-  for (size_t i = 0; i < graph.inputs.size() && i < inputs.size(); ++i) {
-    const TensorMeta& meta = graph.meta(graph.inputs[i]);
-    SymbolId id = 0;
-    for (size_t d = 0; d < meta.ndim() && d < static_cast<size_t>(inputs[i].dim()); ++d)
-      if (meta.sizes[d].is_symbol(&id)) symbols[id] = inputs[i].size(static_cast<int64_t>(d));
-  }
-  return symbols;
-}
 
 OpByOpResult run_op_by_op(const Graph& graph, const OpByOpInputs& in, const std::vector<int64_t>& symbols,
                           bool compare) {

@@ -1,5 +1,5 @@
-// graph/aten/op_by_op.h — runs a graph op by op through the dispatcher, and compares every result with its recorded
-// shape.
+// tests/unit/graph_aten/op_by_op.h — runs a graph op by op through the dispatcher, and compares every result with its
+// recorded shape.
 //
 // It defines what a recording means: tests run it and compare with eager. Works on both dialects.
 #pragma once
@@ -25,9 +25,6 @@ struct OpByOpResult {
   std::vector<std::string> broken_facts;   // size facts that do not hold for these inputs: the recording is for others
 };
 
-// The value of every symbol, read from the input sizes. A symbol that is not itself the size of an input keeps its
-// hint.
-std::vector<int64_t> bind_symbols(const Graph& graph, const std::vector<at::Tensor>& inputs);
 // symbols: one value each. Shapes are compared on request; if facts are broken, nothing runs.
 OpByOpResult run_op_by_op(const Graph& graph, const OpByOpInputs& in, const std::vector<int64_t>& symbols,
                           bool compare);
