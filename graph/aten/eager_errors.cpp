@@ -57,6 +57,11 @@ bool has_whole_elements(const AskedCall& call) { return !is_float(call.self.dtyp
 bool has_odd_layout(const AskedCall& call) { return !call.self.is_contiguous() && !is_channels_last(call.self); }
 bool has_bools(const AskedCall& call) { return call.self.dtype == DType::kBool; }
 
+bool fills_with_several(const AskedCall& call) {
+  const ValueId* value = call.node.args.size() > 1 ? call.node.args[1].get<ValueId>() : nullptr;
+  return value != nullptr && *value != kNoValue && call.graph.meta(*value).ndim() != 0;
+}
+
 // Whether the given dimension, or the last one if none is given, has size zero.
 bool has_no_rows(const AskedCall& call) {
   const SymExpr* dim = call.node.args.size() > 1 ? call.node.args[1].get<SymExpr>() : nullptr;

@@ -342,7 +342,7 @@ class Functionalizer {
   // copy_(self, src): the new content is src in self's dtype and sizes; strides are decided where they matter.
   Result<void> copy_node(const Node& node) {
     const ValueId self = *node.args[0].get<ValueId>();
-    FJ_TRY(ValueId source, get(*node.args[1].get<ValueId>()));
+    FJ_TRY(ValueId source, copied_value(node));
     const TensorMeta& meta = g_.meta(self);
     if (out_.meta(source).device != meta.device) {
       source = out_.emit("_to_copy", {source, meta.dtype, Arg{}, meta.device, Arg{}, false, Arg{}});
@@ -350,6 +350,17 @@ class Functionalizer {
     source = converted(out_, source, meta.dtype);
     if (out_.meta(source).sizes != meta.sizes) source = out_.emit("expand", {source, meta.sizes, false});
     return write(self, source);
+  }
+
+  // A number is written as a tensor of its own dtype is: its conversion wraps.
+  Result<ValueId> copied_value(const Node& copy) {
+    const Arg& source = copy.args[1];
+    if (const ValueId* v = source.get<ValueId>()) return get(*v);
+    const DType dtype = source.get<double>() != nullptr ? DType::kFloat64
+                        : source.get<bool>() != nullptr ? DType::kBool
+                                                        : DType::kInt64;
+    const Device device = g_.meta(*copy.args[0].get<ValueId>()).device;
+    return out_.emit("full", {SymSizes{}, source, dtype, Arg{}, device, Arg{}});
   }
 
   Result<void> write(ValueId v, ValueId content) {

@@ -65,8 +65,10 @@ Flow OpcodeHandlers::pop_except(Shadows& shadows, SymbolicFrame& f, const Instru
 Flow OpcodeHandlers::check_exc_match(Shadows& shadows, SymbolicFrame& f, const Instruction&) {
   Value* type = f.pop();
   auto is_class = [](PyObject* o) { return PyType_Check(o) && is_exception_type(reinterpret_cast<PyTypeObject*>(o)); };
-  PyObject* object = shadows.heap.is_constant(type) ? constant_of(shadows, type) : nullptr;
-  bool legal = object && (is_class(object) || PyTuple_CheckExact(object));
+  if (!shadows.heap.is_constant(type))
+    graph_break(Reason::unsupported_operand, std::string("except with an object of type ") + type->type->tp_name);
+  PyObject* object = constant_of(shadows, type);
+  bool legal = is_class(object) || PyTuple_CheckExact(object);
   if (legal && PyTuple_CheckExact(object))
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(object); ++k) legal = legal && is_class(PyTuple_GET_ITEM(object, k));
   if (!legal)
@@ -85,10 +87,8 @@ Flow OpcodeHandlers::reraise(Tracer& t, SymbolicFrame& f, const Instruction& i) 
 
 // Returns an instance; a class is called.
 Value* OpcodeHandlers::as_exception(Tracer& t, Value* v, const char* error) {
-  if (v->kind == ValueKind::object && PyType_Check(v->object.get()) &&
-      is_exception_type(reinterpret_cast<PyTypeObject*>(v->object.get())))
-    v = t.call(v, {});
-  if (v->kind != ValueKind::instance || !is_exception_type(t.facts.type_of(v)))
+  if (PyTypeObject* type = t.facts.known_type(v); type && is_exception_type(type)) v = t.call(v, {});
+  if (!is_exception_type(t.facts.type_of(v)) || v->kind != ValueKind::instance)
     t.errors.raise_new(PyExc_TypeError, error);
   return v;
 }

@@ -96,7 +96,7 @@ Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "__self__") return m->self;
   if (text == "__func__" && m->type == &PyMethod_Type) return m->function;
-  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(m->type));
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(m)));
   if (text == "__call__") return m;
   if (text == "__get__" || text == "__reduce__") graph_break(Reason::unknown_attribute, "method." + std::string(text));
   if (m->type == &PyCFunction_Type) {  // its descriptor says something else
@@ -300,7 +300,7 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
   for (const auto& [n, v] : f->attrs)
     if (n.get() == name) return v;
   const std::string_view text = text_of(name);
-  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(&PyFunction_Type));
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(f)));
   t.shadows.load(f);
   if (text == "__code__") return t.heap.constant_value(reinterpret_cast<PyObject*>(f->code));
   if (text == "__globals__") return f->globals;
@@ -336,7 +336,7 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
 
 Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
   const std::string_view text = text_of(name);
-  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(&PySuper_Type));
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(v)));
   if (text == "__self__") return v->self;
   if (text == "__thisclass__") return v->start_type;
   if (text == "__self_class__") return v->self_type;

@@ -25,11 +25,13 @@ Arguments with_first(Value* first, const Arguments& args) {
 }
 
 Value* sizes_of(Tracer& t, const Arguments& args) {
-  const std::vector<Value*> items = args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]);
+  std::vector<Value*> items = args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]);
   const bool ints = std::all_of(items.begin(), items.end(), [](Value* v) { return is_int(payload_of(v)); });
   if (!ints || args.positional.size() > 1 || !args.keywords.empty())
     graph_break(Reason::unknown_callable, "class torch.Size");
-  return t.heap.tuple(items);
+  for (Value*& item : items)
+    if (item->type == &PyBool_Type) item = exact_int(t.shadows, item);
+  return t.heap.tuple(std::move(items));
 }
 
 Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {

@@ -44,6 +44,7 @@ inline bool is_list_or_tuple(Value* v) { return list_of(v) || tuple_of(v); }
 inline bool is_int(Value* v) {
   return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get()));
 }
+Value* exact_int(Shadows& shadows, Value* v);  // of a bool or an object of a subclass, as int.__int__() returns it
 inline bool is_none(Facts& facts, Value* v) {  // or not given; guards the answer
   if (!v) return true;
   facts.type_of(v);

@@ -125,6 +125,14 @@ std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
   return overflow ? std::nullopt : std::optional<graph::SymExpr>(graph::SymExpr(value));
 }
 
+Value* exact_int(Shadows& shadows, Value* v) {
+  shadows.facts.type_of(v);
+  Value* number = payload_of(v);
+  if (number->kind == ValueKind::sym_int) return number;
+  PyObject* object = constant_of(shadows, number);
+  return PyLong_CheckExact(object) ? number : shadows.errors.constant_steal(PyLong_Type.tp_as_number->nb_int(object));
+}
+
 int64_t Tracer::as_index(Value* v) {
   auto size = as_size(v);
   if (!size) {

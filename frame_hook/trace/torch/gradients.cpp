@@ -176,6 +176,8 @@ Value* autograd_grad(Tracer& t, const Arguments& args) {
 // runs.
 Value* tensor_requires_grad(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "requires_grad_", {"self", "requires_grad"}, 1);
+  if (a[1] && t.facts.type_of(a[1]) != &PyBool_Type)
+    graph_break(Reason::exception_raised, "requires_grad_() with an object that is not a bool");
   const bool wants = !a[1] || t.truth(a[1]);
   if (a[0]->kind != ValueKind::tensor) refuse_gradients("requires_grad_() of an object that is not a plain tensor");
   auto* self = as<TensorValue>(a[0]);

@@ -57,8 +57,12 @@ Value* builtin_deque(Tracer& t, const Arguments& args) {
   InstanceValue* v = make_instance(t.heap, known_type(KnownType::deque));
   Value* limit = a[1] ? a[1] : t.heap.none();
   ListValue* items = t.heap.list({});
-  if (!same_object(t.shadows, limit, t.heap.none()) && (items->limit = t.as_index(limit)) < 0)
-    t.errors.raise_new(PyExc_ValueError, "maxlen must be non-negative");
+  if (!same_object(t.shadows, limit, t.heap.none())) {
+    if (!PyType_IsSubtype(t.facts.type_of(limit), &PyLong_Type))
+      t.errors.raise_new(PyExc_TypeError, "an integer is required");
+    limit = exact_int(t.shadows, limit);
+    if ((items->limit = t.as_index(limit)) < 0) t.errors.raise_new(PyExc_ValueError, "maxlen must be non-negative");
+  }
   v->payload = items;
   v->attrs.emplace_back(PyRef::borrow(interned("maxlen")), limit);
   if (a[0]) extend(t, Arguments{{v, a[0]}, {}}, "extend", false);

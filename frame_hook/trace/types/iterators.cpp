@@ -209,13 +209,32 @@ Value* itertools_repeat(Tracer& t, const Arguments& args) {
   return it;
 }
 
-Value* itertools_count(Errors& errors, const Arguments& args) {
-  std::vector<Value*> a = parse(errors, args, "count", {"start", "step"}, 0);
+namespace {
+
+int64_t small_int(Shadows& shadows, Value* v, int* overflow) {
+  return PyLong_AsLongLongAndOverflow(constant_of(shadows, exact_int(shadows, v)), overflow);
+}
+
+// A count by one is a C number. Any other count starts with the object itself.
+Value* first_count(Shadows& shadows, Value* start, Value* step) {
+  const auto is_int = [](Value* v) { return PyType_IsSubtype(v->type, &PyLong_Type); };
+  if (start->type == &PyLong_Type || !is_int(start) || !is_int(step)) return start;
+  int large = 0;
+  if (small_int(shadows, step, &large) != 1) return start;
+  small_int(shadows, start, &large);
+  return large ? start : exact_int(shadows, start);
+}
+
+}  // namespace
+
+Value* itertools_count(Shadows& shadows, const Arguments& args) {
+  std::vector<Value*> a = parse(shadows.errors, args, "count", {"start", "step"}, 0);
   for (Value* v : a)
-    if (v && !PyType_IsSubtype(errors.heap.facts.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type)
+    if (v && !PyType_IsSubtype(shadows.facts.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type)
       graph_break(Reason::unsupported_operand, "itertools.count() of " + describe(v));
-  return make_iterator(errors.heap, Over::count, itertools_type("count"),
-                       {a[0] ? a[0] : errors.heap.integer(0), a[1] ? a[1] : errors.heap.integer(1)});
+  Value* start = a[0] ? a[0] : shadows.heap.integer(0);
+  Value* step = a[1] ? a[1] : shadows.heap.integer(1);
+  return make_iterator(shadows.heap, Over::count, itertools_type("count"), {first_count(shadows, start, step), step});
 }
 
 Value* itertools_product(Tracer& t, const Arguments& args) {

@@ -64,6 +64,7 @@ bool same_object(Shadows& shadows, Value* a, Value* b) {
 // each instance.
 void guard_key(Shadows& shadows, Value* v) {
   constexpr size_t kMostKeys = 24;
+  shadows.facts.type_of(v);  // an object of another class may be unhashable, or equal to a key
   std::vector<Value*>& keys = shadows.tables().distinct_keys;
   if (v->identity_guarded || std::find(keys.begin(), keys.end(), v) != keys.end()) return;
   if (v->source == kNoSource || keys.size() >= kMostKeys) return shadows.facts.guard_identity(v);
