@@ -126,7 +126,7 @@ def compare(name, op, arguments, mode):
         framejit.reset()
         got = framejit.compile(call)(*arguments)
     totals = framejit.stats()
-    if totals["graph_breaks"] or totals["fallbacks"] or totals["graphs"] != 1:
+    if totals["graph_breaks"] or totals["fallbacks"] or not totals["graphs"] == 1:
         return f"not captured: {totals['break_reasons']}"
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{got.dtype} {tuple(got.shape)} instead of {want.dtype} {tuple(want.shape)}"
