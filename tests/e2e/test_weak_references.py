@@ -124,7 +124,7 @@ def test_what_the_trace_lets_go_of_is_gone():
         assert compiled(torch.ones(1), box, ref) == (2, True)
 
 
-@pytest.mark.breaks(made_in_trace=1, outside_effect=1)
+@pytest.mark.breaks(made_in_trace=1, outside_effect=2)
 def test_what_was_made_in_the_trace_and_callbacks_break():
     calls = []
 

@@ -198,4 +198,4 @@ def test_what_a_write_holds_for_sizes_that_vary():
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             torch.autograd.backward(outputs, [cotangent(t) for t in outputs])
     stats = framejit.stats()
-    assert stats["graphs"] == 0 and not stats["fallbacks"] and set(stats["break_reasons"]) == {"no_backward"}, stats
+    assert stats["graphs"] == 0 and not stats["fallbacks"] and stats["break_reasons"] == {"no_backward": 2}, stats
