@@ -179,7 +179,7 @@ TEST(LoopProgram, TheParserSaysWhereItStops) {
       {"an unknown reduction", rows("    %0 = load x[i0, r0] : f32\n    %1 = reduce_median %0 : f32\n"),
        "unknown reduction reduce_median"},
       {"values out of order", points("    %1 = load x[i0, i1] : f32\n"), "values are numbered in order"},
-      {"no index expression", points("    %0 = load x[i0, +] : f32\n"), "expected an index expression"},
+      {"no index expression", points("    %0 = load x[i0, +] : f32\n"), "expected a size: an integer"},
       {"a mask without another value",
        points("    %0 = load x[i0, i1] : f32\n    %1 = lt %0, %0 : bool\n    %2 = load x[i0, i1] if %1 : f32\n"),
        "expected"},
