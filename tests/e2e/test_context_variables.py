@@ -99,6 +99,8 @@ def test_around_a_break(fn, breaks):
         assert run(compiled) == want
     stats = framejit.stats()
     assert stats["graph_breaks"] == breaks, stats["break_reasons"]
+    # The text of used()'s error has the address of a token, which may be another in the next call.
+    assert stats["graphs"] in {set_again: (2,), raised: (1,), used: (3, 4)}.get(fn, (3,))
 
 
 def test_a_token_that_is_returned():
