@@ -22,15 +22,18 @@ size_t index_or_raise(Tracer& t, Value* key, int64_t length, const char* what) {
   return static_cast<size_t>(i);
 }
 
+template <class Sequence>
+Value* slice_of(Shadows& shadows, Value* whole, Sequence* sequence, const SliceBounds& slice) {
+  std::vector<Value*> items;
+  for (int64_t k = 0, i = slice.start; k < slice.count; ++k, i += slice.step)
+    items.push_back(shadows.item(sequence, i));
+  return sequence_like(shadows.heap, whole, std::move(items));
+}
+
 Value* list_item(Tracer& t, Value* whole, ListValue* list, Value* key) {
   t.shadows.load(list);
   const int64_t n = static_cast<int64_t>(list->items.size());
-  if (auto slice = slice_bounds(t, key, n)) {
-    std::vector<Value*> items;
-    for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
-      items.push_back(t.shadows.item(list, i));
-    return sequence_like(t.heap, whole, std::move(items));
-  }
+  if (auto slice = slice_bounds(t, key, n)) return slice_of(t.shadows, whole, list, *slice);
   return t.shadows.item(list, index_or_raise(t, key, n, "list"));
 }
 
@@ -38,10 +41,7 @@ Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
   const int64_t n = *raw_length(t.dicts, tuple);
   if (auto slice = slice_bounds(t, key, n)) {
     if (whole == tuple && slice->count == n && slice->step == 1) return whole;
-    std::vector<Value*> items;
-    for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step)
-      items.push_back(t.shadows.item(tuple, i));
-    return sequence_like(t.heap, whole, std::move(items));
+    return slice_of(t.shadows, whole, tuple, *slice);
   }
   return t.shadows.item(tuple, index_or_raise(t, key, n, "tuple"));
 }
