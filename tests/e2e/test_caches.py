@@ -178,6 +178,7 @@ def test_id_as_a_key_of_a_real_dict():
         assert torch.equal(got[0], x * 3 + 4) and got[1:] == (False, False) and known == {id(one): 3, id(two): 4}
         got = compiled(x)
         assert torch.equal(got[0], x * 3 + 4) and got[1:] == (True, False)
+        assert framejit.stats()["graphs"] in (1, 2), "one if both calls find Holder(5) at the same address"
 
 
 PROGRAM = """
