@@ -218,7 +218,7 @@ class TestWhatSettingsWouldDo:
         assert framejit.stats()["graph_breaks"] == 0
         with torch.profiler.profile():
             same(compiled(x), (x + 1) * 2)
-        assert set(framejit.stats()["break_reasons"].copy()) == {"outside_effect", "unknown_callable"}
+        assert "unknown_callable" in framejit.stats()["break_reasons"].copy()
         assert framejit.stats()["graphs"] == 3
 
     def test_capture_sparse_compute(self, capfd):
