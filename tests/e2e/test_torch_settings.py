@@ -221,6 +221,11 @@ class TestWhatSettingsWouldDo:
         assert "unknown_callable" in framejit.stats()["break_reasons"].copy()
         assert framejit.stats()["graphs"] == 3
 
+    def test_capture_func_transforms(self):
+        x = torch.randn(3)
+        same(framejit.compile(lambda x: torch.func.vmap(torch.sin)(x * 2) + 1)(x), (x * 2).sin() + 1)
+        assert framejit.stats()["break_reasons"] == {"mode_entered": 1} and framejit.stats()["graphs"] == 2
+
     def test_capture_sparse_compute(self, capfd):
         sparse = torch.eye(3).to_sparse()
         assert torch.equal(framejit.compile(lambda s, x: s.sum() + (x + 1).sum())(sparse, torch.ones(3)),
