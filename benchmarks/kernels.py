@@ -88,7 +88,8 @@ def in_huge_pages(like):
 
 
 def copies_of(read, written, dtype):
-    """Reads and writes this many elements: as many as are written go to a new tensor, the rest is copied in place."""
+    """Copies that read and write this many elements. The written ones go to a new tensor; the others are copied in
+    place."""
     source = torch.randn(int(written)).to(dtype)
     rest = max(int(read - written) // 2, 0)
     kept, target = torch.randn(rest).to(dtype), torch.empty(rest, dtype=dtype)

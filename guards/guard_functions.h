@@ -21,8 +21,8 @@ bool same_order(PyObject* a, PyObject* b);  // two equal sets iterate in the sam
 Py_ssize_t builtin_length(PyObject* object);
 bool has_keys(PyObject* dict, PyObject* keys);  // exactly these exact strs
 bool has_keys_in_order(PyObject* dict, PyObject* keys);
-// A tuple of the keys of a dict as its iteration gives them: an OrderedDict has a list of its own. Null if that list
-// does not have the keys of the dict, which only dict's own methods can do to an OrderedDict.
+// The keys of a dict as a tuple, in the order of its iteration. An OrderedDict keeps that order in a list of its own.
+// Null if this list has other keys than the dict: dict's own methods can do that to an OrderedDict.
 PyRef keys_in_order(PyObject* dict);
 bool is_linked_in_order(PyObject* ordered, PyObject* keys);  // of an OrderedDict, by its own list
 // What sources of kind computed take and return: exact float, int, bool, str.

@@ -34,7 +34,7 @@ const ScratchRow* find_row(const graph::Node& node) {
   return row == std::end(kRows) ? nullptr : row;
 }
 
-// The allocator has memory for smaller tensors at hand; tensors of unknown size do not share the arena well.
+// The allocator has memory for smaller tensors at hand. Tensors of unknown size share the arena badly.
 bool is_large(const LoopBuffer& buffer, const Costs& costs) {
   int64_t bytes = row_of(buffer.dtype).bytes;
   for (const SymExpr& size : buffer.sizes) {

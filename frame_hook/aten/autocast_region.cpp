@@ -16,8 +16,8 @@ bool is_kept(const at::Tensor& tensor) {
          !tensor.is_view() && at::autocast::is_autocast_enabled(tensor.device().type());
 }
 
-// PyTorch drops its casts when the outermost region ends, and notifies nobody. So a weight of ours is cast here: a new
-// cast means a new region.
+// PyTorch drops its casts when the outermost region ends, and notifies nobody. So we keep a weight of our own and ask
+// for its cast. If the cast is another tensor than last time, a new region has begun.
 at::Tensor current_region() {
   static const auto* const probe = new at::Tensor(at::zeros({1}).set_requires_grad(true));
   return at::autocast::cached_cast(at::autocast::get_autocast_dtype(at::kCPU), *probe, at::kCPU);

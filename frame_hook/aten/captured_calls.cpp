@@ -27,8 +27,8 @@ namespace {
 
 using Words = CapturedCalls::Words;
 
-// The modules of torch's C functions, and the names that users know them by. The prefix is part of each function's own
-// name.
+// Modules of C functions, and their public names. In the public name, the prefix of a function's own name is left out:
+// linalg_norm is torch.linalg.norm.
 struct PublicModule { const char *module, *prefix, *name; };
 constexpr PublicModule kPublicModules[] = {
     {"torch._C._nn", "", "torch.nn.functional."},

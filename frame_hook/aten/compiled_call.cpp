@@ -71,7 +71,7 @@ class PlannedCall final : public CompiledCall {
     HANDLE_TH_ERRORS
     const runtime::CallPlan& plan = runner_.plan();
     c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
-    // Tensors that stand for Python floats; even an empty deque allocates.
+    // Tensors that stand for Python floats. Made only if there are any, because even an empty deque allocates.
     std::optional<std::deque<at::Tensor>> floats;
     for (uint32_t i = 0; i < plan.input_count; ++i) {
       const bool is_number = PyFloat_CheckExact(inputs[i]);

@@ -52,7 +52,7 @@ class DerivedWeights {
     int64_t calls = 0;              // since its weights changed
     uint32_t losses = 0;            // how often they have changed
     bool had_values = false;        // that were dropped since
-    uint64_t last_use = 0, since = 0;  // in calls of ask(), all counted: the last, and the first in `calls`
+    uint64_t last_use = 0, since = 0;  // calls of ask() are numbered: the last one, the first of `calls`
     std::shared_ptr<const runtime::DerivedValues> values;
     std::vector<PyRef> references;  // weak, to the owners, as long as there are values
   };
@@ -87,7 +87,7 @@ class DerivedWeights {
   std::optional<runtime::PlanRunner> runner_;     // set once
   std::vector<uint32_t> held_inputs_;
   std::unordered_multimap<const PyObject*, Instance> instances_;  // by the first owner
-  size_t forgets_at_;                             // this many instances
+  size_t forgets_at_;                             // forget_some() runs at this many instances
   std::weak_ptr<DerivedWeights> self_;
 };
 

@@ -64,7 +64,7 @@ struct OutputSet {
   // Per tensor: whether it receives a gradient. That of a view goes to its base, unless the view has own_history.
   std::vector<bool> roots() const;
   std::vector<bool> views() const;  // per tensor: whether its gradient may go to a base
-  // A traced input, whose history becomes that of what was written.
+  // For a traced input that was written: it takes over the history of the written values.
   void add_written(const at::Tensor& input);
 };
 

@@ -1,4 +1,4 @@
-// frame_hook/aten/recording.cpp — calls under the recorder, and what may come out of them.
+// frame_hook/aten/recording.cpp — runs torch's functions under the recorder, and says which results can be used.
 #include "frame_hook/aten/recording.h"
 
 #include <ATen/ops/lift_fresh.h>

@@ -1,4 +1,4 @@
-// frame_hook/resume/loop_hints.h — numbers that are known to vary before they have.
+// frame_hook/resume/loop_hints.h — which numbers will vary, before they have.
 //
 // A segment that begins inside a loop, after a break, runs again in the next iteration. By then the numbers that the
 // loop writes (its index, a count) have other values.

@@ -1,5 +1,5 @@
 """The public functions: cache, compile, disable, is_compiling, reset, list_backends, list_mode_options, mark_dynamic,
-mark_static, mark_static_address, stats."""
+mark_static, mark_static_address, refresh, stats."""
 from __future__ import annotations
 
 import copyreg

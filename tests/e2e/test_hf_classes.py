@@ -76,3 +76,15 @@ def test_hidden_states_and_attentions_are_given(attention):
                 for x, y in zip(a if isinstance(a, tuple) else [a], b if isinstance(b, tuple) else [b]):
                     torch.testing.assert_close(x, y)
         assert framejit.stats()["graph_breaks"] == 0 and framejit.stats()["graphs"] == 1
+
+
+def test_a_compiled_model_is_saved_and_loaded_as_the_original(tmp_path):
+    from transformers import BertConfig, BertModel
+    sizes = dict(vocab_size=99, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=37)
+    model, ids = BertModel(BertConfig(**sizes)).eval(), torch.randint(0, 90, (2, 7))
+    compiled = framejit.compile(model)
+    torch.testing.assert_close(compiled(ids).last_hidden_state, model(ids).last_hidden_state)
+    compiled.save_pretrained(tmp_path)
+    loaded = BertModel.from_pretrained(tmp_path).eval()
+    assert torch.equal(loaded(ids).last_hidden_state, model(ids).last_hidden_state)
+    assert framejit.stats()["graphs"] == 1

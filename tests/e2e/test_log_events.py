@@ -34,7 +34,7 @@ f(torch.ones(2, 4), "a"), f(torch.ones(2, 4), "ab")
         "Break": r"program.py:\d+ f break outside_effect: .*; what to do: .+",
         "Recompile": r"program.py:\d+ f recompile 1/8: L\['word'\] == 'a' but is 'ab'",
         "Guard": r".*guard L\['x'\].*",
-        "Graph": r"program.py:\d+ f graph \w+ with 4 calls",
+        "Graph": r"program.py:\d+ f graph of 4 calls",
         "AtenGraph": r".*graph \w+ after recording with \d+ ops",
         "Loops": r".*loops \w+ with \d+ nests",
         "Schedule": r".*schedule \w+ after \w+: \d+ steps",

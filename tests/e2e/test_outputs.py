@@ -149,8 +149,8 @@ INPUTS = {
 
 
 def facts(fn, make):
-    """Everything that a caller can see of the outputs except their values, by positions; a `_base` that nobody holds is
-    described by its layout."""
+    """Everything that a caller can see of the outputs except their values. Other tensors are named by their position; a
+    `_base` that nobody holds is described by its layout."""
     x = make()
     out = fn(x)
     out = list(out) if isinstance(out, (tuple, list)) else [out]

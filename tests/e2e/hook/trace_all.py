@@ -6,8 +6,8 @@ table says why not.
 trace_all.txt is about the language and its builtins, trace_stdlib.txt about modules of the standard library that are
 written in Python, and about more of the language.
 
-Prints a row per file: tests, those that differ, the share of instructions that traced segments stood for (of all that
-traced frames executed), and the least share that is allowed. Exits with 1 if a test that is not listed differs, a
+Prints a row per file: tests, those that differ, the share of all instructions executed in traced frames that segments
+replaced, and the least share that is allowed. Exits with 1 if a test that is not listed differs, a
 listed one passes, or a share is below its floor.
 --update writes this Python's floors anew: 85 hundredths of what was seen (tests with threads vary by a twentieth).
 """
@@ -90,7 +90,7 @@ def check(name, floor, listed):
 
 
 def with_floor(line, shares):
-    """The line of the table; if it is a floor, with the floor that `shares` gives for this Python."""
+    """A line of the table. If it has the floors of a file, that of this Python is made anew from `shares`."""
     words = line.split()
     if words[:1] != ["floor"] or not shares.get(words[1]):
         return line

@@ -219,7 +219,7 @@ TEST(Log, ListenersGetEverythingAndTheFileOnlyWhatWasAsked) {
   std::ifstream in(file);
   std::string line, rest;
   std::getline(in, line);
-  EXPECT_EQ(line.substr(0, line.rfind(": ")), "[framejit 1.2 graph] a.py:1 f graph f with 2 calls");
+  EXPECT_EQ(line.substr(0, line.rfind(": ")), "[framejit 1.2 graph] a.py:1 f graph of 2 calls");
   EXPECT_FALSE(std::getline(in, rest));
   EXPECT_EQ(line.substr(line.rfind(": ") + 2), (folder / "dump" / "1.2" / "0000_Graph.txt").string());
   std::ifstream dumped(line.substr(line.rfind(": ") + 2));

@@ -6,7 +6,7 @@
 namespace framejit::inductor::testing {
 namespace {
 
-// Parts of a range are streams from 1 << 14 elements on; four streams, and 1, 2 or 3 threads.
+// A part of a range is a stream if it has at least 1 << 14 elements. Here: four streams, on one, two or three threads.
 TEST(Streams, EveryElementOnce) {
   for (const int size : {65535, 65536, 65599, 65600, 65664, 66048, 196608, 262147}) {
     const std::string s = "[" + std::to_string(size) + "]";
