@@ -413,10 +413,9 @@ def logs_an_exception(x):
     return x * 2
 
 
-@pytest.mark.breaks(
-    outside_effect={"function": 5, "callee": 5, "stacklevel": 5, "exception": 7}, exception_state={"exception": 1},
-    unknown_attribute={"function": 5, "callee": 5, "stacklevel": 6, "exception": 6}, real_iterator={"exception": 3},
-    unknown_callable={"function": 10, "callee": 10, "stacklevel": 10, "exception": 14})
+@pytest.mark.breaks(  # of CPython's logging, which differs from version to version
+    outside_effect=range(2, 8), unknown_callable=range(10, 16), exception_state={"exception": 1},
+    unknown_attribute={"function": 5, "callee": 5, "stacklevel": 6, "exception": 6}, real_iterator={"exception": 3})
 @pytest.mark.parametrize("program, function, offset", [
     (logs, logs, 2), (logs_in_a_callee, logs, 2), (logs_for_its_caller, logs_for_its_caller, 5),
     (logs_an_exception, logs_an_exception, 5)],

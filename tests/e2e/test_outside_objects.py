@@ -11,8 +11,8 @@ import framejit
 from check import check, fresh  # noqa: F401
 
 
-@pytest.mark.breaks("escaped_traced", "outside_effect", "real_iterator", "unknown_callable", "unsupported_key",
-                    "unsupported_operand")  # of the code that makes threads
+@pytest.mark.breaks("escaped_traced", "outside_effect", "real_iterator", "unknown_callable", "unsupported_operand",
+                    unsupported_key=range(100))  # of the code that makes threads
 @pytest.mark.parametrize("make", [threading.Lock, threading.RLock, threading.Condition, lambda: threading.Semaphore(1)],
                          ids=["Lock", "RLock", "Condition", "Semaphore"])
 def test_locks_are_held_while_the_body_runs(make):
@@ -122,6 +122,7 @@ def test_functions_of_other_compilers_are_traced():
 
     check(lambda x: inner(x) * 2, torch.randn(3), breaks=0, compiles=1)
     layer = torch.compile(nn.Linear(3, 3), backend="eager")
+    layer(torch.randn(2, 3))  # torch warns of CPython 3.13.0 once
     check(lambda x: layer(x) * 2, torch.randn(2, 3), breaks=0, compiles=1)
 
     @torch._dynamo.disable
