@@ -386,6 +386,7 @@ Result<graph::CapturedGraph> TorchRecording::build_joint(const std::vector<size_
   std::optional<Result<graph::JointGraph>> joint;
   try {
     const WithoutGil released;
+    const log::Stopwatch stopwatch(recorder_->graph().name, "joint");
     joint = joint_.build(outputs_.tensors, outputs_.roots());
   } catch (const std::exception& e) {  // eager's backward would raise it, or an op of it cannot be recorded
     const auto failure = recorder_->take_break();

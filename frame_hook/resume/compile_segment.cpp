@@ -182,12 +182,14 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
   // Guards what the passes assumed about sizes.
   const auto& facts = compiled.functional.shapes.facts();
   for (size_t i = known; i < facts.size(); ++i) trace.recording->shapes().add_fact(facts[i]);
+  const log::Stopwatch stopwatch(trace.where, "make_call");
   segment.call =
       trace.recording->bind(std::move(compiled), segment.options->user_backend, segment.options->deriving);
   return segment.call != nullptr;
 }
 
 void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyCodeObject* code, Segment& segment) {
+  const log::Stopwatch stopwatch(trace.where, "guards");
   trace.guards.size_facts = trace.recording->shapes().facts();
   trace.guards.symbol_count = trace.recording->shapes().symbol_count();
   for (guards::SourceId source = 0; source < trace.guards.sources.size();
@@ -271,6 +273,11 @@ std::unique_ptr<Segment> plain_segment(FrameTrace& trace, Reason reason, int unt
   return segment;
 }
 
+void log_stage(const std::string& where, const char* stage, double seconds) {
+  if (log::enabled(log::Kind::Stage))
+    log::emit(log::Kind::Stage, where, {{"stage", stage}, {"milliseconds", std::to_string(seconds * 1e3)}});
+}
+
 }  // namespace
 
 CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index,
@@ -280,7 +287,9 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   log_bytecode(*code);
   FrameTrace trace = trace_frame(*tensor_frontend(), trace_options(*options, hints), frame, code,
                                  static_cast<size_t>(code->position_at(index)));
-  stats().trace_seconds += seconds_since(start);
+  const double traced = seconds_since(start);
+  stats().trace_seconds += traced;
+  log_stage(trace.where, "trace", traced);
   stats().traced_instructions += trace.steps;
   stats().inlined_calls += trace.python_calls_inlined;
   outcome.broke = trace.returned == nullptr;
@@ -323,8 +332,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   }
   const double seconds = seconds_since(start);
   stats().compile_seconds += seconds;
-  if (log::enabled(log::Kind::Stage))
-    log::emit(log::Kind::Stage, trace.where, {{"stage", "compile"}, {"milliseconds", std::to_string(seconds * 1e3)}});
+  log_stage(trace.where, "compile", seconds);
   return outcome;
 }
 

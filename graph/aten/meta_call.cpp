@@ -244,9 +244,11 @@ bool MetaCall::may_execute() const {
 std::optional<torch::jit::Stack> MetaCall::execute() const {
   constexpr int64_t kMostElements = 1 << 20;
   int64_t elements = 0;
-  for (const IValue& arg : call_.args)
-    each_tensor(
-        arg, [&](const at::Tensor& tensor) { elements += recorder_.shapes().hint(meta_of_argument(tensor).numel()); });
+  const auto count = [&](const at::Tensor& tensor) {
+    elements += recorder_.shapes().hint(meta_of_argument(tensor).numel());
+  };
+  for (const IValue& arg : call_.args) each_tensor(arg, count);
+  for (const IValue& result : call_.results) each_tensor(result, count);  // known already if a rule has answered
   if (!may_execute() || call_.def().has(kRandom) || elements > kMostElements) return std::nullopt;
   std::vector<Twin> made;
   return run_on_fillings(made);

@@ -37,8 +37,8 @@ class MetaCall {
   // With twins of symbolic shape; nullopt if the result says nothing about other sizes.
   std::optional<ShapeOrigin> run_with_symbols();
   // The results of one of torch's own ops on zeros, ones or unit matrices. nullopt if the op must not or cannot be run:
-  // a user's kernel may have effects, and may not accept such values. If the op raises for all of them, eager raises
-  // too. Then the recording ends here, and plain Python raises the error.
+  // its tensors may be large; a user's kernel may have effects, and may not accept such values. If the op raises for
+  // all of them, eager raises too. Then the recording ends here, and plain Python raises the error.
   std::optional<torch::jit::Stack> execute() const;
 
  private:

@@ -307,7 +307,7 @@ class OrcJit : public CpuJit {
     const std::lock_guard lock(mutex_);
     return statistics_;
   }
-  int64_t most_compiling_threads() const override { return 2; }
+  int64_t most_compiling_threads() const override { return info().cores; }
   int lanes() const override { return static_cast<int>(options_.target.registers.lanes); }
 
  private:

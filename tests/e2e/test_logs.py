@@ -199,7 +199,7 @@ def test_each_channel_prints_and_only_what_was_asked(tmp_path):
     done = run(tmp_path=tmp_path, FRAMEJIT_LOGS="graph, recompiles,-recompiles")
     assert {re.sub(r"\d+\.\d+ ", "", line.split("]")[0]) for line in done.stderr.splitlines()
             if line.startswith("[")} == {"[framejit graph"}
-    assert re.search(r"^\[framejit \d+\.\d+ graph\] program.py:\d+ f graph \w+ with \d+ calls$", done.stderr,
+    assert re.search(r"^\[framejit \d+\.\d+ graph\] program.py:\d+ f graph of \d+ calls$", done.stderr,
                      re.M), done.stderr[:300]
     assert run(FRAMEJIT_LOGS="").stderr == ""
 
@@ -352,7 +352,8 @@ def test_a_break_in_library_code_names_the_users_line_too():
     assert breaks and breaks[0].at.startswith(user + ", in random.py:"), breaks
 
 
-@pytest.mark.breaks(outside_effect=range(2, 6), unknown_attribute=5, unknown_callable=range(10, 12))  # CPython's logging
+# The breaks are those of CPython's logging.
+@pytest.mark.breaks(outside_effect=range(2, 6), unknown_attribute=5, unknown_callable=range(10, 12))
 def test_each_break_of_a_library_call_names_the_users_line(caplog):
     """After the first break, the trace begins in the library. A file __init__.py is named with its folder."""
     caplog.set_level(logging.INFO)

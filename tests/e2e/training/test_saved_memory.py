@@ -165,3 +165,13 @@ def test_a_saved_value_that_the_program_has_too():
         z.sum().backward()
         return y, z, y.sum()
     check_step(lambda: Program(two, torch.randn(7, 40, requires_grad=True), step=step), graphs=1)
+
+
+def test_a_compile_takes_no_memory_of_the_size_of_an_embedding():
+    weight = torch.empty(2_000_000, 64, requires_grad=True)  # pages that nobody has touched
+    run = framejit.compile(lambda weight, at: F.embedding(at, weight).sum())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    run(weight, torch.zeros(4, dtype=torch.int64))
+    pages = weight.nbytes // resource.getpagesize()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < pages / 4
+    assert framejit.stats()["graphs"] == 1
