@@ -71,6 +71,17 @@ class Verifier {
     return {};
   }
 
+  // Whether `v` is a view of the input, or of what is written to it.
+  bool shows(ValueId v, uint32_t input) const {
+    if (v == kNoValue) return true;
+    const ValueId memory = memory_of(graph_, v);
+    if (const Node* negated = graph_.maker(memory, KnownOp::neg))  // in place of _neg_view; the call makes such a view
+      return shows(*negated->args[0].get<ValueId>(), input);
+    return memory == graph_.inputs[input] || std::ranges::any_of(graph_.updates, [&](const auto& update) {
+             return update.first == input && memory_of(graph_, update.second) == memory;
+           });
+  }
+
   Result<void> results() const {
     for (ValueId v : graph_.outputs)
       if (!is_defined(v)) return fail("an output is not defined");
@@ -82,6 +93,8 @@ class Verifier {
       const size_t limit = of_output ? i : graph_.inputs.size();
       if (alias.kind != OutputKind::kFresh && alias.of >= limit)
         return fail("output " + std::to_string(i) + " aliases something that does not exist");
+      if (alias.kind == OutputKind::kViewOfInput && !shows(graph_.outputs[i], alias.of))
+        return fail("output " + std::to_string(i) + " does not lie in input " + std::to_string(alias.of));
     }
     for (const auto& [input, value] : graph_.updates) {
       if (input >= graph_.inputs.size() || value == kNoValue || !is_defined(value))

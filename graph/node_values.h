@@ -1,5 +1,5 @@
 // graph/node_values.h — the values among a node's arguments, including those in lists, in order; kNoValue (an absent
-// one) is visited like any other.
+// one) is visited like any other. And the value in whose memory another lies.
 #pragma once
 
 #include <algorithm>
@@ -47,6 +47,16 @@ inline bool draws_numbers(const Node& node) {
   if (dropout == nullptr) return false;  // the schema's default is 0
   const double* p = dropout->get<double>();
   return p == nullptr || *p != 0;
+}
+
+// The value in whose memory a functional value lies: itself unless views produced it.
+inline ValueId memory_of(const Graph& graph, ValueId value) {
+  while (true) {
+    const Node* node = graph.maker(value);
+    const ValueId* base = node && node->op->has(kView) && !node->args.empty() ? node->args[0].get<ValueId>() : nullptr;
+    if (base == nullptr) return value;
+    value = *base;
+  }
 }
 
 }  // namespace framejit::graph

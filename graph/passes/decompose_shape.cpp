@@ -58,7 +58,11 @@ bool slices(Decomposing& d, int64_t dim) {
   if (!at || n == 0) return false;
   for (const TensorMeta& meta : d.metas) {
     const SymExpr end = start + meta.sizes[*at];
-    d.results.push_back(d.emit("slice.Tensor", {d.args[0], static_cast<int64_t>(*at), start, end, SymExpr(1)}));
+    TensorMeta part = d.meta(d.value(0));  // not inferred: that would express the size by that of the whole
+    part.sizes[*at] = meta.sizes[*at];
+    part.offset = part.offset + start * part.strides[*at];
+    d.results.push_back(
+        d.out.emit("slice.Tensor", {d.args[0], static_cast<int64_t>(*at), start, end, SymExpr(1)}, std::move(part)));
     start = end;
   }
   return true;

@@ -283,15 +283,6 @@ ValueId converted(GraphBuilder& out, ValueId value, DType dtype) {
   return out.emit("_to_copy", {value, dtype, Arg{}, Arg{}, Arg{}, false, Arg{}});
 }
 
-ValueId memory_of(const Graph& graph, ValueId value) {
-  while (true) {
-    const Node* node = graph.maker(value);
-    const ValueId* base = node && node->op->has(kView) && !node->args.empty() ? node->args[0].get<ValueId>() : nullptr;
-    if (base == nullptr) return value;
-    value = *base;
-  }
-}
-
 std::set<ValueId> settled_memory(const Graph& graph) {
   std::set<ValueId> memory;
   const auto settle = [&](ValueId v) {

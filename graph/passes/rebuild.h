@@ -6,6 +6,7 @@
 #include <set>
 
 #include "graph/graph_builder.h"
+#include "graph/node_values.h"
 
 namespace framejit::graph {
 
@@ -56,8 +57,6 @@ ValueId with_layout(GraphBuilder& out, ValueId value, const TensorMeta& layout);
 ValueId reshaped(GraphBuilder& out, ValueId value, const SymSizes& sizes);
 ValueId converted(GraphBuilder& out, ValueId value, DType dtype);  // _to_copy, or the value itself
 ValueId contiguous_clone(GraphBuilder& out, ValueId value);
-// The value in whose memory a functional value lies: itself unless views produced it.
-ValueId memory_of(const Graph& graph, ValueId value);
 // Values whose memory must keep the recorded layout: it is an output or an update, or as_strided addresses it.
 std::set<ValueId> settled_memory(const Graph& graph);
 // Values whose memory is addressed from its beginning: another tensor of the same layout cannot replace them.

@@ -88,3 +88,24 @@ def test_a_write_to_one_of_several_views_raises_eagers_text(name, of):
         texts.append(str(caught.value))
     assert texts[0] == texts[1] and "inplace" in texts[0]
     assert framejit.stats()["graphs"] == 1
+
+
+def test_views_of_parts_of_a_size_that_varies_lie_in_the_whole():
+    def parts(y, n):
+        a, b = y.split([2 * n, n])
+        return a.view(n, 2), b.view(n)
+    run = framejit.compile(parts)
+    for n in (3, 4, 5, 3):
+        grads = []
+        for fn in (parts, run):
+            y = torch.zeros(3 * n, requires_grad=True)
+            a, b = fn(y, n)
+            assert a._base is y and b._base is y
+            (a.sum() + 10 * b.sum()).backward()
+            grads.append(y.grad)
+        assert torch.equal(*grads)
+    with torch.no_grad():
+        y = torch.zeros(12)
+        run(y, 4)[1].add_(1)
+        assert y.sum() == 4
+    assert framejit.stats()["graphs"] == 3

@@ -152,6 +152,7 @@ TEST(GraphVerify, FindsWhatIsBroken) {
   EXPECT_TRUE(broken([](Graph& g) { g.values[1].meta.sizes[0] = SymExpr::symbol(0); }));
   EXPECT_TRUE(broken([](Graph& g) { g.nodes[1].results[0] = g.nodes[0].results[0]; }));
   EXPECT_TRUE(broken([](Graph& g) { g.output_aliases[0] = {OutputKind::kViewOfInput, 1}; }));
+  EXPECT_TRUE(broken([](Graph& g) { g.output_aliases[0] = {OutputKind::kViewOfInput, 0}; }));  // it is computed
   EXPECT_TRUE(broken([](Graph& g) { g.updates = {{4, g.outputs[0]}}; }));
   EXPECT_TRUE(broken([](Graph& g) { g.nodes[0].result_lists = {3}; }));
 }
