@@ -34,7 +34,7 @@ DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
 PYTHON_PARTS := $(DEALT_PARTS) $(OWN_PARTS)
 
 .DEFAULT_GOAL := help
-.PHONY: setup early early-build core build build-tests demo demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench wild trace-all sweep ulp fuzz lint format golden-update wheel clean help
+.PHONY: setup early early-build core build build-tests demo-file demo demo-train-file demo-train test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench wild trace-all sweep ulp fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,12 +76,21 @@ build-tests: core  ## compile the package and the tests: 'make test' does
 	@$(TOOLS)/quietly "build, with the tests" nice ninja -C $(BUILD) -j $(JOBS)
 	@$(TOOLS)/link_package "$(RUN)" "$(CURDIR)/$(BUILD)/package"
 
+# $(call readable,FILE,what it is): asked before a build that takes minutes.
+readable = [ "$($(1))" = - ] || { [ -r "$($(1))" ] && [ ! -d "$($(1))" ]; } || \
+  { echo "framejit: $(1)=$($(1)) is no file that can be read; $(1) names $(2)" >&2; exit 1; }
 FILE ?= benchmarks/data/sentences.txt
-demo: build  ## sentence similarities of a text file, plain and compiled: FILE=..., or '-' for standard input; COMPARE=1 adds torch.compile
+demo-file:
+	@$(call readable,FILE,a text with one sentence a line (- is standard input))
+demo: demo-file  ## sentence similarities of a text file, plain and compiled: FILE=..., or '-' for standard input; COMPARE=1 adds torch.compile
+	@+$(MAKE) build
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/demo.py $(if $(COMPARE),--compare) "$(FILE)"
 
 PAIRS ?= benchmarks/data/pairs.txt
-demo-train: build  ## trains the model of the demo on pairs of sentences, plain and compiled: PAIRS=..., one pair a line, separated by a tab; COMPARE=1 adds torch.compile
+demo-train-file:
+	@$(call readable,PAIRS,a text with two sentences a line and a tab between them)
+demo-train: demo-train-file  ## trains the model of the demo on pairs of sentences, plain and compiled: PAIRS=..., one pair a line, separated by a tab; COMPARE=1 adds torch.compile
+	@+$(MAKE) build
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/demo_train.py $(if $(COMPARE),--compare) "$(PAIRS)"
 
 # Parts run side by side, JOBS at a time. Each shows its output when it ends; descriptor 9 announces its start at once.

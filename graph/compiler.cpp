@@ -56,7 +56,7 @@ Backend& op_by_op() {
 // A stage after the graph passes. It is not a row of their table, because it makes two graphs from one.
 Result<void> part(CompiledGraph& made, const JointLayout& layout, std::shared_ptr<const Graph> recorded,
                   bool is_decomposed) {
-  const log::Stopwatch watch(made.functional.name, "partition");
+  const log::Stopwatch watch("", "partition");
   log_joint(made.functional, layout);
   FJ_TRY(TrainingGraphs graphs, partition(made.functional, layout, config().memory_budget));
   if (config().strict)
@@ -81,9 +81,12 @@ void log_backward(const Graph& graph, const std::vector<bool>& given, const std:
   const auto count = [](const std::vector<bool>& flags) {
     return std::to_string(std::count(flags.begin(), flags.end(), true));
   };
-  log::emit(log::Kind::Backward, "",
-            {{"graph", graph.name}, {"ops", std::to_string(graph.nodes.size())}, {"given", count(given)},
-             {"wanted", count(wanted)}}, print(graph));
+  log::emit(log::Kind::Backward, where_it_begins(graph),
+            {{"graph", graph.name},
+             {"ops", std::to_string(graph.nodes.size())},
+             {"given", count(given)},
+             {"wanted", count(wanted)}},
+            print(graph));
 }
 
 Result<runtime::Executable> run_backend(Backend& backend, const Graph& functional, const MakeTimer& make_timer,
@@ -133,7 +136,7 @@ Result<CompiledGraph> Compiler::compile(CapturedGraph captured, const std::strin
   if (!executable.ok()) return refusal(executable.error());
   if (made.training) runtime::save_outputs(executable.value(), made.training->forward_outputs);
   log_plan(executable.value(), captured.where);
-  const log::Stopwatch watch(made.functional.name, "bind");
+  const log::Stopwatch watch("", "bind");
   auto bound = runtime::BoundExecutable::bind(executable.take(), backend->loader());
   if (!bound.ok()) return refusal(bound.error());
   made.executable = bound.take();

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "graph/int64_range.h"
 
@@ -205,6 +206,10 @@ void ShapeEnv::add_fact(SizeFact fact) {
   facts_.push_back(std::move(fact));
   if (fixed_symbol(facts_.back())) fix_symbols();
   else reduce(facts_.back());
+}
+
+void ShapeEnv::add_line(size_t from, const std::string& line) {
+  for (size_t i = from; i < facts_.size(); ++i) facts_[i].rule = std::exchange(facts_[i].why, line);
 }
 
 void ShapeEnv::fix_symbols() {

@@ -28,7 +28,8 @@ const char* text_of(Relation relation);  // "=="
 struct SizeFact {  // holds: left <relation> right
   SymExpr left, right;
   Relation relation;
-  std::string why;  // user line or rule that asked
+  std::string why;   // user line or rule that asked
+  std::string rule;  // the rule, if `why` is the line
 };
 
 struct SymbolInfo {
@@ -58,6 +59,7 @@ class ShapeEnv {
   // Makes e a constant: records e == hint. Returns it.
   int64_t specialise(const SymExpr& e, const std::string& why);
 
+  void add_line(size_t from, const std::string& line);  // rules asked for the facts from `from` on, for this line
   void add_fact(SizeFact fact);  // decided here, or known from elsewhere: from a parsed text or the user
   const std::vector<SizeFact>& facts() const { return facts_; }
 

@@ -23,11 +23,12 @@ template <class State> struct Stage {
   void (*dump)(State&, const char* stage);
 };
 
-// `graph`: the name under which the row is timed. If the result of a row does not verify, the row has a defect.
-template <class State> Result<void> run_stage(const Stage<State>& row, State& state, const std::string& graph) {
+// If the result of a row does not verify, the row has a defect.
+template <class State>
+Result<void> run_stage(const Stage<State>& row, State& state) {
   FJ_TRY_VOID(stop_if_interrupted());
   {
-    const log::Stopwatch watch(graph, row.name);
+    const log::Stopwatch watch("", row.name);
     FJ_TRY_VOID(row.run(state));
   }
   if (config().strict) {

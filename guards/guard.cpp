@@ -18,6 +18,11 @@ bool equal(const Guard& a, const Guard& b) {
 
 }  // namespace
 
+std::string TensorFacts::mismatch(PyObject* tensor) const {
+  const std::optional<TensorDifference> d = difference(tensor);
+  return d ? d->what + " " + d->relation + " " + d->was + " but is " + d->now : "";
+}
+
 Guard* GuardSet::add(Guard guard) {
   const size_t hash = hash_of(guard);
   if (index_.find(hash, [&](uint32_t at) { return equal(guards_[at], guard); }) != HashIndex::kNone) return nullptr;
@@ -25,14 +30,14 @@ Guard* GuardSet::add(Guard guard) {
   return &guards_.emplace_back(std::move(guard));
 }
 
-LineId GuardSet::add_line(std::string text) {
-  lines_.push_back(std::move(text));
+LineId GuardSet::add_line(std::string text, bool is_of_torch) {
+  lines_.push_back({std::move(text), is_of_torch});
   return static_cast<LineId>(lines_.size() - 1);
 }
 
 const std::string& GuardSet::line(LineId id) const {
   static const std::string none;
-  return id == kNoLine ? none : lines_[id];
+  return id == kNoLine ? none : lines_[id].text;
 }
 
 }  // namespace framejit::guards

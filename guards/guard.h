@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/shape_env.h"
+#include "guards/change.h"
 #include "guards/source.h"
 #include "runtime/base/hash_index.h"
 
@@ -24,8 +26,8 @@ class TensorFacts {
   // True if `tensor` has these facts; writes the values of the bound symbols. Runs no Python code and leaves no
   // exception.
   virtual bool matches(PyObject* tensor, int64_t* symbols) const = 0;
-  // "size(0) == 4 but is 5"; empty if it matches.
-  virtual std::string mismatch(PyObject* tensor) const = 0;
+  virtual std::optional<TensorDifference> difference(PyObject* tensor) const = 0;  // nothing if it matches
+  std::string mismatch(PyObject* tensor) const;  // the same as text: "size(0) == 4 but is 5"
   virtual std::string text() const = 0;
   // The dimensions whose constant size differs, if nothing but sizes and strides differs (automatic dynamic).
   virtual std::vector<int> differing_dims(PyObject* tensor) const = 0;
@@ -40,6 +42,7 @@ class ModeFacts {
   virtual ~ModeFacts() = default;
   virtual bool matches() const = 0;
   virtual std::string mismatch() const = 0;
+  virtual std::string change() const { return mismatch(); }  // for users
 };
 
 using LineId = uint32_t;                     // of GuardSet::line
@@ -65,14 +68,20 @@ class GuardSet {
   std::vector<std::shared_ptr<const ModeFacts>> modes;
   size_t symbol_count = 0;
 
-  LineId add_line(std::string text);         // "model.py:31 Net.forward"
+  // "model.py:31 Net.forward"; is_of_torch: it calls torch's own Python code, which asks.
+  LineId add_line(std::string text, bool is_of_torch = false);
   const std::string& line(LineId id) const;  // "" for kNoLine
+  bool is_of_torch(LineId id) const { return id != kNoLine && lines_[id].is_of_torch; }
 
  private:
   friend class GuardCompiler;                // makes references to mortal objects weak
   std::vector<Guard> guards_;
   HashIndex index_;
-  std::vector<std::string> lines_;
+  struct Line {
+    std::string text;
+    bool is_of_torch;
+  };
+  std::vector<Line> lines_;
 };
 
 }  // namespace framejit::guards

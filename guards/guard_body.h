@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "guards/cpython/weak_objects.h"
@@ -34,6 +35,17 @@ struct GuardProgram::Body {
 std::string text_of(const Guard& guard, const SourceTable& sources, PyCodeObject* code);
 // `object`: the current object of the guard's source.
 std::string text_of_failure(const Guard& guard, PyObject* object, const SourceTable& sources, PyCodeObject* code);
+
+// The current value that a guard compares, as text; "" if it compares no single value.
+std::string text_of_now(const Guard& guard, PyObject* object);
+
+// Where the guards bind a symbol: an int (dim -1), or a size of a tensor.
+struct SymbolPlace {
+  SourceId source;
+  int dim;
+  std::string suffix() const { return dim < 0 ? "" : ".size(" + std::to_string(dim) + ")"; }
+};
+std::optional<SymbolPlace> find_symbol(const GuardSet& set, size_t id);
 
 // Fills a body: guards/guard_compiler.cpp.
 class GuardCompiler {

@@ -46,10 +46,10 @@ int GuardProgram::Body::first_failing_step(const RunState& run, size_t start) co
     PyObject* const base = step->base == kNoRegister ? nullptr : registers[step->base];
     bool holds = true;
     switch (step->code) {
-#define SOURCE(name, text)                                                             \
-  case StepCode::fetch_##name:                                                         \
-    registers[step->target] = fetch_##name(run, base, *step);                          \
-    holds = registers[step->target] || step->may_be_absent;                            \
+#define SOURCE(name, text, words)                             \
+  case StepCode::fetch_##name:                                \
+    registers[step->target] = fetch_##name(run, base, *step); \
+    holds = registers[step->target] || step->may_be_absent;   \
     break;
 #include "guards/source_kinds.def"
 #undef SOURCE

@@ -31,7 +31,15 @@ struct GuardFailure {
   std::string source;       // "L['x']": of the guard that failed
   size_t held = 0;         // steps that held before the failure: how close the entry comes
   PyObject* object = nullptr;  // borrowed: the current object of that source, null if it is gone
+  SourceId source_id = kNoSource;
+  std::vector<int64_t> symbols;  // values in this call, if a size fact failed
 };
+
+// What the next compile does about a number or size that changed: it becomes a symbol, something fixes it, or
+// dynamic=False forbids symbols.
+enum class Symbols : uint8_t { possible, refused, forbidden };
+
+std::string hint_of(ChangeKind kind);  // of a row whose hint has no fields
 
 class GuardProgram {
  public:
@@ -49,7 +57,11 @@ class GuardProgram {
 
   // Runs again, slowly, and says what fails; nothing if all holds.
   std::optional<GuardFailure> explain(const FrameAccess& frame) const;
+  // The same for users. The objects of `failure` must still live: ask before other code runs.
+  Change change(const GuardFailure& failure, const UserNames& names, Symbols symbols) const;
   std::vector<std::string> texts() const;  // every guard with its user's line, for the log
+  // For each of them, whether it is about how Python and torch find things, and not about what the program uses.
+  std::vector<bool> are_plumbing() const;
   const GuardSet& guards() const;          // objects that are held weakly appear as weak references
 
   struct Body;  // guards/guard_body.h

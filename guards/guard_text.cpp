@@ -1,6 +1,7 @@
 // guards/guard_text.cpp — guards as text, and why one does not hold: from its row and a second fetch.
 #include <cctype>
 
+#include "guards/cpython/weak_objects.h"
 #include "guards/describe.h"
 #include "guards/guard_body.h"
 #include "guards/guard_functions.h"
@@ -26,33 +27,53 @@ std::string keys_text(PyObject* dict) {
   return text + ")";
 }
 
-// The actual value, for the text after " but "; one line per kind.
-std::string actual(const Guard& guard, PyObject* object) {
+}  // namespace
+
+std::string text_of_now(const Guard& guard, PyObject* object) {
   switch (guard.kind) {
     case GuardKind::is:
     case GuardKind::equals:
     case GuardKind::holds:
-      if (guard.object && describe(object) == describe(guard.object.get()))
-        return "is another " + type_name(Py_TYPE(object));
-      return "is " + describe(object);
-    case GuardKind::type_is: return "is " + type_name(Py_TYPE(object));
+    case GuardKind::int_range: return describe(object);
+    case GuardKind::type_is: return type_name(Py_TYPE(object));
+    case GuardKind::length: return std::to_string(builtin_length(object));
+    case GuardKind::iterator_has:
+    case GuardKind::iterator_ends: return std::to_string(items_left(object));
+    case GuardKind::function_code: return describe(PyFunction_Check(object) ? PyFunction_GET_CODE(object) : object);
+    case GuardKind::dict_key_set:
+    case GuardKind::dict_keys: return keys_text(object);
+    default: return "";
+  }
+}
+
+namespace {
+
+// The actual value, for the text after " but "; one line per kind.
+std::string actual(const Guard& guard, PyObject* object) {
+  const std::string now = text_of_now(guard, object);
+  switch (guard.kind) {
+    case GuardKind::is:
+    case GuardKind::equals:
+    case GuardKind::holds:
+      if (guard.object && now == describe(guard.object.get())) return "is another " + type_name(Py_TYPE(object));
+      return "is " + now;
     case GuardKind::type_unchanged: return "was changed";
     case GuardKind::same: return "is another object";
     case GuardKind::distinct: return "is the same object";
     case GuardKind::same_number: return "is another number";
-    case GuardKind::length: return "is " + std::to_string(builtin_length(object));
     case GuardKind::iterator_has:
-    case GuardKind::iterator_ends: return "has " + std::to_string(items_left(object));
+    case GuardKind::iterator_ends: return "has " + now;
     case GuardKind::cache_agrees: return "has another result";
-    case GuardKind::function_code:
-      return "is " + describe(PyFunction_Check(object) ? PyFunction_GET_CODE(object) : object);
     case GuardKind::dict_has: return "it is not there";
     case GuardKind::dict_lacks: return "it is there";
-    case GuardKind::dict_key_set:
-    case GuardKind::dict_keys: return "is " + keys_text(object);
     case GuardKind::linked_order: return "is in another";
     case GuardKind::tensor: return "";
-    case GuardKind::int_range: return "is " + describe(object);
+    case GuardKind::type_is:
+    case GuardKind::length:
+    case GuardKind::function_code:
+    case GuardKind::dict_key_set:
+    case GuardKind::dict_keys:
+    case GuardKind::int_range: return "is " + now;
   }
   return "";
 }
@@ -83,6 +104,26 @@ std::string text_of_failure(const Guard& guard, PyObject* object, const SourceTa
   return text_of(guard, sources, code) + " but " + actual(guard, object);
 }
 
+// An int, or a size in the text of a tensor's facts ("torch.Tensor f32[s0, 4; ...] cpu").
+std::optional<SymbolPlace> find_symbol(const GuardSet& set, size_t id) {
+  const std::string symbol = graph::SymExpr::symbol(static_cast<graph::SymbolId>(id)).text();
+  for (const Guard& guard : set.guards()) {
+    if (guard.kind == GuardKind::int_range && guard.number == static_cast<int64_t>(id))
+      return SymbolPlace{guard.source, -1};
+    if (guard.kind != GuardKind::tensor) continue;
+    const std::string text = guard.facts->text();
+    const size_t end = text.find_first_of(";]");
+    size_t at = text.find('[');
+    for (int dim = 0; at != std::string::npos && at < end; ++dim) {
+      const size_t next = text.find_first_of(",;]", at + 1), begin = text[at + 1] == ' ' ? at + 2 : at + 1;
+      if (next != std::string::npos && text.substr(begin, next - begin) == symbol)
+        return SymbolPlace{guard.source, dim};
+      at = next;
+    }
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 // Whether `symbol` ("s0") is a word of `text`.
@@ -95,33 +136,15 @@ bool names_symbol(const std::string& text, const std::string& symbol) {
   return false;
 }
 
-// Where the guards bind a symbol: an int, or a size in the text of a tensor's facts ("torch.Tensor f32[s0, 4; ...]
-// cpu").
-std::string source_of_symbol(const GuardSet& set, size_t id, const std::string& symbol, PyCodeObject* code) {
-  for (const Guard& guard : set.guards()) {
-    if (guard.kind == GuardKind::int_range && guard.number == static_cast<int64_t>(id))
-      return set.sources.text(guard.source, code);
-    if (guard.kind != GuardKind::tensor) continue;
-    const std::string text = guard.facts->text();
-    const size_t end = text.find_first_of(";]");
-    size_t at = text.find('[');
-    for (int dim = 0; at != std::string::npos && at < end; ++dim) {
-      const size_t next = text.find_first_of(",;]", at + 1), begin = text[at + 1] == ' ' ? at + 2 : at + 1;
-      if (next != std::string::npos && text.substr(begin, next - begin) == symbol)
-        return set.sources.text(guard.source, code) + ".size(" + std::to_string(dim) + ")";
-      at = next;
-    }
-  }
-  return "";
-}
-
 // " where s0 = L['x'].size(0)": where the symbols of a size fact come from.
 std::string symbols_text(const std::string& fact, const GuardSet& set, PyCodeObject* code) {
   std::string text;
   for (size_t id = 0; id < set.symbol_count; ++id) {
     const std::string symbol = graph::SymExpr::symbol(static_cast<graph::SymbolId>(id)).text();
-    const std::string source = names_symbol(fact, symbol) ? source_of_symbol(set, id, symbol, code) : "";
-    if (!source.empty()) text += (text.empty() ? " where " : ", ") + symbol + " = " + source;
+    if (!names_symbol(fact, symbol)) continue;
+    if (const auto place = find_symbol(set, id))
+      text +=
+          (text.empty() ? " where " : ", ") + symbol + " = " + set.sources.text(place->source, code) + place->suffix();
   }
   return text;
 }
@@ -144,10 +167,52 @@ std::vector<std::string> GuardProgram::texts() const {
   }
   for (const graph::SizeFact& fact : body_->set.size_facts)
     texts.push_back(text_of(fact) + symbols_text(text_of(fact), body_->set, code) +
-                    (fact.why.empty() ? "" : "  # " + fact.why));
+                    (fact.why.empty() ? "" : "  # " + fact.why) + (fact.rule.empty() ? "" : " (" + fact.rule + ")"));
   if (!body_->set.modes.empty())
     texts.push_back("modes of torch (grad, autocast, default dtype and device, ...) as they were");
   return texts;
+}
+
+namespace {
+
+bool goes_through(const SourceTable& sources, SourceId id, SourceKind kind) {
+  for (; id != kNoSource; id = sources[id].base)
+    if (sources[id].kind == kind) return true;
+  return false;
+}
+
+// A function, module or class is found where it was.
+bool finds_code(const Guard& guard, const SourceTable& sources) {
+  PyObject* object = guard.object.get();
+  if (object && PyWeakref_CheckRefExact(object)) object = weak_target(object);
+  if (guard.kind == GuardKind::function_code) return true;
+  if (object && (PyModule_Check(object) || PyCFunction_Check(object))) return true;
+  if (guard.kind == GuardKind::type_is && object) {
+    auto* type = reinterpret_cast<PyTypeObject*>(object);
+    if (type == &PyModule_Type || type == &PyFunction_Type || sources[guard.source].kind == SourceKind::stack)
+      return true;
+  }
+  const SourceKind source = sources[guard.source].kind;
+  if (source == SourceKind::function_globals || source == SourceKind::function_defaults) return true;
+  if (guard.kind == GuardKind::same && goes_through(sources, guard.source, SourceKind::function_globals)) return true;
+  return goes_through(sources, guard.source, SourceKind::builtins);
+}
+
+bool is_plumbing(const Guard& guard, const GuardSet& set) {
+  const bool is_argument =
+      guard.kind == GuardKind::tensor && !goes_through(set.sources, guard.source, SourceKind::instance_dict);
+  if (set.is_of_torch(guard.line) && !is_argument) return true;
+  return guard.kind == GuardKind::dict_has || guard.kind == GuardKind::dict_lacks ||
+         guard.kind == GuardKind::type_unchanged || finds_code(guard, set.sources);
+}
+
+}  // namespace
+
+std::vector<bool> GuardProgram::are_plumbing() const {
+  std::vector<bool> all;
+  for (const Guard& guard : body_->set.guards()) all.push_back(is_plumbing(guard, body_->set));
+  all.resize(all.size() + body_->set.size_facts.size() + (body_->set.modes.empty() ? 0 : 1), false);
+  return all;
 }
 
 namespace {
@@ -225,12 +290,14 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
     if (is_guard(step)) {
       failure.guard = &body.set.guards()[step.origin];
       failure.object = registers[step.base];
-      failure.source = body.set.sources.text(failure.guard->source, code);
+      failure.source_id = failure.guard->source;
+      failure.source = body.set.sources.text(failure.source_id, code);
       failure.text = text_of_failure(*failure.guard, failure.object, body.set.sources, code);
       failure.because = body.set.line(failure.guard->line);
       failure.changed = body.all_changed(run, failed);
     } else {
-      failure.source = body.set.sources.text(step.origin, code);
+      failure.source_id = step.origin;
+      failure.source = body.set.sources.text(failure.source_id, code);
       failure.text = failure.source + what_is_amiss(step.code);
     }
     return failure;
@@ -247,6 +314,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
   const graph::SizeFact& fact = body.set.size_facts[failure.size_fact];
   failure.text = text_of_failure(fact, symbols) + symbols_text(text_of(fact), body.set, code);
   failure.because = fact.why;
+  failure.symbols = std::move(symbols);
   return failure;
 }
 

@@ -8,8 +8,13 @@
 namespace framejit::guards {
 namespace {
 
-constexpr const char* kSourceTexts[] = {
-#define SOURCE(name, text) text,
+constexpr std::string_view kSourceTexts[] = {
+#define SOURCE(name, text, words) text,
+#include "guards/source_kinds.def"
+#undef SOURCE
+};
+constexpr std::string_view kSourceWords[] = {
+#define SOURCE(name, text, words) words,
 #include "guards/source_kinds.def"
 #undef SOURCE
 };
@@ -45,6 +50,12 @@ std::string local_name(PyCodeObject* code, int32_t index) {
 
 bool is_identifier(PyObject* key) { return key && PyUnicode_CheckExact(key) && PyUnicode_IsIdentifier(key); }
 
+// nn.Module keeps these dicts; the program writes module.name for what is in them.
+bool is_dict_of_module(PyObject* key) {
+  const std::string name = key && PyUnicode_CheckExact(key) ? text_of_str(key) : "";
+  return name == "_modules" || name == "_parameters" || name == "_buffers";
+}
+
 bool is_type(PyObject* key) {
   if (key && PyWeakref_CheckRefExact(key)) key = weak_target(key);
   return key && PyType_Check(key);
@@ -71,18 +82,65 @@ constexpr size_t kLongText = 1000;  // "..." from here on: a source may be compu
 
 }  // namespace
 
+// Guards name a local by its code object, users by `names`, if given.
+struct SourceTable::Reader {
+  PyCodeObject* code = nullptr;
+  const UserNames* names = nullptr;
+};
+
 std::string SourceTable::text(SourceId id, PyCodeObject* code) const {
   std::string out;
-  append_text(id, code, out);
+  append_text(id, {code, nullptr}, out);
   return out;
 }
 
-void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out) const {
+std::string SourceTable::words(SourceId id, const UserNames& names) const {
+  std::string out;
+  append_text(id, {nullptr, &names}, out);
+  return out;
+}
+
+bool SourceTable::append_name(const Source& source, const Reader& reader, std::string& out) const {
+  if (source.base == kNoSource) return false;
+  const Source& base = sources_[source.base];
+  PyObject* const key = source.key.get();
+  if (source.kind == SourceKind::cell_contents && base.kind == SourceKind::tuple_item) {
+    const Source& closure = sources_[base.base];
+    if (closure.kind != SourceKind::function_closure || sources_[closure.base].kind != SourceKind::frame_function)
+      return false;
+    out += reader.names->captured(base.index);
+    return true;
+  }
+  if (source.kind == SourceKind::iterator_part && source.index == 0) {  // enumerate has no other
+    append_text(source.base, reader, out);
+    return true;
+  }
+  if (base.kind == SourceKind::local &&
+      (source.kind == SourceKind::tuple_item || source.kind == SourceKind::dict_item)) {
+    const std::string name = reader.names->item(base.index, source.index, key);
+    out += name;
+    if (!name.empty()) return true;
+  }
+  if (source.kind != SourceKind::dict_item || !key || !PyUnicode_CheckExact(key)) return false;
+  if (base.kind == SourceKind::dict_item && sources_[base.base].kind == SourceKind::instance_dict &&
+      is_dict_of_module(base.key.get())) {
+    append_text(sources_[base.base].base, reader, out);
+    out += is_identifier(key) ? "." + text_of_str(key) : "[" + text_of_str(key) + "]";
+    return true;
+  }
+  const bool is_variable = base.kind == SourceKind::globals || base.kind == SourceKind::builtins ||
+                           base.kind == SourceKind::function_globals;
+  if (is_variable) out += text_of_str(key);
+  return is_variable;
+}
+
+void SourceTable::append_text(SourceId id, const Reader& reader, std::string& out) const {
   if (id == kNoSource) return;
   const Source& source = sources_[id];
+  if (reader.names && append_name(source, reader, out)) return;
   if (source.kind == SourceKind::dict_item && sources_[source.base].kind == SourceKind::instance_dict &&
       is_identifier(source.key.get())) {
-    append_text(sources_[source.base].base, code, out);
+    append_text(sources_[source.base].base, reader, out);
     out += '.';
     out += text_of_str(source.key.get());
     return;
@@ -97,10 +155,10 @@ void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out)
       return;
     }
     out += describe(source.key.get()) + '(';
-    append_text(source.base, code, out);
+    append_text(source.base, reader, out);
     if (source.index >= 0) {
       out += ", ";
-      append_text(static_cast<SourceId>(source.index), code, out);
+      append_text(static_cast<SourceId>(source.index), reader, out);
     }
     out += ')';
     return;
@@ -111,25 +169,28 @@ void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out)
     return;
   }
   const size_t start = out.size();
-  for (const char* p = kSourceTexts[static_cast<size_t>(source.kind)]; *p;) {
-    const std::string_view rest(p);
+  const std::string_view words = kSourceWords[static_cast<size_t>(source.kind)];
+  const std::string_view row = reader.names && !words.empty() ? words : kSourceTexts[static_cast<size_t>(source.kind)];
+  for (size_t at = 0; at < row.size();) {
     auto field = [&](std::string_view name, auto&& value) {
-      if (!rest.starts_with(name)) return false;
+      if (!row.substr(at).starts_with(name)) return false;
       const bool bare = out.size() > start && out.back() == '.';
       out += value(bare);
-      p += name.size();
+      at += name.size();
       return true;
     };
-    if (rest.starts_with("{base}")) {
-      append_text(source.base, code, out);
-      p += 6;
+    if (row.substr(at).starts_with("{base}")) {
+      append_text(source.base, reader, out);
+      at += 6;
       continue;
     }
-    if (field("{key}", [&](bool bare) { return bare ? key_name(source.key.get()) : describe(source.key.get()); }))
+    if (field("{key}", [&](bool bare) { return bare ? key_name(source.key.get()) : describe(source.key.get()); }) ||
+        field("{index}", [&](bool) { return std::to_string(source.index); }) ||
+        field("{name}", [&](bool) { return local_name(reader.code, source.index); }) ||
+        field("{variable}", [&](bool) { return reader.names->local(source.index); }) ||
+        field("{pushed}", [&](bool) { return reader.names->pushed(source.index); }))
       continue;
-    if (field("{index}", [&](bool) { return std::to_string(source.index); })) continue;
-    if (field("{name}", [&](bool) { return local_name(code, source.index); })) continue;
-    out += *p++;
+    out += row[at++];
   }
 }
 

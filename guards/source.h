@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "guards/cpython/py_ref.h"
+#include "guards/user_names.h"
 #include "runtime/base/hash_index.h"
 
 namespace framejit::guards {
 
 enum class SourceKind : uint8_t {
-#define SOURCE(name, text) name,
+#define SOURCE(name, text, words) name,
 #include "guards/source_kinds.def"
 #undef SOURCE
 };
@@ -36,9 +37,13 @@ class SourceTable {
   const Source& operator[](SourceId id) const { return sources_[id]; }
   size_t size() const { return sources_.size(); }
   std::string text(SourceId id, PyCodeObject* code) const;
+  std::string words(SourceId id, const UserNames& names) const;  // what the user's code calls it
 
  private:
-  void append_text(SourceId id, PyCodeObject* code, std::string& out) const;
+  struct Reader;  // who the text is for
+  void append_text(SourceId id, const Reader& reader, std::string& out) const;
+  // The user's short form of an item; false if it has none.
+  bool append_name(const Source& source, const Reader& reader, std::string& out) const;
 
   friend class GuardCompiler;  // makes references to mortal objects weak
   std::vector<Source> sources_;

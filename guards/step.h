@@ -18,7 +18,7 @@
 namespace framejit::guards {
 
 enum class StepCode : uint8_t {
-#define SOURCE(name, text) fetch_##name,
+#define SOURCE(name, text, words) fetch_##name,
 #include "guards/source_kinds.def"
 #undef SOURCE
 #define GUARD(name, flags, text) guard_##name,

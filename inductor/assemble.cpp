@@ -53,7 +53,7 @@ class Assembler {
     plan_buffers();
     for (Kernel& kernel : kernels_)
       offsets_.push_back(take_base_offsets(kernel));  // only now: in_place.h compares full addresses
-    FJ_TRY_VOID(compile_kernels(kernels_, target_, plan_.name, compiled_));
+    FJ_TRY_VOID(compile_kernels(kernels_, target_, compiled_));
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (s == commit_) prepare_commit();
       add_step(s);

@@ -185,11 +185,11 @@ class Tuner {
         text += (text.empty() ? "" : ", ") + c.name + " " + milliseconds(median(c.times)) +
                 (c.is_out ? " (" + std::to_string(c.times.size()) + " runs)" : "");
     if (!notes_.empty()) text += "; " + notes_;
-    log::emit(log::Kind::Choice, graph_.name, {{"choice", row.name}, {"winner", winner.name}, {"alternatives", text}});
+    log::emit(log::Kind::Choice, "", {{"choice", row.name}, {"winner", winner.name}, {"alternatives", text}});
   }
 
   bool leave(const std::string& what, const std::string& why) const {
-    log::emit(log::Kind::NotTimed, graph_.name, {{"choice", what}, {"reason", why}});
+    log::emit(log::Kind::NotTimed, "", {{"choice", what}, {"reason", why}});
     return false;
   }
 

@@ -74,7 +74,7 @@ class InductorBackend : public graph::Backend {
       return compile_with(derivation, choices, true);
     };
     for (const auto& row : stages())
-      if (!compilation.is_over) FJ_TRY_VOID(graph::run_stage(row, compilation, functional.name));
+      if (!compilation.is_over) FJ_TRY_VOID(graph::run_stage(row, compilation));
     return std::move(compilation.executable);
   }
 
@@ -100,7 +100,7 @@ class InductorBackend : public graph::Backend {
     if (target) return target.get();
     FJ_TRY(target, make_target(device));
     if (log::enabled(log::Kind::Target))
-      log::emit(log::Kind::Target, name(),
+      log::emit(log::Kind::Target, "",
                 {{"device", runtime::text_of(device)}, {"description", target->info().description}});
     return target.get();
   }

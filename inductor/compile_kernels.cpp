@@ -35,8 +35,8 @@ void run_job(const std::vector<Kernel>& kernels, KernelTarget& target, Job& job)
 
 void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vector<Job>& jobs) {
   std::atomic<size_t> next{0};
-  const auto work = [&, id = log::current_id()] {
-    const log::CompileScope scope(id);
+  const auto work = [&, id = log::current_id(), place = log::current_place()] {
+    const log::CompileScope scope(id, place);
     for (size_t at = next++; at < jobs.size(); at = next++) run_job(kernels, target, jobs[at]);
   };
   const auto work_unless_interrupted = [&] {
@@ -59,7 +59,7 @@ void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vec
 
 }  // namespace
 
-Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& target, const std::string& graph,
+Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& target,
                              std::vector<CompiledKernel>& compiled) {
   std::unordered_map<std::string, size_t> job_of;
   std::vector<Job> jobs;
@@ -77,7 +77,7 @@ Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& t
     if (job.defect) std::rethrow_exception(job.defect);
     if (!job.result->ok()) return job.result->error();
     if (log::enabled(log::Kind::Stage))
-      log::emit(log::Kind::Stage, graph,
+      log::emit(log::Kind::Stage, "",
                 {{"stage", "kernel of " + kernels[job.kernel].nests[0].nest.name},
                  {"milliseconds", std::to_string(job.milliseconds)}});
   }

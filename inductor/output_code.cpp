@@ -54,7 +54,7 @@ namespace {
 void log_text(const graph::Graph& graph, const std::string& name, const Kernel& kernel, const KernelText& text) {
   std::string artefact = origins_text(graph, kernel, text.comment) + text.text;
   const auto lines = std::count(text.text.begin(), text.text.end(), '\n');
-  log::emit(log::Kind::Kernel, graph.name, {{"kernel", name}, {"form", text.form}, {"lines", std::to_string(lines)}},
+  log::emit(log::Kind::Kernel, "", {{"kernel", name}, {"form", text.form}, {"lines", std::to_string(lines)}},
             std::move(artefact));
 }
 

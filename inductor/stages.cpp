@@ -221,7 +221,7 @@ void dump_graph(Compilation& c, const char* stage) { graph::dump_graph(c.graph, 
 void dump_loops(Compilation& c, const char*) {
   if (!log::enabled(log::Kind::Loops)) return;
   const LoopProgram& program = c.lowered.program;
-  log::emit(log::Kind::Loops, program.name, {{"graph", program.name}, {"nests", std::to_string(program.items.size())}},
+  log::emit(log::Kind::Loops, "", {{"graph", program.name}, {"nests", std::to_string(program.items.size())}},
             print(program));
 }
 
@@ -230,10 +230,10 @@ void dump_schedule(Compilation& c, const char* stage) {
   const std::string& name = c.schedule.program.name;
   std::string text = print(c.schedule);
   if (text == c.dumped) return;
-  log::emit(log::Kind::Schedule, name,
+  log::emit(log::Kind::Schedule, "",
             {{"graph", name}, {"stage", stage}, {"steps", std::to_string(c.schedule.steps.size())}}, text);
   if (c.dumped.empty())
-    log::emit(log::Kind::Refused, name, {{"graph", name}, {"pairs", std::to_string(c.schedule.refused.size())}},
+    log::emit(log::Kind::Refused, "", {{"graph", name}, {"pairs", std::to_string(c.schedule.refused.size())}},
               print_refused(c.schedule));
   c.dumped = std::move(text);
 }

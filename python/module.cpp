@@ -25,6 +25,7 @@
 #include "runtime/aten/gelu_of_aten.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
+#include "runtime/base/short_lists.h"
 #include "runtime/base/warn_once.h"
 #include "runtime/eager_gelu.h"
 #include "runtime/kernel_cache.h"
@@ -132,6 +133,14 @@ PyObject* refresh(PyObject*, PyObject* tensors) {
   return frame_hook::distrust_weights(tensors) ? Py_NewRef(Py_None) : nullptr;
 }
 
+PyObject* with_short_lists(PyObject*, PyObject* text) {
+  Py_ssize_t size = 0;
+  const char* utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+  if (!utf8) return nullptr;
+  const std::string shown = text::with_short_lists({utf8, static_cast<size_t>(size)});
+  return PyUnicode_FromStringAndSize(shown.data(), static_cast<Py_ssize_t>(shown.size()));
+}
+
 PyObject* emit_break(PyObject*, PyObject* args) {
   const char *reason, *detail, *at;
   if (!PyArg_ParseTuple(args, "sss:emit_break", &reason, &detail, &at)) return nullptr;
@@ -205,6 +214,7 @@ PyMethodDef methods[] = {
     {"add_listener", add_listener, METH_O, nullptr},
     {"remove_listener", remove_listener, METH_O, nullptr},
     {"emit_break", emit_break, METH_VARARGS, nullptr},
+    {"with_short_lists", with_short_lists, METH_O, nullptr},
     {"warn_once", warn_once, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -239,7 +239,9 @@ Result<std::unique_ptr<KernelCache>> KernelCache::open(const std::string& folder
     return refused("it may hold no bytes",
                    "allow it a megabyte or more (FRAMEJIT_CACHE_MB, or max_mb= of framejit.cache())");
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    return refused(reason("cannot make", folder), "name a folder that exists, or that you may create");
+    return refused("it cannot be made: " + open_error_text(errno, folder),
+                   "name a folder that exists, or one in a folder in which you may write (FRAMEJIT_CACHE_DIR, or "
+                   "framejit.cache())");
   struct stat is {};
   if (lstat(folder.c_str(), &is) != 0)
     return refused(reason("cannot read", folder), "name a folder that you may read and write");

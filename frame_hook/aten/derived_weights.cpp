@@ -63,6 +63,7 @@ std::shared_ptr<DerivedWeights> DerivedWeights::make(const graph::CompiledGraph&
 
 DerivedWeights::DerivedWeights(const graph::CompiledGraph& compiled, const RecordedValues& values, Deriving deriving)
     : name_(compiled.functional.name),
+      place_(graph::where_it_begins(compiled.functional)),
       trust_(deriving.freezing == Freezing::kTrusted ? runtime::Trust::kIdentityVersion : runtime::Trust::kWatch),
       is_at_once_(deriving.is_at_once),
       compiled_(compiled),
@@ -122,7 +123,7 @@ DerivedWeights::Use DerivedWeights::ask(const at::Tensor* const* inputs, WeightO
   const int64_t wanted = calls_before(instance);
   if (++instance.calls >= wanted) owners.due = std::make_unique<Due>(self_.lock(), owners, inputs);
   if (changed >= 0 && log::enabled(log::Kind::NotFresh))  // runs code: the instance may be gone afterwards
-    log::emit(log::Kind::NotFresh, name_,
+    log::emit(log::Kind::NotFresh, place_,
               {{"graph", name_}, {"source", names_[static_cast<size_t>(changed)]}, {"calls", std::to_string(wanted)}});
   return {};
 }
@@ -139,7 +140,7 @@ void DerivedWeights::lose(Instance& instance) {
 void DerivedWeights::refuse(const Due& due, const std::string& reason) {
   lose(due.instance());
   if (log::enabled(log::Kind::NotDerived))
-    log::emit(log::Kind::NotDerived, name_, {{"graph", name_}, {"reason", reason}});
+    log::emit(log::Kind::NotDerived, place_, {{"graph", name_}, {"reason", reason}});
 }
 
 // Derives nothing any more.
@@ -148,7 +149,7 @@ void DerivedWeights::stop(const std::string& reason) {
   compiled_.reset();
   instances_.clear();
   if (log::enabled(log::Kind::NotDerived))
-    log::emit(log::Kind::NotDerived, name_, {{"graph", name_}, {"reason", reason}});
+    log::emit(log::Kind::NotDerived, place_, {{"graph", name_}, {"reason", reason}});
 }
 
 void DerivedWeights::derive(const Due& due) {
@@ -223,7 +224,7 @@ bool DerivedWeights::drop_idlest(const Instance& instance, const std::vector<at:
 // Printed even if no log is on, because the user can change it.
 void DerivedWeights::warn_not_watched(const std::string& why) const {
   if (log::is_first_time("weights that are not watched") && log::enabled(log::Kind::NotWatched))
-    log::emit(log::Kind::NotWatched, name_, {{"reason", why}, {"setting", "options={\"freezing\": True}"}});
+    log::emit(log::Kind::NotWatched, place_, {{"reason", why}, {"setting", "options={\"freezing\": True}"}});
 }
 
 std::string DerivedWeights::sources_of(const runtime::DerivedValues& values) const {
@@ -253,7 +254,7 @@ void DerivedWeights::keep(const Due& due, std::shared_ptr<const runtime::Derived
   if (instance.had_values) runtime::count_derived_again(values->made_now());
   instance.values = std::move(values);
   instance.references = std::move(references);
-  if (log::enabled(log::Kind::Derived)) log::emit(log::Kind::Derived, name_, fields);
+  if (log::enabled(log::Kind::Derived)) log::emit(log::Kind::Derived, place_, fields);
 }
 
 // The owner of a weight is gone: its instance and derived values are dropped.

@@ -75,7 +75,7 @@ class DerivedWeights {
   std::string sources_of(const runtime::DerivedValues& values) const;
   static PyObject* on_death(PyObject* capsule, PyObject* reference);
 
-  const std::string name_;
+  const std::string name_, place_;  // place_: the user's line where the graph begins
   const runtime::Trust trust_;
   const bool is_at_once_;
   std::optional<graph::CompiledGraph> compiled_;  // empty once it was used, or nothing can be derived

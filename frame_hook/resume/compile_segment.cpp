@@ -8,6 +8,7 @@
 
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/resume/segment.h"
+#include "frame_hook/resume/source_text.h"
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/trace/machine/trace_frame.h"
 #include "frame_hook/trace/torch/traced_tensors.h"
@@ -57,13 +58,18 @@ FramePlan plan_end(RecipeBuilder& recipe, const SymbolicFrame& frame) {
 
 void log_guards(const Segment& segment, const std::string& where) {
   if (!log::enabled(log::Kind::Guard)) return;
-  for (const std::string& text : segment.guards->texts()) log::emit(log::Kind::Guard, where, {{"guard", text}});
+  const std::vector<std::string> texts = segment.guards->texts();
+  const std::vector<bool> are_plumbing = segment.guards->are_plumbing();
+  for (size_t i = 0; i < texts.size(); ++i)
+    log::emit(log::Kind::Guard, where, {{"guard", texts[i]}, {"of", are_plumbing[i] ? "plumbing" : "program"}});
 }
 
 void log_bytecode(const Code& code) {
   if (log::enabled(log::Kind::Bytecode))
-    log::emit(log::Kind::Bytecode, PyUnicode_AsUTF8(code.code->co_qualname),
-              {{"instructions", std::to_string(code.instructions.size())}}, to_text(code));
+    log::emit(log::Kind::Bytecode, "",
+              {{"code", PyUnicode_AsUTF8(code.code->co_qualname)},
+               {"instructions", std::to_string(code.instructions.size())}},
+              to_text(code));
 }
 
 // Limits of a trace under FRAMEJIT_TRACE_ALL. It meets loops of any length, and traces again from each break inside an
@@ -81,37 +87,6 @@ TraceOptions trace_options(const CompileOptions& options, const TraceHints& hint
     result.max_inline_depth = kShallowTrace;
   }
   return result;
-}
-
-std::string source_line(PyObject* file, int line) {  // "" when there is none
-  PyRef linecache = PyRef::steal(PyImport_ImportModule("linecache"));
-  PyRef text = PyRef::steal(linecache ? PyObject_CallMethod(linecache.get(), "getline", "Oi", file, line) : nullptr);
-  const char* utf8 = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  drop_error();
-  std::string result = utf8 ? utf8 : "";
-  while (!result.empty() && (result.back() == '\n' || result.back() == '\r')) result.pop_back();
-  return result;
-}
-
-// The source line of a break, and ^^^ below the expression; "" if the file cannot be read.
-std::string caret_text(const BreakPlace& place) {
-  const SourceSpan& span = place.span;
-  if (!place.file || span.line <= 0) return "";
-  const std::string line = source_line(place.file.get(), span.line);
-  const size_t indent = line.find_first_not_of(" \t");
-  if (indent == std::string::npos) return "";
-  std::string result = "    " + line.substr(indent);
-  const size_t from = static_cast<size_t>(std::max(span.column, 0));
-  const size_t to =
-      std::min(span.end_line == span.line && span.end_column >= 0 ? static_cast<size_t>(span.end_column) : line.size(),
-               line.size());
-  if (span.column < 0 || from < indent || from >= to) return result;
-  auto width = [&](size_t begin, size_t end) {  // in characters
-    return std::count_if(line.begin() + static_cast<long>(begin), line.begin() + static_cast<long>(end),
-                         [](char c) { return (c & 0xC0) != 0x80; });
-  };
-  return result + "\n    " + std::string(static_cast<size_t>(width(indent, from)), ' ') +
-         std::string(static_cast<size_t>(width(from, to)), '^');
 }
 
 // Exit, effects and outputs of the trace, in recipe order: first what the exit needs, then the writes.
@@ -181,7 +156,10 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
   graph::CompiledGraph compiled = take_or_break(ask_compiler(*trace.recording, std::move(captured), *segment.options));
   // Guards what the passes assumed about sizes.
   const auto& facts = compiled.functional.shapes.facts();
-  for (size_t i = known; i < facts.size(); ++i) trace.recording->shapes().add_fact(facts[i]);
+  graph::ShapeEnv& shapes = trace.recording->shapes();
+  const size_t of_trace = shapes.facts().size();
+  for (size_t i = known; i < facts.size(); ++i) shapes.add_fact(facts[i]);
+  shapes.add_line(of_trace, trace.where);
   const log::Stopwatch stopwatch(trace.where, "make_call");
   segment.call =
       trace.recording->bind(std::move(compiled), segment.options->user_backend, segment.options->deriving);
@@ -318,7 +296,8 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
       if (outcome.segment) outcome.segment->failed = outcome.failed;
     }
   }
-  if (outcome.broke && (options->fullgraph || log::enabled(log::Kind::Break))) outcome.caret = caret_text(trace.place);
+  if (outcome.broke && (options->fullgraph || log::enabled(log::Kind::Break)))
+    outcome.caret = caret_text(trace.place.file.get(), trace.place.span);
   if (interrupt_is_kept()) throw Interrupted{};
   if (outcome.broke && !outcome.failed && !options->whole)
     count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret, options->fullgraph);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "frame_hook/resume/frame_names.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/weak_objects.h"
@@ -165,14 +166,8 @@ PyObject* self_of(const LiveFrame& frame) {
 }
 
 std::string place(const LiveFrame& frame) {
-  static PyObject* const name = PyUnicode_InternFromString("forward");
   PyCodeObject* const of = frame.code();
-  PyObject* self = self_of(frame);
-  PyObject* forward = self && calls_forward(of) ? _PyType_Lookup(Py_TYPE(self), name) : nullptr;
-  if (forward && PyFunction_Check(forward)) {
-    auto* own = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(forward)->func_code);
-    return place_of(own, own->co_firstlineno);
-  }
+  if (PyCodeObject* own = forward_of(frame)) return place_of(own, own->co_firstlineno);
   const std::shared_ptr<const Code>& code = frame.decoded();
   if (!code) drop_error();
   const int line = code ? code->instructions[code->position_at(frame.next_index())].line : 0;

@@ -258,8 +258,13 @@ Next Drive::resume_callee(const Segment& segment, SegmentRun& run, size_t level)
 
 void Drive::log_eviction(const Segment& segment) {
   if (!log::enabled(log::Kind::Entry)) return;
-  const std::string detail = "least recently used, after " + std::to_string(segment.hits) + " hits";
-  log::emit(log::Kind::Entry, place(frame_), {{"action", "evict"}, {"detail", detail}});
+  const std::string detail =
+      segment.id + " made room for another: least recently used, after " + std::to_string(segment.hits) + " hits";
+  log::emit(log::Kind::Entry, place(frame_),
+            {{"action", "evict"},
+             {"detail", detail},
+             {"hint", "nothing, or raise FRAMEJIT_ENTRIES (" + std::to_string(config().entries) + ")"},
+             {"entry", segment.id}});
 }
 
 // Says, once, that compiling here does not pay.
@@ -269,7 +274,8 @@ void Drive::log_loss(Site& site) {
   if (!log::enabled(log::Kind::LeftAlone)) return;
   log::emit(log::Kind::LeftAlone, place(frame_),
             {{"reason", "many compiled entries in a row died before " + std::to_string(kHitsThatPay) +
-                            " calls had used them: " + guards::kObjectIsGone}});
+                            " calls had used them: " + guards::kObjectIsGone},
+             {"hint", row_of(Reason::does_not_pay).hint}});
 }
 
 // A function that FRAMEJIT=1 found is compiled as a whole, to its return, or not at all.
@@ -280,9 +286,11 @@ void Drive::count_vain_try(const CompileOutcome& outcome) {
   if (!log::enabled(log::Kind::LeftAlone)) return;
   const std::string why =
       outcome.broke ? std::string(row_of(outcome.reason).name) + " at " + outcome.where : "no tensor work";
-  log::emit(log::Kind::LeftAlone, place(frame_),
-            {{"reason",
-              std::to_string(kMostVainTries) + " tries in a row did not compile this function as a whole: " + why}});
+  log::emit(
+      log::Kind::LeftAlone, place(frame_),
+      {{"reason", std::to_string(kMostVainTries) + " tries in a row did not compile this function as a whole: " + why},
+       {"hint", (outcome.broke ? std::string(row_of(outcome.reason).hint) + "; or " : "nothing; or ") +
+                    "framejit.compile() on the function, which compiles its parts"}});
 }
 
 // Where the segment begins. Before its first line, a frame has no place in tracebacks.
@@ -343,7 +351,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   std::vector<std::unique_ptr<EntryBase>> evicted, dead = take_dead_entries(site, options_, died);
   if (!may_compile(access, site, evicted, next)) return nullptr;
   if (!evicted.empty()) log_eviction(segment_of(evicted.front()));
-  const log::CompileScope scope(next_id(note_of(frame_.state())));
+  const log::CompileScope scope(next_id(note_of(frame_.state())), place(frame_));
   misses(access, site).explain(died);
   const Compiling compiling(options_->user_backend != nullptr);
   const KeepsInterrupts keeps;
@@ -414,6 +422,8 @@ std::shared_ptr<Segment> Drive::install(CompileOutcome outcome, Site& site) {
     return std::move(outcome.segment);  // not kept: the next call need not stop at this place
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
+  segment->id = log::current_id();
+  segment->known_symbols = note_of(frame_.state()).hints.dynamic_sources.size();
   segment->last_use = ++g_uses;
   segment->request = requests();
   if (PyObject* module = self()) segment->self = PyRef::steal(PyWeakref_NewRef(module, nullptr));
@@ -458,7 +468,7 @@ bool Drive::derive(std::unique_ptr<DueDerivation> due) {
   {
     const Compiling compiling(false);
     const KeepsInterrupts keeps;
-    const log::CompileScope scope(next_id(note_of(frame_.state())));
+    const log::CompileScope scope(next_id(note_of(frame_.state())), place(frame_));
     try {
       stays_if_python_ends([&] { due->derive(); });
     } catch (const GraphBreak& b) {

@@ -14,9 +14,9 @@ class Misses final {
   Misses(const LiveFrame& frame, const Options& options, const guards::FrameAccess& access, Site& site)
       : frame_(frame), options_(options), access_(access), site_(site) {}
 
-  // Counts and logs, once, why no entry fits, with the guard of the entry that comes closest. Numbers that differ from
-  // those of an entry are symbols from now on. died: why entries were dropped, or null; it is the reason if no other
-  // entry is left.
+  // Counts and logs, once, why no entry fits: what has changed for the entry that comes closest, and what to do.
+  // Numbers that differ from those of an entry are symbols from now on. died: why entries were dropped, or null; it is
+  // the reason if no other entry is left.
   void explain(const char* died);
   // Says, once, that no more entries are made here, and which guard of the newest entry fails now.
   void log_limit(EntryLimit limit);
@@ -26,6 +26,14 @@ class Misses final {
   std::string limit_error(EntryLimit limit) const;
 
  private:
+  struct Explanation {
+    std::string guard;  // "L['x'].size(0) == 3 but is 4", for programs
+    std::string change, hint, at;
+  };
+  // The failed guard of a segment for the user; at: the line that asked for the guard.
+  Explanation explanation_of(const Segment& segment, const guards::GuardFailure& failure,
+                             guards::Symbols symbols) const;
+  guards::Symbols symbols_after(const Segment& segment, const guards::GuardFailure& failure) const;
   size_t own_entries() const { return entries_with(site_, options_, self_of(frame_)); }
 
   const LiveFrame& frame_;

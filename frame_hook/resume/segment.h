@@ -77,6 +77,8 @@ class Segment {
   size_t written_count = 0;
   bool overlapping = false;  // fits only if the memory of a written input overlaps another input's; if false, only if
                              // none does
+  std::string id;  // "1.3": of the compile, as in the log
+  size_t known_symbols = 0;  // TraceHints::dynamic_sources when it was compiled
   ExitKind exit = ExitKind::returned;
   SlotId returned = kUnbound;
   bool leaves_handler = false;             // after a return: the exception being handled is then the object of a slot

@@ -434,7 +434,10 @@ void Recorder::build_args(OpCall& call) {
 bool Recorder::shape_by_rule(OpCall& call) {
   std::vector<TensorMeta> metas;
   const DType number = dtype_of(c10::get_default_dtype_as_scalartype());
-  if (!infer_metas(call.def(), call.node.args, graph().values, shapes(), metas, number)) return false;
+  const size_t facts = shapes().facts().size();
+  const bool has_metas = infer_metas(call.def(), call.node.args, graph().values, shapes(), metas, number);
+  if (shapes().facts().size() > facts) shapes().add_line(facts, why());
+  if (!has_metas) return false;
   const auto& returns = call.info.returns;
   const auto is_list = [](ReturnClass r) { return r == ReturnClass::kTensorList; };
   if (std::any_of(returns.begin(), returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; })) return false;

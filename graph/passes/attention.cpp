@@ -380,7 +380,7 @@ class Rewriter {
 
   void report(ValueId attended, const SymExpr& keys) {
     if (!log::enabled(log::Kind::Attention)) return;
-    log::emit(log::Kind::Attention, graph_.name,
+    log::emit(log::Kind::Attention, "",
               {{"graph", graph_.name}, {"queries", text_of(out().meta(attended))}, {"keys", keys.text()}});
   }
 

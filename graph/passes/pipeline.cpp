@@ -30,7 +30,7 @@ void log_graph(const Graph& graph, const std::string& where, const char* stage) 
             {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, print(graph));
 }
 
-void dump_graph(Graph& graph, const char* stage) { log_graph(graph, graph.name, stage); }
+void dump_graph(Graph& graph, const char* stage) { log_graph(graph, "", stage); }
 
 const std::vector<Stage<Graph>>& passes() {
   static const std::vector<Stage<Graph>> rows = {
@@ -43,7 +43,7 @@ const std::vector<Stage<Graph>>& passes() {
 
 Result<Graph> run_pipeline(Graph graph, bool decompose) {
   for (size_t k = 0; k < passes().size(); ++k)
-    if (decompose || kBackends[k] == Backends::every) FJ_TRY_VOID(run_stage(passes()[k], graph, graph.name));
+    if (decompose || kBackends[k] == Backends::every) FJ_TRY_VOID(run_stage(passes()[k], graph));
   return graph;
 }
 

@@ -10,9 +10,12 @@
 #include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/forward_grad.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "guards/aten/tensor_facts.h"
@@ -32,7 +35,7 @@ namespace framejit::guards {
 namespace {
 
 enum Flag : size_t {
-#define FLAG(name, text, expression) name,
+#define FLAG(name, text, shows, expression) name,
 #include "guards/aten/mode_flags.def"
 #undef FLAG
   kFlagCount,
@@ -49,7 +52,7 @@ struct Modes {
     modes.excluded = c10::impl::raw_local_dispatch_key_set.excluded_;
     const at::Context& context = at::globalContext();
     const c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
-#define FLAG(name, text, expression) modes.flags[name] = static_cast<int8_t>(expression);
+#define FLAG(name, text, shows, expression) modes.flags[name] = static_cast<int8_t>(expression);
 #include "guards/aten/mode_flags.def"
 #undef FLAG
     return modes;
@@ -57,7 +60,18 @@ struct Modes {
 };
 
 constexpr const char* kFlagTexts[] = {
-#define FLAG(name, text, expression) text,
+#define FLAG(name, text, shows, expression) text,
+#include "guards/aten/mode_flags.def"
+#undef FLAG
+};
+
+std::string on_off(int8_t value) { return value ? "on" : "off"; }
+std::string number(int8_t value) { return std::to_string(value); }
+std::string dtype(int8_t value) {
+  return std::string("torch.") + torch::getTHPDtype(static_cast<c10::ScalarType>(value))->name;
+}
+constexpr std::string (*kShown[])(int8_t) = {
+#define FLAG(name, text, shows, expression) shows,
 #include "guards/aten/mode_flags.def"
 #undef FLAG
 };
@@ -70,15 +84,27 @@ class ThreadModes : public ModeFacts {
   }
   std::string mismatch() const override {
     const Modes modes = Modes::now();
-    for (size_t i = 0; i < kFlagCount; ++i)
-      if (modes.flags[i] != seen_.flags[i])
-        return std::string(kFlagTexts[i]) + " == " + std::to_string(seen_.flags[i]) + " but is " +
-               std::to_string(modes.flags[i]);
+    const size_t i = first_other(modes);
+    if (i < kFlagCount)
+      return std::string(kFlagTexts[i]) + " == " + std::to_string(seen_.flags[i]) + " but is " +
+             std::to_string(modes.flags[i]);
     if (modes.included == seen_.included && modes.excluded == seen_.excluded) return "";
     return "dispatch keys of the thread == " + keys(seen_) + " but are " + keys(modes);
   }
+  std::string change() const override {
+    const Modes modes = Modes::now();
+    const size_t i = first_other(modes);
+    if (i < kFlagCount)
+      return std::string(kFlagTexts[i]) + " was " + kShown[i](seen_.flags[i]) + ", now it is " +
+             kShown[i](modes.flags[i]);
+    return "torch's dispatch keys of the thread were " + keys(seen_) + ", now they are " + keys(modes) +
+           " (autocast, a dispatch mode, a function transform)";
+  }
 
  private:
+  size_t first_other(const Modes& modes) const {
+    return static_cast<size_t>(std::mismatch(modes.flags, modes.flags + kFlagCount, seen_.flags).first - modes.flags);
+  }
   static std::string keys(const Modes& modes) {
     const c10::impl::PODLocalDispatchKeySet raw{modes.included, modes.excluded};
     return c10::toString(raw.included()) + " without " + c10::toString(raw.excluded());

@@ -1,6 +1,8 @@
 // guards/aten/tensor_facts.cpp — the tensor guard: loads and compares; no virtual call, no allocation.
 #include "guards/aten/tensor_facts.h"
 
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Dtype.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
@@ -41,8 +43,8 @@ struct TensorKind {
   bool is_of(PyObject* tensor) const {
     return Py_TYPE(tensor) == type && impl_of(tensor)->key_set() == keys && impl_of(tensor)->dtype() == dtype;
   }
-  // Empty if it is of this kind. A null device is not compared.
-  std::string mismatch(PyObject* tensor, const c10::Device* device) const;
+  // Nothing if it is of this kind. A null device is not compared.
+  std::optional<TensorDifference> difference(PyObject* tensor, const c10::Device* device) const;
 };
 
 // One size or stride: a constant, a symbol that is bound here, or an expression of symbols bound before.
@@ -96,7 +98,7 @@ class TensorImplFacts : public TensorFacts {
     return true;
   }
 
-  std::string mismatch(PyObject* tensor) const override;
+  std::optional<TensorDifference> difference(PyObject* tensor) const override;
   std::string text() const override;
   std::vector<int> differing_dims(PyObject* tensor) const override;
   std::vector<int> differing_strides(PyObject* tensor) const override;
@@ -118,8 +120,8 @@ class TensorImplFacts : public TensorFacts {
     symbols[extent.value] = actual;
     return actual >= graph::kLeastSize && actual <= graph::kMostSize;
   }
-  // Differences other than those of sizes and strides; empty if there are none.
-  std::string attribute_mismatch(PyObject* tensor) const;
+  // Other than those of sizes and strides.
+  std::optional<TensorDifference> attribute_difference(PyObject* tensor) const;
 
   static constexpr size_t kFewDims = 4;
 
@@ -136,61 +138,75 @@ class TensorImplFacts : public TensorFacts {
   size_t symbol_limit_ = 0;
 };
 
-std::string differs(const std::string& what, const std::string& expected, const std::string& actual) {
-  return what + " == " + expected + " but is " + actual;
-}
 std::string flag(bool b) { return b ? "True" : "False"; }
-std::string dtype_name(caffe2::TypeMeta dtype) { return c10::toString(c10::typeMetaToScalarType(dtype)); }
+std::string dtype_name(caffe2::TypeMeta dtype) {
+  return std::string("torch.") + torch::getTHPDtype(c10::typeMetaToScalarType(dtype))->name;
+}
 bool is_inference(c10::DispatchKeySet keys) {
   return !keys.has_any(c10::inplace_or_view_ks) && !keys.has_any(c10::autograd_dispatch_keyset);
 }
 
-std::string TensorKind::mismatch(PyObject* tensor, const c10::Device* device) const {
-  if (Py_TYPE(tensor) != type) return differs("__class__", type_name(type), type_name(Py_TYPE(tensor)));
+std::optional<TensorDifference> TensorKind::difference(PyObject* tensor, const c10::Device* device) const {
+  if (Py_TYPE(tensor) != type)
+    return TensorDifference{ChangeKind::tensor_class, "__class__", type_name(type), type_name(Py_TYPE(tensor))};
   const c10::TensorImpl& impl = *impl_of(tensor);
-  if (impl.dtype() != dtype) return differs("dtype", dtype_name(dtype), dtype_name(impl.dtype()));
-  if (device != nullptr && impl.device() != *device) return differs("device", device->str(), impl.device().str());
+  if (impl.dtype() != dtype)
+    return TensorDifference{ChangeKind::dtype, "dtype", dtype_name(dtype), dtype_name(impl.dtype())};
+  if (device != nullptr && impl.device() != *device)
+    return TensorDifference{ChangeKind::device, "device", device->str(), impl.device().str()};
   const c10::DispatchKeySet now = impl.key_set();
-  if (is_inference(now) != is_inference(keys))
-    return differs("is_inference()", flag(is_inference(keys)), flag(is_inference(now)));
+  const auto of_mode = [](const char* what, bool was, bool is) {
+    return TensorDifference{ChangeKind::tensor_mode, what, flag(was), flag(is)};
+  };
+  if (is_inference(now) != is_inference(keys)) return of_mode("is_inference()", is_inference(keys), is_inference(now));
   for (auto [key, name] :
        {std::pair(c10::DispatchKey::Conjugate, "is_conj()"), std::pair(c10::DispatchKey::Negative, "is_neg()")})
-    if (now.has(key) != keys.has(key)) return differs(name, flag(keys.has(key)), flag(now.has(key)));
-  return now == keys ? "" : differs("dispatch keys", c10::toString(keys), c10::toString(now));
+    if (now.has(key) != keys.has(key)) return of_mode(name, keys.has(key), now.has(key));
+  if (now == keys) return std::nullopt;
+  return TensorDifference{ChangeKind::tensor_mode, "dispatch keys", c10::toString(keys), c10::toString(now)};
 }
 
-std::string TensorImplFacts::attribute_mismatch(PyObject* tensor) const {
-  if (std::string text = kind_.mismatch(tensor, &device_); !text.empty()) return text;
+std::optional<TensorDifference> TensorImplFacts::attribute_difference(PyObject* tensor) const {
+  if (auto of_kind = kind_.difference(tensor, &device_)) return of_kind;
   const c10::TensorImpl& impl = *impl_of(tensor);
   const GradFacts grad = grad_facts(impl);
+  const auto of_grad = [](const char* what, bool was, bool is) {
+    return TensorDifference{ChangeKind::requires_grad, what, flag(was), flag(is)};
+  };
   if (grad.requires_grad != grad_.requires_grad)
-    return differs("requires_grad", flag(grad_.requires_grad), flag(grad.requires_grad));
-  if (grad.is_leaf != grad_.is_leaf) return differs("is_leaf", flag(grad_.is_leaf), flag(grad.is_leaf));
+    return of_grad("requires_grad", grad_.requires_grad, grad.requires_grad);
+  if (grad.is_leaf != grad_.is_leaf) return of_grad("is_leaf", grad_.is_leaf, grad.is_leaf);
   if (grad.has_tangent != grad_.has_tangent)
-    return differs("forward-mode tangent", flag(grad_.has_tangent), flag(grad.has_tangent));
-  if (2 * static_cast<size_t>(impl.dim()) != extents_.size())
-    return differs("dim()", std::to_string(extents_.size() / 2), std::to_string(impl.dim()));
-  return "";
+    return TensorDifference{ChangeKind::tensor_mode, "forward-mode tangent", flag(grad_.has_tangent),
+                            flag(grad.has_tangent)};
+  if (2 * static_cast<size_t>(impl.dim()) == extents_.size()) return std::nullopt;
+  return TensorDifference{ChangeKind::dims, "dim()", std::to_string(extents_.size() / 2), std::to_string(impl.dim())};
 }
 
-std::string TensorImplFacts::mismatch(PyObject* tensor) const {
-  if (std::string text = attribute_mismatch(tensor); !text.empty()) return text;
+TensorDifference extent_difference(bool is_size, int dim, const Extent& extent, int64_t actual) {
+  const std::string what = (is_size ? "size(" : "stride(") + std::to_string(dim) + ")", now = std::to_string(actual);
+  if (extent.kind == Extent::binds && actual < graph::kLeastSize)
+    return {ChangeKind::small_size, what, std::to_string(graph::kLeastSize), now, ">=", dim};
+  if (extent.kind == Extent::binds)
+    return {ChangeKind::size_again, what, std::to_string(graph::kMostSize), now, "<=", dim};
+  const std::string was = extent.kind == Extent::constant ? std::to_string(extent.value) : extent.expr.text();
+  const ChangeKind of_size = actual < graph::kLeastSize ? ChangeKind::small_size : ChangeKind::size;
+  return {is_size ? of_size : ChangeKind::stride, what, was, now, "==", dim};
+}
+
+std::optional<TensorDifference> TensorImplFacts::difference(PyObject* tensor) const {
+  if (auto of_attribute = attribute_difference(tensor)) return of_attribute;
   const c10::TensorImpl& impl = *impl_of(tensor);
   std::vector<int64_t> symbols(symbol_limit_ + 1);
   const size_t n = extents_.size() / 2;
   for (size_t i = 0; i < 2 * n; ++i) {
     const int64_t actual = i < n ? impl.sizes()[i] : impl.strides()[i - n];
-    const Extent& e = extents_[i];
-    if (fits(e, actual, symbols.data())) continue;
-    const std::string what = i < n ? "size(" + std::to_string(i) + ")" : "stride(" + std::to_string(i - n) + ")";
-    const std::string bound = actual < graph::kLeastSize ? " >= " + std::to_string(graph::kLeastSize)
-                                                         : " <= " + std::to_string(graph::kMostSize);
-    if (e.kind == Extent::binds) return what + bound + " but is " + std::to_string(actual);
-    return differs(what, e.kind == Extent::constant ? std::to_string(e.value) : e.expr.text(), std::to_string(actual));
+    if (!fits(extents_[i], actual, symbols.data()))
+      return extent_difference(i < n, static_cast<int>(i < n ? i : i - n), extents_[i], actual);
   }
-  if (offset_ != kAnyOffset && impl.storage_offset() != offset_)
-    return differs("storage_offset()", std::to_string(offset_), std::to_string(impl.storage_offset()));
-  return "";
+  if (offset_ == kAnyOffset || impl.storage_offset() == offset_) return std::nullopt;
+  return TensorDifference{ChangeKind::offset, "storage_offset()", std::to_string(offset_),
+                          std::to_string(impl.storage_offset())};
 }
 
 std::string TensorImplFacts::text() const {
@@ -202,7 +218,7 @@ std::string TensorImplFacts::text() const {
 }
 
 std::vector<int> TensorImplFacts::differing_dims(PyObject* tensor) const {
-  if (!attribute_mismatch(tensor).empty()) return {};
+  if (attribute_difference(tensor)) return {};
   const c10::IntArrayRef sizes = impl_of(tensor)->sizes();
   std::vector<int> dims;
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -212,7 +228,7 @@ std::vector<int> TensorImplFacts::differing_dims(PyObject* tensor) const {
 
 // For a view of a larger tensor, whose rows are as far apart as those of that tensor.
 std::vector<int> TensorImplFacts::differing_strides(PyObject* tensor) const {
-  if (!attribute_mismatch(tensor).empty() || !differing_dims(tensor).empty()) return {};
+  if (attribute_difference(tensor) || !differing_dims(tensor).empty()) return {};
   const c10::IntArrayRef sizes = impl_of(tensor)->sizes(), strides = impl_of(tensor)->strides();
   const size_t n = sizes.size();
   std::vector<int64_t> symbols(symbol_limit_ + 1), expected(n);
@@ -240,7 +256,9 @@ class KindFacts : public TensorFacts {
  public:
   explicit KindFacts(PyObject* tensor) : kind_(TensorKind::of(tensor)) {}
   bool matches(PyObject* tensor, int64_t*) const override { return kind_.is_of(tensor); }
-  std::string mismatch(PyObject* tensor) const override { return kind_.mismatch(tensor, nullptr); }
+  std::optional<TensorDifference> difference(PyObject* tensor) const override {
+    return kind_.difference(tensor, nullptr);
+  }
   std::string text() const override {
     return type_name(kind_.type) + " " + dtype_name(kind_.dtype) + " " + c10::toString(kind_.keys);
   }

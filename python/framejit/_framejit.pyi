@@ -65,3 +65,6 @@ def warn_once(asked: str, instead: str) -> None:
     """Logs, once until reset(), that a request is done differently or not at all."""
 def emit_break(reason: str, detail: str, at: str) -> None:
     """Logs and counts a break that is known before any frame runs. `reason` is a row of reasons.def."""
+
+
+def with_short_lists(text: str) -> str: ...

@@ -87,10 +87,21 @@ def unknown_setting(function: str, name: str, known: Sequence[str]) -> TypeError
 def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = None,
                    backend: Backend = "framejit", mode: Optional[str] = None,
                    options: Optional[dict[str, Any]] = None) -> Any:
-    """compile() with a new settings object, so that no existing entry is shared. The first call makes the derived
-    weights."""
+    """compile() for explain(): with a new settings object, so that no existing entry is shared. The first call makes
+    the derived weights."""
+    require_callable("explain", model)
     settings = make_options(fullgraph, dynamic, backend, mode, options)
     return _compile(model, dataclasses.replace(settings, derives_at_once=True), False)
+
+
+def require_callable(function: str, model: Any) -> None:
+    """TypeError if framejit.`function`() cannot take `model`."""
+    if callable(model) and not isinstance(model, type):
+        return
+    advice = (f"; put @framejit.{function} below @{type(model).__name__}"
+              if isinstance(model, (classmethod, property)) and function != "explain" else "")
+    raise TypeError(f"framejit.{function} takes a function, a method, a callable object or an nn.Module, not "
+                    f"{model!r}{advice}")
 
 
 def _compile(model: Any, options: Options, disabled: bool) -> Any:
@@ -98,11 +109,7 @@ def _compile(model: Any, options: Options, disabled: bool) -> Any:
         return model
     if isinstance(model, torch.nn.Module):
         return compile_module(original_of(model), options)
-    if isinstance(model, type) or not callable(model):
-        advice = (f"; put @framejit.compile below @{type(model).__name__}"
-                  if isinstance(model, (classmethod, property)) else "")
-        raise TypeError(
-            f"framejit.compile takes a function, a method, a callable object or an nn.Module, not {model!r}{advice}")
+    require_callable("compile", model)
     if isinstance(model, types.MethodType):
         return types.MethodType(_compile(model.__func__, options, False), model.__self__)
     if isinstance(model, ArmedCall):
@@ -177,9 +184,7 @@ def disable(function: Any = None, recursive: bool = True, *, reason: Optional[st
         original = original_of(function)
         call = disable(type(original).__call__, recursive, reason=reason)
         return wrap_module(original, call, functools.partial(disable, recursive=recursive, reason=reason))
-    if not callable(function) or isinstance(function, type):
-        raise TypeError(
-            f"framejit.disable takes a function, a method, a callable object or an nn.Module, not {function!r}")
+    require_callable("disable", function)
     if isinstance(function, ArmedCall):
         function = function.__wrapped__
 

@@ -1,6 +1,7 @@
 """explain(fn)(*args): runs once under a listener and reports what the compiler did."""
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping
@@ -9,6 +10,9 @@ from framejit import _framejit, api
 
 
 MOST_GUARDS_PRINTED = 30  # by print(explanation)
+INPUT = re.compile(r"input %\S+ = (.*) : \w+\[([^\];]*)")  # of the text of a graph
+SYMBOL = re.compile(r"\bs\d+\b")
+NO_SYMBOL = re.compile(r"'[^']*'|%\w+|   #.*")  # names and lines of the program
 EXPLAINED = tuple(name for name in api.SETTINGS if name != "disable")  # the settings of compile() that explain() takes
 
 
@@ -81,8 +85,7 @@ class Explanation:
         for event in self.fallbacks:
             lines += ["", f"plain run at {event.at}", f"  {event.fields['reason']}: {event.fields['detail']}",
                       f"  what to do: {event.fields['hint']}"]
-        for event in self.graphs:
-            lines += ["", f"graph at {event.at}"] + [f"  | {line}" for line in event.artefact.splitlines()]
+        lines += self._lines_of_graphs()
         for event in self.derived:
             fields = event.fields
             made = (f"nothing: {fields['reason']}" if event.event == "NotDerived" else
@@ -90,15 +93,59 @@ class Explanation:
             lines += ["", f"derived from weights: {made}"]
         lines += [line for event in self.replays for line in ("", event.text)]
         for event in self.recompiles:
-            lines += ["", f"recompile at {event.at}: {event.fields.get('guard', '')}"]
-        if self.guards:
-            lines += ["", f"guards ({len(self.guards)})"]
-            counted = Counter(e.fields.get("guard", e.text) for e in self.guards)
-            lines += [f"  {guard}" + (f"  ({n} times)" if n > 1 else "") for guard,
-                      n in list(counted.items())[:MOST_GUARDS_PRINTED]]
-            if len(counted) > MOST_GUARDS_PRINTED:
-                lines.append(f"  and {len(counted) - MOST_GUARDS_PRINTED} more: .guards of this object has them all")
-        return "\n".join(lines)
+            fields = event.fields
+            lines += ["", f"recompile {event.id} at {event.at}: {fields['change']}",
+                      f"  what to do: {fields['hint']}"]
+        return "\n".join(lines + self._lines_of_guards())
+
+    def _lines_of_graphs(self) -> list[str]:
+        """Each graph belongs to an entry, which has the number of its compile. Says which sizes it is for, and whether
+        another entry has taken its place."""
+        lines = []
+        symbols = {event.id: _symbols_of(event.artefact) for event in self.graphs}
+        replaced = {event.fields["closest"]: event for event in self.recompiles if event.fields["symbols"] == "more"}
+        dropped = {event.fields["entry"] for event in self.of("Entry") if event.fields["action"] == "evict"}
+        for event in self.graphs:
+            sizes = (f", for any {', '.join(symbols[event.id])}" if symbols[event.id]
+                     else ", for these sizes alone" if any(symbols.values()) else "")
+            lines += ["", f"graph {event.id} at {event.at}{sizes}"]
+            if event.id in replaced:
+                by = replaced[event.id]
+                lines.append(f"  replaced by {by.id}, which has a symbol: {by.fields['change']}")
+            if event.id in dropped:
+                lines.append("  dropped, to make room for another (FRAMEJIT_ENTRIES)")
+            lines += [f"  | {line}" for line in _framejit.with_short_lists(event.artefact).splitlines()]
+        return lines
+
+    def _lines_of_guards(self) -> list[str]:
+        """What the program relies on comes first. How Python and torch find things is one line."""
+        if not self.guards:
+            return []
+        lines = ["", f"guards ({len(self.guards)})"]
+        plumbing = sum(event.fields["of"] == "plumbing" for event in self.guards)
+        counted = Counter(event.fields["guard"] for event in self.guards if event.fields["of"] == "program")
+        shown = sorted(counted.items(), key=lambda item: "  # " not in item[0])  # those without a line are about modes
+        lines += [f"  {guard}" + (f"  ({n} times)" if n > 1 else "") for guard, n in shown[:MOST_GUARDS_PRINTED]]
+        more = len(counted) - MOST_GUARDS_PRINTED
+        rest = [f"{more} more"] if more > 0 else []
+        if plumbing:
+            rest.append(f"{plumbing} on how names, hooks and parameters are found")
+        if rest:
+            lines.append(f"  and {', '.join(rest)}: .guards of this object has them all")
+        return lines
+
+
+def _symbols_of(graph: str) -> list[str]:
+    """The symbols of a graph's text, with the sizes that they stand for: "s0 = L['x'].size(0)"."""
+    found: dict[str, str] = {}
+    for line in graph.splitlines():
+        given = INPUT.match(line)
+        for dim, size in enumerate(given[2].split(", ") if given else ()):
+            if SYMBOL.fullmatch(size):
+                found.setdefault(size, f"{size} = {given[1]}.size({dim})")
+        for symbol in SYMBOL.findall(NO_SYMBOL.sub("", line)):
+            found.setdefault(symbol, symbol)
+    return list(found.values())
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,11 @@ def enable():
     if package is not None and not hasattr(package, "_framejit"):
         package.enable_global_mode_at_the_end = True  # this package is the one that imports torch
         return
-    import framejit
+    try:
+        import framejit
+    except (ImportError, ValueError) as error:  # a bad setting, or a package built for another torch
+        # Any other error would leave a torch that cannot be imported again.
+        sys.exit(f"framejit: {error}")
     framejit._framejit.enable_global()
 
 

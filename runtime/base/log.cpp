@@ -18,6 +18,7 @@
 #include <mutex>
 
 #include "runtime/base/own_file.h"
+#include "runtime/base/short_lists.h"
 #include "runtime/base/text.h"
 
 namespace framejit::log {
@@ -76,7 +77,7 @@ Sinks& sinks() {
   return *s;
 }
 
-thread_local std::string t_id;
+thread_local std::string t_id, t_place;
 thread_local bool t_is_muted = false;
 
 std::string known_channels() {
@@ -171,6 +172,17 @@ std::string dump(Sinks& s, const Event& event, std::string& problem) {
   return "";
 }
 
+// What does not fit in a line, with "| " before each of its lines. Code is shown as it is.
+std::string as_block(const Event& event) {
+  const std::string text = event.kind == Kind::Kernel ? event.artefact : text::with_short_lists(event.artefact);
+  std::string lines = "| ";
+  for (size_t i = 0; i < text.size(); ++i) {
+    lines += text[i];
+    if (text[i] == '\n' && i + 1 < text.size()) lines += "| ";
+  }
+  return lines.back() == '\n' ? lines : lines + '\n';
+}
+
 void write(Sinks& s, const std::string& lines) {
   if (!s.file) {
     std::fwrite(lines.data(), 1, lines.size(), stderr);
@@ -219,15 +231,21 @@ std::string to_json(const Event& event) {
 const char* name_of(Channel channel) { return kChannels[static_cast<int>(channel)].name; }
 const char* name_of(Kind kind) { return kEvents[static_cast<int>(kind)].name; }
 
-CompileScope::CompileScope(std::string id) : before_(std::exchange(t_id, std::move(id))) {}
-CompileScope::~CompileScope() { t_id = std::move(before_); }
+CompileScope::CompileScope(std::string id, std::string place)
+    : before_(std::exchange(t_id, std::move(id))), place_before_(std::exchange(t_place, std::move(place))) {}
+CompileScope::~CompileScope() {
+  t_id = std::move(before_);
+  t_place = std::move(place_before_);
+}
 const std::string& current_id() { return t_id; }
+const std::string& current_place() { return t_place; }
 
 Muted::Muted() : before_(std::exchange(t_is_muted, true)) {}
 Muted::~Muted() { t_is_muted = before_; }
 
 void emit(Kind kind, std::string where, Fields fields, std::string artefact) {
   if (t_is_muted) return;
+  if (where.empty() && channel_of(kind) != Channel::warnings) where = t_place;
   const Event event{kind, t_id, std::move(where), std::move(fields), std::move(artefact)};
   Sinks& s = sinks();
   std::unique_lock lock(s.mutex);
@@ -248,14 +266,7 @@ void emit(Kind kind, std::string where, Fields fields, std::string artefact) {
     lines = problem + lines;
     if (!path.empty()) lines += ": " + path;
     lines += '\n';
-    if (path.empty() && !event.artefact.empty()) {
-      lines += "| ";
-      for (size_t i = 0; i < event.artefact.size(); ++i) {
-        lines += event.artefact[i];
-        if (event.artefact[i] == '\n' && i + 1 < event.artefact.size()) lines += "| ";
-      }
-      if (lines.back() != '\n') lines += '\n';
-    }
+    if (path.empty() && !event.artefact.empty()) lines += as_block(event);
   }
   write(s, lines);
 }
@@ -294,16 +305,19 @@ Result<void> configure(std::string_view logs, std::string_view out, std::string_
   std::unique_ptr<LogFile> file;
   if (!out.empty()) {
     file = std::make_unique<LogFile>(open_to_append(std::string(out)));
+    const int error = errno;
     if (file->descriptor < 0)
-      return Error{Reason::bad_setting,
-                   "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "': " + error_text(errno)};
+      return Error{Reason::bad_setting, "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) +
+                                            "': " + open_error_text(error, std::string(out)) +
+                                            "; name a file that you may write, in a folder that exists"};
   }
   if (!dump_dir.empty()) {
     std::error_code failed;
     std::filesystem::create_directories(dump_dir, failed);
     if (failed || access(std::string(dump_dir).c_str(), W_OK) != 0)
       return Error{Reason::bad_setting, "FRAMEJIT_DUMP_DIR: cannot write '" + std::string(dump_dir) +
-                                   "': " + (failed ? failed.message() : std::strerror(errno))};
+                                            "': " + (failed ? failed.message() : std::strerror(errno)) +
+                                            "; name a folder in which you may write"};
   }
   Sinks& s = sinks();
   std::lock_guard lock(s.mutex);

@@ -57,19 +57,21 @@ struct Event {
   std::string artefact;  // IR text, source; printed below the line prefixed by "| ", or dumped to a file
 };
 
-// While one exists, the events of its thread carry its id. Other threads that work for a compile open one with its
-// current_id().
+// While one exists, the events of its thread carry its id, and its place (that of the code which is compiled) if they
+// name none; warnings are about the process. Other threads that work for a compile open one with its current_id() and
+// current_place().
 class CompileScope {
  public:
-  explicit CompileScope(std::string id);
+  explicit CompileScope(std::string id, std::string place = "");
   ~CompileScope();
   CompileScope(const CompileScope&) = delete;
   CompileScope& operator=(const CompileScope&) = delete;
 
  private:
-  std::string before_;
+  std::string before_, place_before_;
 };
 const std::string& current_id();
+const std::string& current_place();
 
 // While one exists, its thread emits nothing: for work that is only tried and may be thrown away.
 class Muted {

@@ -70,4 +70,11 @@ std::string error_text(int error) {
   }
 }
 
+std::string open_error_text(int error, const std::string& path) {
+  if (error != ENOENT) return error_text(error);
+  const size_t name = path.find_last_not_of('/'), slash = path.rfind('/', name);
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  return access(folder.c_str(), F_OK) == 0 ? error_text(error) : "its folder " + folder + " does not exist";
+}
+
 }  // namespace framejit

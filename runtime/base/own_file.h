@@ -23,5 +23,7 @@ int open_own_folder(const std::string& parent, const std::string& name);
 bool write_whole(int file, const std::string& bytes);
 // Why the system refused, in words for the user. `error`: an errno of these functions.
 std::string error_text(int error);
+// The same for a file or folder that could not be opened or made: "its folder /a/b does not exist".
+std::string open_error_text(int error, const std::string& path);
 
 }  // namespace framejit

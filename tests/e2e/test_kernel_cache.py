@@ -107,3 +107,13 @@ def test_in_this_process(tmp_path):
         assert framejit.stats()["cache_stored"] == 0
     finally:
         framejit.cache(None)
+
+
+@pytest.mark.nothing_captured
+def test_a_folder_that_cannot_be_made(tmp_path):
+    folder = tmp_path / "missing" / "kernels"
+    _, said = run(folder)
+    assert said == (f"[framejit warnings] the kernel cache {folder} is not used: it cannot be made: its folder "
+                    f"{tmp_path}/missing does not exist; name a folder that exists, or one in a folder in which you "
+                    "may write (FRAMEJIT_CACHE_DIR, or framejit.cache())\n")
+    assert not folder.parent.exists()

@@ -20,6 +20,8 @@ import torch, framejit
 torch.set_grad_enabled(False)
 """
 
+LAMBDA, SCALED = r"program.py:\d+ <lambda>", r"program.py:\d+ Scaled.forward"  # where it happens
+
 # What happens: the settings, a program, and for each event what its line says after "[framejit ... channel] ".
 PROGRAMS = {
     "a call": ({}, """
@@ -32,14 +34,15 @@ def f(x, word):
 f(torch.ones(2, 4), "a"), f(torch.ones(2, 4), "ab")
 """, {
         "Break": r"program.py:\d+ f break outside_effect: .*; what to do: .+",
-        "Recompile": r"program.py:\d+ f recompile 1/8: L\['word'\] == 'a' but is 'ab'",
+        "Recompile": r"program.py:\d+ f recompile 1/8 of program.py:\d+ f: word was 'a', now it is 'ab'; what to do: "
+                     r".+",
         "Guard": r".*guard L\['x'\].*",
         "Graph": r"program.py:\d+ f graph of 4 calls",
         "AtenGraph": r".*graph \w+ after recording with \d+ ops",
-        "Loops": r".*loops \w+ with \d+ nests",
-        "Schedule": r".*schedule \w+ after \w+: \d+ steps",
+        "Loops": r"program.py:\d+ f loops \w+ with \d+ nests",
+        "Schedule": r"program.py:\d+ f schedule \w+ after \w+: \d+ steps",
         "Kernel": r".*kernel \w+ as \w+, \d+ lines",
-        "Bytecode": r"f bytecode of \d+ instructions",
+        "Bytecode": r"program.py:\d+ f bytecode of f: \d+ instructions",
         "Stage": r".*\w+ took [0-9.e-]+ ms",
         "Target": r".*target cpu: .+",
         "Steps": r".*plan \w+ with \d+ steps, executable \w+",
@@ -52,10 +55,10 @@ torch.set_grad_enabled(True)
 weight = torch.randn(4, 4, requires_grad=True)
 framejit.compile(lambda x: (x @ weight).sigmoid().sin().sum())(torch.ones(2, 4)).backward()
 """, {
-        "Joint": r".*joint graph \w+: [1-9]\d* ops forward, [1-9]\d* ops backward",
-        "Partition": r".*graph \w+: [1-9]\d* values saved, [1-9]\d* bytes besides inputs and outputs, \d+ ops computed "
-                     r"again",
-        "Backward": r".*backward of \w+: [1-9]\d* ops, 1 gradients given, 1 wanted",
+        "Joint": LAMBDA + r" joint graph \w+: [1-9]\d* ops forward, [1-9]\d* ops backward",
+        "Partition": LAMBDA + r" graph \w+: [1-9]\d* values saved, [1-9]\d* bytes besides inputs and outputs, \d+ ops "
+                              r"computed again",
+        "Backward": LAMBDA + r" backward of \w+: [1-9]\d* ops, 1 gradients given, 1 wanted",
     }),
     "an error of torch": ({}, """
 try:
@@ -80,8 +83,10 @@ f = framejit.compile(lambda x, word: x * len(word))
 for n in range(4):
     f(torch.ones(2), "w" * n)
 """, {
-        "Limit": r"program.py:\d+ <lambda> 2/2 entries, plain Python from now on: L\['word'\] == 'w' but is 'ww'",
-        "Entry": r"program.py:\d+ <lambda> entry limit: plain Python from now on: 2 entries",
+        "Limit": r"program.py:\d+ <lambda> 2/2 entries of program.py:\d+ <lambda>, plain Python from now on: word "
+                 r"was 'w', now it is 'ww'; what to do: .+",
+        "Entry": r"program.py:\d+ <lambda> entry limit: plain Python from now on: 2 entries; what to do: "
+                 r"FRAMEJIT_LOGS=recompiles says what differs: .*",
     }),
     "the limit of all modules": ({"FRAMEJIT_ENTRIES": "2"}, """
 class Net(torch.nn.Module):
@@ -94,8 +99,8 @@ models = [framejit.compile(Net(n)) for n in range(20)]
 for word in "", "a", "ab":
     for model in models:
         model(torch.ones(2), word)
-""", {"LimitOfModules": r"program.py:\d+ Net.forward 32/32 entries of all modules here \(16 x FRAMEJIT_ENTRIES\), "
-                        r"plain Python from now on: .+"}),
+""", {"LimitOfModules": r"program.py:\d+ Net.forward 32/32 entries of program.py:\d+ Net.forward of all modules "
+                        r"\(16 x FRAMEJIT_ENTRIES\), plain Python from now on: .+; what to do: .+"}),
     "classes that each call makes anew": ({}, """
 import gc
 f = framejit.compile(lambda x, scaled: scaled.by)
@@ -104,7 +109,8 @@ for _ in range(20):
     f(torch.ones(2), made)
     del made
     gc.collect()
-""", {"LeftAlone": r"program.py:\d+ <lambda> plain Python from now on: .*an object that the guards name is gone.*"}),
+""", {"LeftAlone": r"program.py:\d+ <lambda> plain Python from now on: .*an object that the guards name is gone; what "
+                     r"to do: keep these objects alive .*"}),
     "attention": ({}, """
 def f(q, k, v):
     return torch.softmax(q @ k.transpose(-1, -2) / 4, -1) @ v
@@ -112,10 +118,10 @@ framejit.compile(f)(*(torch.randn(2, 4, 640, 16) for _ in range(3)))
 """, {"Attention": r".*graph \w+: attention f32\[2, 4, 640, 16\] over 640 keys is one library call"}),
     "max-autotune": ({"FRAMEJIT_AUTOTUNE_MS": "120000"}, """
 framejit.compile(lambda x: x.exp().sum(1), mode="max-autotune")(torch.randn(512, 512))
-""", {"Choice": r"\w+ \w+: \w+ of cost_model [0-9.e+-]+ ms.*"}),
+""", {"Choice": r"program.py:\d+ <lambda> \w+: \w+ of cost_model [0-9.e+-]+ ms.*"}),
     "max-autotune without a budget": ({"FRAMEJIT_AUTOTUNE_MS": "0"}, """
 framejit.compile(lambda x: x.exp().sum(1), mode="max-autotune")(torch.randn(512, 512))
-""", {"NotTimed": r"\w+ \w+ not timed: the budget of 0 ms is used up"}),
+""", {"NotTimed": r"program.py:\d+ <lambda> \w+ not timed: the budget of 0 ms is used up"}),
     "a shape function in Python": ({}, """
 @torch.library.custom_op("framejit_events::doubled", mutates_args=())
 def doubled(x: torch.Tensor) -> torch.Tensor:
@@ -141,10 +147,10 @@ def use(model):
 use(Scaled())
 use(Scaled().share_memory())
 """, {
-        "Derived": r"\w+ graph \w+: 1 derived values, 1048576 bytes, 1 of them new, from .*weight.*",
-        "NotFresh": r"\w+ graph \w+: .*'scale'\] has changed; derived values are made again after \d+ calls",
-        "NotDerived": r"\w+ graph \w+: nothing is derived: .+",
-        "NotWatched": r"\w+ weights are read in each call, nothing is derived from them: .*shared.*; what to do: "
+        "Derived": SCALED + r" graph \w+: 1 derived values, 1048576 bytes, 1 of them new, from .*weight.*",
+        "NotFresh": SCALED + r" graph \w+: .*'scale'\] has changed; derived values are made again after \d+ calls",
+        "NotDerived": SCALED + r" graph \w+: nothing is derived: .+",
+        "NotWatched": SCALED + r" weights are read in each call, nothing is derived from them: .*shared.*; what to do: "
                       r"options=\{\"freezing\": True\}, if nothing writes to weights unseen by torch .*Logged once",
     }),
     "replays": ({}, """

@@ -138,8 +138,7 @@ def test_the_limit_of_all_modules_says_so(said):
                 assert torch.equal(model(x, "w" * length), x + n + length)
     assert framejit.stats()["graphs"] == 128 and [event for event, _ in said] == ["LimitOfModules"], (framejit.stats(),
         said)
-    assert "128/128 entries of all modules here (16 x FRAMEJIT_ENTRIES), plain Python from now on: " in said[
-        0][1], said
+    assert " of all modules (16 x FRAMEJIT_ENTRIES), plain Python from now on: " in said[0][1], said
 
 
 @pytest.mark.nothing_captured

@@ -314,6 +314,7 @@ class TestLogs:
         limits = [e for e in events if e["event"] == "Limit"]
         assert len(limits) == 1 and limits[0]["channel"] == "recompiles"
         assert "8/8 entries" in limits[0]["text"] and "L['s']" in limits[0]["fields"]["guard"]
+        assert "s was 'aaaaaaa', now it is 'aaaaaaaa'" in limits[0]["text"]
 
     def test_dead_entries_make_room(self):
         def scaled(model, x):

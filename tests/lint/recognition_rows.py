@@ -20,6 +20,8 @@ NAMES = [
     ("frame_hook/trace/protocol/patterns.cpp", "PyUnicode_Compare(other, name)", "attributes of a pattern"),
     ("frame_hook/trace/torch/special.cpp", 'within(text_of(name), "torch._dynamo', "names of sys.modules, for the log"),
     ("frame_hook/trace/torch/inlined.cpp", 'interned("helper")', "a constant of a function that a row names"),
+    ("frame_hook/resume/frame_names.cpp", "name.starts_with('.')", "only what a message calls the local"),
+    ("frame_hook/resume/misses.cpp", "failure.because.ends_with(", "only which line a message names"),
     ("frame_hook/resume/global_mode.cpp", 'name.ends_with(".forward")', "code of torch's own folder is only tried"),
     ("frame_hook/resume/global_mode.cpp", "std::regex_search(full, ", "a pattern of the user's settings"),
     ("frame_hook/aten/captured_calls.cpp", "name.compare(0, prefix, row.prefix)", "only how the graph names the call"),

@@ -109,7 +109,8 @@ NINJA = "apt-get install ninja-build"
              "another; framejit supports CPython 3.11, 3.12 or 3.13"),
     ("python3.13", "no interpreter for PYTHON=python3.13; install it (apt-get install python3.13-dev "
                    "python3.13-venv) or name another; framejit supports CPython 3.11, 3.12 or 3.13"),
-    ("3.14", "no interpreter for PYTHON=3.14; framejit supports CPython 3.11, 3.12 or 3.13: make setup PYTHON=3.11"),
+    ("3.14", "no interpreter for PYTHON=3.14; framejit supports CPython 3.11, 3.12 or 3.13: name one of them, as in "
+             "PYTHON=3.11"),
 ])
 def test_an_interpreter_that_is_not_there(machine, wanted, message):
     done = machine.run(ROOT / "tools" / "setup", wanted, "", ".venv")
@@ -128,7 +129,7 @@ def test_an_interpreter_that_is_not_there(machine, wanted, message):
     (lambda machine: machine.stub("g++", '[ "$1" != -dumpversion ] || { echo 9; exit 0; }; exit 1'),
      "g++ (version 9) does not compile C++20: apt-get install g++-12, then: make setup CXX=g++-12"),
     (python_that("*version_info*", "echo 3.10"),
-     "{bin}/python is Python 3.10; framejit needs CPython 3.11, 3.12 or 3.13: make setup PYTHON=3.11"),
+     "{bin}/python is Python 3.10; framejit supports CPython 3.11, 3.12 or 3.13: name one of them, as in PYTHON=3.11"),
     (lambda machine: (machine.headers / "Python.h").unlink(),
      "the headers of Python 3.11 are missing: apt-get install python3.11-dev"),
     (lambda machine: shutil.rmtree(machine.headers / "internal"),

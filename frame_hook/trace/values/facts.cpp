@@ -19,14 +19,26 @@ void Facts::reset() {
   guard_lines_.clear();
 }
 
+namespace {
+
+// Whether the innermost frame is torch's own.
+bool is_in_torch(CallStack& stack) {
+  const SymbolicFrame& user = stack.user_frame();
+  if (&user != stack.frames().back().get()) return true;
+  return stack.frames().size() == 1 && is_torch_file(user.code->code->co_filename);  // there is no user's frame
+}
+
+}  // namespace
+
 guards::LineId Facts::user_line() {
   if (stack.frames().empty()) return guards::kNoLine;
   const SymbolicFrame& user = stack.user_frame();
   const int line = user.code->instructions[user.position].line;
+  const bool in_torch = is_in_torch(stack);
   auto& known = guard_lines_[user.code->code];
   for (auto it = known.rbegin(); it != known.rend(); ++it)
-    if (it->first == line) return it->second;
-  return known.emplace_back(line, trace_.guards.add_line(text_of_position(user))).second;
+    if (it->number == line && it->in_torch == in_torch) return it->id;
+  return known.emplace_back(line, in_torch, trace_.guards.add_line(text_of_position(user), in_torch)).id;
 }
 
 SourceId Facts::source_of(Value* v) {

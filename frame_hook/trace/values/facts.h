@@ -14,6 +14,12 @@
 
 namespace framejit::frame_hook {
 
+struct GuardLine {  // of a code object
+  int number;
+  bool in_torch;  // torch's own code asks, which the line calls
+  guards::LineId id;
+};
+
 class Facts {
  public:
   Facts(FrameTrace& trace, CallStack& of_frames) : stack(of_frames), trace_(trace) {}
@@ -56,8 +62,7 @@ class Facts {
  private:
   FrameTrace& trace_;
   PointerMap<PyTypeObject, bool> unchanged_types_;         // a type_unchanged guard exists
-  // Lines that guards of this trace name.
-  PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>> guard_lines_;
+  PointerMap<PyCodeObject, std::vector<GuardLine>> guard_lines_;  // that guards of this trace name
   void guard_operands(Value* v);
 };
 

@@ -12,6 +12,7 @@
 
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
+#include "runtime/base/short_lists.h"
 #include "runtime/base/text.h"
 #include "runtime/dtype.h"
 #include "tests/parsers/reader.h"
@@ -200,6 +201,27 @@ TEST(Log, EventsOfACompileCarryItsId) {
   EXPECT_EQ(ids, (std::vector<std::string>{"", "3.1", "4.1", "3.1", "", "3.1", ""}));
 }
 
+TEST(Log, EventsThatNameNoPlaceHaveThatOfTheCompile) {
+  std::vector<std::string> places;
+  const uint64_t listener = log::add_listener([&](const log::Event& e) { places.push_back(e.where); });
+  const auto emit = [](const char* where) { log::emit(log::Kind::Graph, where, {{"graph", "f"}, {"calls", "2"}}); };
+  emit("");
+  {
+    const log::CompileScope outer("3.1", "a.py:1 f");
+    emit("");
+    emit("a.py:2 f");
+    std::thread([&, id = log::current_id(), place = log::current_place()] {
+      const log::CompileScope same(id, place);
+      emit("");
+    }).join();
+    const log::CompileScope inner("4.1", "b.py:1 g");
+    emit("");
+  }
+  emit("");
+  log::remove_listener(listener);
+  EXPECT_EQ(places, (std::vector<std::string>{"", "a.py:1 f", "a.py:2 f", "a.py:1 f", "b.py:1 g", ""}));
+}
+
 TEST(Log, ListenersGetEverythingAndTheFileOnlyWhatWasAsked) {
   const auto folder = std::filesystem::path(testing::TempDir()) / "framejit_log_test";
   std::filesystem::remove_all(folder);
@@ -299,6 +321,23 @@ TEST(DType, RowsAndPromotion) {
     for (int b = 0; b < static_cast<int>(DType::kOther); ++b)
       EXPECT_EQ(promote(static_cast<DType>(a), static_cast<DType>(b)),
                 promote(static_cast<DType>(b), static_cast<DType>(a)));
+}
+
+TEST(ShortLists, LongListsOfLongLinesEndWithACount) {
+  std::string items;
+  for (int i = 0; i < 130; ++i) items += (i > 0 ? ", %" : "%") + std::to_string(i);
+  const std::string shown = "%0, %1, %2, %3, ... 126 more";
+  const auto graph = [](const std::string& list) {
+    return "a\n%130, %131 = f([" + list + "], 2) : f32[3], f32[4]   # a.py:1 f\nreturn " + list;
+  };
+  EXPECT_EQ(text::with_short_lists(graph(items)), graph(shown));
+  EXPECT_EQ(text::with_short_lists(items + " = split(%x)"), shown + " = split(%x)");
+  const std::string few = "f([%0, %1, %2, %3, %4])" + std::string(200, ' ');
+  EXPECT_EQ(text::with_short_lists(few), few);  // "... 1 more" would be no shorter
+  const std::string brief = "return %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10\n";
+  EXPECT_EQ(text::with_short_lists(brief), brief);
+  const std::string open = std::string(170, 'x') + "[a, b";
+  EXPECT_EQ(text::with_short_lists(open), open);
 }
 
 }  // namespace

@@ -14,7 +14,9 @@ class Facts : public guards::TensorFacts {
   bool matches(PyObject* tensor, int64_t*) const override {
     return is_tensor(tensor) && *as_tensor(tensor)->sizes == sizes_;
   }
-  std::string mismatch(PyObject*) const override { return "other sizes"; }
+  std::optional<guards::TensorDifference> difference(PyObject*) const override {
+    return guards::TensorDifference{guards::ChangeKind::size, "sizes", "some", "others"};
+  }
   std::string text() const override {
     std::string out = "f32[";
     for (const graph::SymExpr& s : sizes_) out += (out.back() == '[' ? "" : ", ") + s.text();

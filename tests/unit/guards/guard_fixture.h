@@ -11,6 +11,16 @@
 
 namespace framejit::guards {
 
+// The locals by name; everything else by number.
+class TestNames final : public UserNames {
+ public:
+  std::string local(int slot) const override { return std::string(1, static_cast<char>('a' + slot)); }
+  bool are_arguments(int) const override { return false; }
+  std::string item(int, int, PyObject*) const override { return ""; }
+  std::string pushed(int index) const override { return "the value of step " + std::to_string(index); }
+  std::string captured(int index) const override { return "captured " + std::to_string(index); }
+};
+
 // Runs Python source in a fresh module namespace, and reads its names back as locals of a made-up frame.
 class GuardTest : public testing::Test {
  protected:
@@ -87,6 +97,11 @@ class GuardTest : public testing::Test {
     const auto failure = program_->explain(frame());
     return failure ? failure->text : "holds";
   }
+  // What a user reads.
+  Change change(Symbols symbols = Symbols::possible) {
+    const auto failure = program_->explain(frame());
+    return failure ? program_->change(*failure, TestNames(), symbols) : Change{ChangeKind::gone, "holds", ""};
+  }
   // One guard on the first local, tried with a value that fits and one that does not.
   void expect(GuardKind kind, const std::string& object, int64_t number, const std::string& good,
               const std::string& bad, const std::string& text) {
@@ -98,6 +113,9 @@ class GuardTest : public testing::Test {
     set(0, bad);
     EXPECT_FALSE(holds()) << bad;
     EXPECT_EQ(why(), text);
+    const Change said = change();
+    EXPECT_FALSE(said.text.empty() || said.hint.empty()) << text;
+    EXPECT_EQ((said.text + said.hint).find("L['"), std::string::npos) << said.text << said.hint;
     set(0, good);
     EXPECT_TRUE(holds());
   }

@@ -250,7 +250,10 @@ TEST_F(GuardTest, TensorFactsBindAndExplain) {
     bool matches(PyObject* o, int64_t* symbols) const override {
       return PyLong_Check(o) && (symbols[0] = PyLong_AsLong(o)) % 2 == 0;
     }
-    std::string mismatch(PyObject* o) const override { return PyLong_AsLong(o) % 2 ? "size(0) == 4 but is 5" : ""; }
+    std::optional<TensorDifference> difference(PyObject* o) const override {
+      if (PyLong_AsLong(o) % 2 == 0) return std::nullopt;
+      return TensorDifference{ChangeKind::size, "size(0)", "4", "5", "==", 0};
+    }
     std::string text() const override { return "f32[s0]"; }
     std::vector<int> differing_dims(PyObject*) const override { return {0}; }
     std::vector<int> differing_strides(PyObject*) const override { return {}; }

@@ -68,7 +68,8 @@ TEST_F(TensorFactsTest, Sizes) {
 }
 
 TEST_F(TensorFactsTest, Properties) {
-  EXPECT_EQ(compare("torch.ones(2)", "torch.ones(2, dtype=torch.float64)"), "dtype == Float but is Double");
+  EXPECT_EQ(compare("torch.ones(2)", "torch.ones(2, dtype=torch.float64)"),
+            "dtype == torch.float32 but is torch.float64");
   EXPECT_EQ(compare("torch.ones(2)", "torch.ones(2, device='meta')"), "device == cpu but is meta");
   EXPECT_EQ(compare("torch.ones(2)", "torch.ones(2, requires_grad=True)"), "requires_grad == False but is True");
   EXPECT_EQ(compare("torch.ones(2, requires_grad=True)", "torch.ones(2, requires_grad=True) * 2"),
@@ -100,7 +101,7 @@ TEST_F(TensorFactsTest, InPlaceChangesAreSeen) {
   for (auto [change, undo, text] :
        {std::tuple("p.data = torch.ones(5, 4)", "p.data = torch.ones(4, 4)", "size(0) == 4 but is 5"),
         std::tuple("p.requires_grad_(False)", "p.requires_grad_()", "requires_grad == True but is False"),
-        std::tuple("p.data = p.data.half()", "p.data = p.data.float()", "dtype == Float but is Half"),
+        std::tuple("p.data = p.data.half()", "p.data = p.data.float()", "dtype == torch.float32 but is torch.float16"),
         std::tuple("p.data = p.data.t()", "p.data = p.data.t()", "stride(0) == 4 but is 1")}) {
     run(change);
     EXPECT_FALSE(facts->matches(p.get(), symbols)) << change;
@@ -146,19 +147,22 @@ TEST_F(TensorFactsTest, Modes) {
   const auto facts = current_mode_facts();
   EXPECT_TRUE(facts->matches());
   EXPECT_EQ(facts->mismatch(), "");
-  const auto expect = [&](const std::string& enter, const std::string& leave, const std::string& text) {
+  const auto expect = [&](const std::string& enter, const std::string& leave, const std::string& text,
+                          const std::string& change = "") {
     run(enter);
     EXPECT_FALSE(facts->matches()) << enter;
     EXPECT_EQ(facts->mismatch().substr(0, text.size()), text) << enter;
+    EXPECT_EQ(facts->change().substr(0, change.size()), change) << enter;
+    EXPECT_NE(facts->change().find(", now "), std::string::npos) << facts->change();
     run(leave);
     EXPECT_TRUE(facts->matches()) << leave << ": " << facts->mismatch();
   };
-  const auto with = [&](const std::string& manager, const std::string& text) {
-    expect("m = " + manager + "\nm.__enter__()", "m.__exit__(None, None, None)", text);
+  const auto with = [&](const std::string& manager, const std::string& text, const std::string& change = "") {
+    expect("m = " + manager + "\nm.__enter__()", "m.__exit__(None, None, None)", text, change);
   };
-  with("torch.no_grad()", "grad mode == 1 but is 0");
+  with("torch.no_grad()", "grad mode == 1 but is 0", "grad mode was on, now it is off");
   with("torch.inference_mode()", "grad mode == 1 but is 0");
-  with("torch.autocast('cpu', dtype=torch.bfloat16)", "dispatch keys of the thread == ");
+  with("torch.autocast('cpu', dtype=torch.bfloat16)", "dispatch keys of the thread == ", "torch's dispatch keys ");
   with("torch.device('meta')", "torch-function modes == 0 but is 1");
   with("torch._C.DisableTorchFunctionSubclass()", "torch-function state == 0 but is 1");
   with("torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x)", "saved-tensor hooks == 0 but is 1");
@@ -166,7 +170,7 @@ TEST_F(TensorFactsTest, Modes) {
   run("from torch.utils._python_dispatch import TorchDispatchMode\nclass Mode(TorchDispatchMode): pass");
   with("Mode()", "dispatch keys of the thread == ");
   expect("torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)",
-         "default dtype == 6 but is 7");
+         "default dtype == 6 but is 7", "default dtype was torch.float32, now it is torch.float64");
   expect("torch.use_deterministic_algorithms(True)", "torch.use_deterministic_algorithms(False)",
          "deterministic algorithms == 0 but is 1");
   expect("torch.backends.mkldnn.enabled = False", "torch.backends.mkldnn.enabled = True",

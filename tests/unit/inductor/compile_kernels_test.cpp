@@ -38,7 +38,7 @@ TEST(CompileKernels, EachOnceAndInPlace) {
   for (int k = 0; k < 24; ++k)
     kernels.push_back(k % 6 == 5 ? Kernel{} : adding(k % 6));  // every sixth step is not a kernel
   std::vector<CompiledKernel> compiled;
-  ASSERT_TRUE(compile_kernels(kernels, *jit.value(), "f", compiled).ok());
+  ASSERT_TRUE(compile_kernels(kernels, *jit.value(), compiled).ok());
   EXPECT_EQ(jit.value()->statistics().kernels, 5);
   EXPECT_EQ(jit.value()->statistics().reused, 15);
   for (size_t k = 0; k < kernels.size(); ++k) {
@@ -136,7 +136,7 @@ TEST(CompileKernels, AsManyThreadsAsTheTargetAllows) {
   Crowded target;
   std::vector<CompiledKernel> compiled;
   const auto start = std::chrono::steady_clock::now();
-  ASSERT_TRUE(compile_kernels({adding(0), adding(0.25), adding(0.5)}, target, "f", compiled).ok());
+  ASSERT_TRUE(compile_kernels({adding(0), adding(0.25), adding(0.5)}, target, compiled).ok());
   EXPECT_EQ(target.inside(), 3);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(50)) << "they came one by one";
 }
@@ -154,7 +154,7 @@ TEST(CompileKernels, EveryThreadLogsUnderTheCompilesId) {
   Speaking target;
   std::vector<CompiledKernel> compiled;
   const log::CompileScope scope("7.2");
-  ASSERT_TRUE(compile_kernels({adding(0), adding(1)}, target, "f", compiled).ok());
+  ASSERT_TRUE(compile_kernels({adding(0), adding(1)}, target, compiled).ok());
   log::remove_listener(listener);
   EXPECT_EQ(ids, std::set<std::string>{"7.2"});
   EXPECT_EQ(threads.size(), 2u);
@@ -163,10 +163,10 @@ TEST(CompileKernels, EveryThreadLogsUnderTheCompilesId) {
 TEST(CompileKernels, TheFirstErrorInOrderCounts) {
   Refusing target;
   std::vector<CompiledKernel> compiled;
-  const auto error = compile_kernels({adding(0), adding(3), adding(1), adding(4)}, target, "f", compiled);
+  const auto error = compile_kernels({adding(0), adding(3), adding(1), adding(4)}, target, compiled);
   ASSERT_FALSE(error.ok());
   EXPECT_EQ(error.error().message, "3");
-  EXPECT_THROW((void)compile_kernels({adding(0), adding(2), adding(1)}, target, "f", compiled), std::runtime_error);
+  EXPECT_THROW((void)compile_kernels({adding(0), adding(2), adding(1)}, target, compiled), std::runtime_error);
 }
 
 TEST(WeakCache, KeepsWhatIsUsedAndForgetsTheRest) {
