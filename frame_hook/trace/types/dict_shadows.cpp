@@ -78,6 +78,7 @@ bool is_exact_int(Value* v) {
 // The hash that hash() derives from the number that a __hash__ returned.
 Py_hash_t returned_hash(Shadows& shadows, Value* result) {
   Value* number = without_symbols(shadows, result);
+  shadows.facts.type_of(number);
   if (number->kind != ValueKind::object || !PyLong_Check(number->object.get()))
     shadows.errors.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
   PyObject* real = constant_of(shadows, number);
