@@ -39,7 +39,7 @@ void Misses::explain(const char* died) {
     if (!closest || failure->held > closest->held) closest = failure;
   }
   if (missed == 0 && died == nullptr) return;
-  if (dynamic.size() > known) account_of(site_, options_).outgrown += 1;
+  if (dynamic.size() > known && options_->dynamic != 0) account_of(site_, options_).outgrown += 1;
   stats().recompiles += 1;
   if (!log::enabled(log::Kind::Recompile)) return;
   const std::string guard = missed == 0   ? died

@@ -4,9 +4,10 @@ what was right for an earlier value.
 
     python tests/fuzz/guards_fuzz.py [--seed N] [--count N] [--backend NAME]
 
-A program is one expression or statement over two values. One of them is read from a place: an argument, a global, a
-cell, an attribute, a default, ... Results, errors, identities and what was written must be plain Python's, call by
-call. The rows of guards_tables.py make the programs; a failure prints the seed and the fewest calls that show it.
+Most programs are one expression or statement over two values (guards_tables.py). One of them is read from a place: an
+argument, a global, a cell, an attribute, a default, ... The others read the same objects in each call, and statements
+between the calls change them (guards_changes.py). Results, errors, identities and what was written must be plain
+Python's, call by call. A failure prints the seed and the fewest calls that show it.
 """
 import argparse
 import collections
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 
 import framejit
+import guards_changes
 import guards_tables
 from guards_tables import PLACES, WORLD
 
@@ -61,6 +63,9 @@ class Program:
                     f"{textwrap.indent(text, '    ')}    return f, put\nf, cell_put = make(None)\n")
         return text
 
+    def world(self, seed, change):
+        return World(self, seed, change)
+
     def shown(self):
         values = "".join(f"  s = {VALUES[first]}, t = {VALUES[second]}\n" for first, second in self.calls)
         return f"{self.source()}{self.place}; {'the same' if self.keeps_objects else 'new'} objects in each call, " \
@@ -89,12 +94,17 @@ class World:
         s, t, x = self.value(first), self.value(second), torch.tensor([1.0, 2.0])
         self.scope.update(v=s, t=t, x=x)
         exec(self.put, self.scope)
-        try:
-            result, after = eval(self.call, self.scope)
-            told = shown(result), [result is v for v in (s, t, x)], shown(after)
-        except Exception as e:
-            told = type(e).__name__, without_addresses(str(e))
-        return *told, shown(s), shown(t), shown(x)
+        return outcome_of(lambda: eval(self.call, self.scope), [s, t, x])
+
+
+def outcome_of(call, values):
+    """The result of a call, or its error; which of the values it is, and what they are now."""
+    try:
+        result, after = call()
+        told = shown(result), [result is v for v in values], shown(after)
+    except Exception as e:
+        told = type(e).__name__, without_addresses(str(e))
+    return *told, *map(shown, values)
 
 
 def without_addresses(text):
@@ -102,40 +112,42 @@ def without_addresses(text):
 
 
 def shown(v, depth=0):
-    """All of a value that a program can see, as nested tuples."""
-    name = type(v).__name__
+    """All of a value that a program can see, as nested tuples. No code of the program's classes runs, except repr()."""
+    kind, name = type(v), type(v).__name__
     inner = lambda part: shown(part, depth + 1)
     if depth > 4:
         return name
-    if isinstance(v, torch.Tensor):
+    if issubclass(kind, torch.Tensor):
         return name, str(v.dtype), tuple(v.shape), v.stride(), v.requires_grad, str(v.detach().tolist())
-    if isinstance(v, (list, tuple, collections.deque)):
-        return name, *map(inner, type(v).__base__.__iter__(v) if name == "Doubled" else v)
-    if isinstance(v, (set, frozenset)):
+    for base in (list, tuple, collections.deque):
+        if issubclass(kind, base):
+            return name, *map(inner, base.__iter__(v))
+    if issubclass(kind, (set, frozenset)):
         return name, *sorted(str(inner(part)) for part in v)
-    if isinstance(v, (dict, types.MappingProxyType)):
+    if issubclass(kind, (dict, types.MappingProxyType)):
         return name, *((inner(key), inner(part)) for key, part in v.items())
-    if isinstance(v, str):
+    if issubclass(kind, str):
         return name, without_addresses(str.__str__(v))
-    if isinstance(v, BaseException):
+    if issubclass(kind, BaseException):
         return name, inner(v.args)
-    if isinstance(v, torch.nn.Module):
+    if issubclass(kind, torch.nn.Module):
         return name, v.training, *((key, inner(part)) for key, part in v.state_dict().items())
-    if isinstance(v, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
+    if issubclass(kind, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
         return name, v.__qualname__
-    if isinstance(v, np.ndarray):
+    if issubclass(kind, np.ndarray):
         return name, str(v.dtype), without_addresses(repr(v))
-    if hasattr(type(v), "__next__") or isinstance(v, (types.GeneratorType, io.IOBase)):
+    if hasattr(kind, "__next__") or issubclass(kind, io.IOBase):
         return name
-    return name, without_addresses(object.__repr__(v) if name == "Counted" else repr(v)), \
-        *((key, inner(part)) for key, part in sorted(getattr(v, "__dict__", {}).items()))
+    own = object.__getattribute__(v, "__dict__") if kind.__dictoffset__ else {}
+    return name, without_addresses(object.__repr__(v) if "__str__" in vars(kind) else repr(v)), \
+        *((key, inner(part)) for key, part in sorted(own.items()))
 
 
 def run(program, seed, backend):
     """The first difference between compiled and plain, as (number of the call, text), or None."""
     framejit.reset()
-    plain = World(program, seed, lambda f: f)
-    ours = World(program, seed, lambda f: framejit.compile(f, backend=backend, dynamic=program.dynamic))
+    plain = program.world(seed, lambda f: f)
+    ours = program.world(seed, lambda f: framejit.compile(f, backend=backend, dynamic=program.dynamic))
     with torch.set_grad_enabled(program.grad):
         for number, values in enumerate(program.calls):
             want, got = plain.outcome(*values), ours.outcome(*values)
@@ -161,7 +173,11 @@ def shrink(program, seed, backend, number):
     return run(program, seed, backend)
 
 
-def fuzz(first, count, backend, make=Program):
+def program_of(seed):
+    return guards_changes.Program(seed) if seed % 3 == 2 else Program(seed)
+
+
+def fuzz(first, count, backend, make=program_of):
     """The failures as text, and the share of programs with a graph."""
     failures, captured = [], 0
     for seed in range(first, first + count):

@@ -80,7 +80,7 @@ def test_each_place_is_read():
     """A value that is put into a place is what the program reads there."""
     for place in guards_tables.PLACES:
         program = guards_fuzz.Program(0, place=place, body="r = s")
-        world = guards_fuzz.World(program, 0, lambda f: f)
+        world = program.world(0, lambda f: f)
         for value in range(len(guards_fuzz.VALUES)):
             result, (is_s, *_), *_ = world.outcome(value, 0)
             assert is_s and result == guards_fuzz.shown(world.scope["v"]), (place, guards_fuzz.VALUES[value])
