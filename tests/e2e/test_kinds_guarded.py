@@ -19,6 +19,14 @@ class Plain:
     pass
 
 
+class Hashes:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __hash__(self):
+        return self.answer
+
+
 def added(s):
     d = {}
     d[s] = 1
@@ -61,6 +69,8 @@ PROGRAMS = {
     "added": (added, KEYS),
     "class": (lambda s: s.__class__, [a_function, 5, Plain().__init__, len, [].append, super(Plain, Plain()), None]),
     "class_is_int": (lambda s: s.__class__ is int, [a_function, 5, super(Plain, Plain())]),
+    "hasattr": (lambda s: hasattr(s, "shape"), ["ab".upper, torch.ones(2), Plain().__init__, 5]),
+    "hash_result": (lambda s: len({Hashes(s)}), [5, 1j, torch.ones(2), True, None]),
     "raise": (raises, RAISED),
     "raise_from": (raises_from, RAISED),
     "except": (catches, CAUGHT),

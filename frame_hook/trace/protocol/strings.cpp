@@ -311,20 +311,33 @@ Value* str_format(Tracer& t, const Arguments& args) {
 namespace {
 
 // If there is no separator, the first or the last part is the text itself.
-Value* in_three(Tracer& t, PyTypeObject* type, const char* name, size_t part, const Arguments& args) {
-  Value* result = run_plain(t, _PyType_Lookup(type, interned(name)), without_symbols(t.shadows, args));
-  std::vector<Value*> parts = items_of(t.shadows, result);
-  if (PyObject_Size(constant_of(t.shadows, parts[1])) > 0) return result;
+Value* in_three(Shadows& shadows, PyTypeObject* type, const char* name, size_t part, const Arguments& args) {
+  const Arguments plain = without_symbols(shadows, args);
+  if (!all_plain(shadows, plain))
+    graph_break(Reason::unknown_callable, std::string(name) + "() of " + describe(args.positional[1]));
+  PyObject* const method = _PyType_Lookup(type, interned(name));
+  PyObject *text = constant_of(shadows, plain.positional[0]), *separator = constant_of(shadows, plain.positional[1]);
+  Value* result = shadows.errors.constant_steal(PyObject_CallFunctionObjArgs(method, text, separator, nullptr));
+  std::vector<Value*> parts = items_of(shadows, result);
+  if (PyObject_Size(constant_of(shadows, parts[1])) > 0) return result;
   parts[part] = args.positional[0];
-  return t.heap.tuple(std::move(parts));
+  return shadows.heap.tuple(std::move(parts));
 }
 
 }  // namespace
 
-Value* str_partition(Tracer& t, const Arguments& args) { return in_three(t, &PyUnicode_Type, "partition", 0, args); }
-Value* str_rpartition(Tracer& t, const Arguments& args) { return in_three(t, &PyUnicode_Type, "rpartition", 2, args); }
-Value* bytes_partition(Tracer& t, const Arguments& args) { return in_three(t, &PyBytes_Type, "partition", 0, args); }
-Value* bytes_rpartition(Tracer& t, const Arguments& args) { return in_three(t, &PyBytes_Type, "rpartition", 2, args); }
+Value* str_partition(Shadows& shadows, const Arguments& args) {
+  return in_three(shadows, &PyUnicode_Type, "partition", 0, args);
+}
+Value* str_rpartition(Shadows& shadows, const Arguments& args) {
+  return in_three(shadows, &PyUnicode_Type, "rpartition", 2, args);
+}
+Value* bytes_partition(Shadows& shadows, const Arguments& args) {
+  return in_three(shadows, &PyBytes_Type, "partition", 0, args);
+}
+Value* bytes_rpartition(Shadows& shadows, const Arguments& args) {
+  return in_three(shadows, &PyBytes_Type, "rpartition", 2, args);
+}
 
 }  // namespace rows
 

@@ -415,7 +415,7 @@ Value* abc_subclasscheck(Errors& errors, const Arguments& args) {
 
 Value* abc_instancecheck(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "_abc_instancecheck", 2, 2);
-  PyTypeObject* type = t.facts.type_of(args.positional[1]);
+  PyTypeObject* type = unchanged_type_of(t.facts, args.positional[1]);
   const auto has = [&](Value* cls) { return abc_subclasscheck(t.errors, Arguments{{args.positional[0], cls}, {}}); };
   Value* pretended =
       overrides_class_attribute(type) ? t.find_attribute(args.positional[1], interned("__class__")) : nullptr;

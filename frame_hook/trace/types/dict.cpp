@@ -44,7 +44,7 @@ Value* dict_pop(Dicts& dicts, const Arguments& args) {
   std::vector<Value*> a = parse(dicts.errors, args, "pop", {"self", "key", "default"}, 2);
   DictValue* dict = self_dict(dicts.errors, args, "pop");
   const bool is_empty = dict->loaded && dict->entries.empty() && builtin_base(args.positional[0]->type) == &PyDict_Type;
-  const Py_hash_t hash = is_empty ? Dicts::kUnknownHash : dicts.hash_in_python(a[1]);  // an empty dict does not ask
+  const Py_hash_t hash = is_empty ? kUnknownHash : hash_in_python(dicts, a[1]);  // an empty dict does not ask
   Value* found = is_empty ? nullptr : dicts.get(dict, a[1], hash);
   if (!found) {
     if (a[2]) return a[2];
@@ -90,7 +90,7 @@ Value* ordered_move_to_end(Tracer& t, const Arguments& args) {
 Value* dict_setdefault(Dicts& dicts, const Arguments& args) {
   std::vector<Value*> a = parse(dicts.errors, args, "setdefault", {"self", "key", "default"}, 2);
   DictValue* dict = self_dict(dicts.errors, args, "setdefault");
-  const Py_hash_t hash = dicts.hash_in_python(a[1]);
+  const Py_hash_t hash = hash_in_python(dicts, a[1]);
   if (Value* found = dicts.get(dict, a[1], hash)) return found;
   Value* value = a[2] ? a[2] : dicts.heap.none();
   dicts.set(dict, a[1], value, hash);

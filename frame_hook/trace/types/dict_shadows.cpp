@@ -197,7 +197,7 @@ namespace {
 
 // A dict keeps the hashes of its keys.
 Py_hash_t hash_of(Dicts& dicts, DictEntry& e) {
-  if (e.hash != Dicts::kUnknownHash) return e.hash;
+  if (e.hash != kUnknownHash) return e.hash;
   const bool by_identity = e.key->kind == ValueKind::instance && is_identity_key(e.key);
   return e.hash = by_identity ? identity_hash(e.key) : dicts.hash(e.key);
 }
@@ -366,7 +366,9 @@ void Dicts::load_keys(DictValue* v) {
   }
 }
 
-Py_hash_t Dicts::hash_in_python(Value* key) { return key->kind == ValueKind::instance ? hash(key) : kUnknownHash; }
+Py_hash_t hash_in_python(Dicts& dicts, Value* key) {
+  return key->kind == ValueKind::instance ? dicts.hash(key) : kUnknownHash;
+}
 
 Value* Dicts::get(DictValue* v, Value* key, Py_hash_t known) {
   key = settled_key(errors, v, key);

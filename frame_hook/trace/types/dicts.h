@@ -11,10 +11,10 @@ namespace framejit::frame_hook {
 
 class Tracer;
 
+constexpr Py_hash_t kUnknownHash = -1;
+
 class Dicts {
  public:
-  static constexpr Py_hash_t kUnknownHash = -1;
-
   Dicts(Tracer& tracer, Drops& of_program)
       : drops(of_program),
         shadows(drops.shadows),
@@ -38,10 +38,11 @@ class Dicts {
   Value* get(DictValue* v, Value* key, Py_hash_t known = kUnknownHash);  // null when absent (guarded)
   void set(DictValue* v, Value* key, Value* to, Py_hash_t known = kUnknownHash);
   bool remove(DictValue* v, Value* key, Py_hash_t known = kUnknownHash);  // false: it was absent
-  Py_hash_t hash_in_python(Value* key);                                   // or kUnknownHash
 
  private:
   Tracer& t_;
 };
+
+Py_hash_t hash_in_python(Dicts& dicts, Value* key);  // or kUnknownHash, if no Python code gives it
 
 }  // namespace framejit::frame_hook
