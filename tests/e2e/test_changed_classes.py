@@ -52,6 +52,9 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.breaks(exception_raised={"partial": 1, "iter": 1, "hash": 1, "super": 1, "isinstance, asked in Python": 1},
+                    real_iterator={"iter": 1}, unknown_attribute={"super": 1},
+                    made_in_trace={"isinstance, asked in Python": 1})
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_what_a_class_answers_is_asked_again_if_it_changed(name, backend):
     question, change = QUESTIONS[name]
@@ -80,10 +83,13 @@ def test_an_error_of_a_call_names_the_function_and_not_its_code(backend):
         return v
 
     def f(x):
-        return takes_one(x)
+        try:
+            return takes_one(x)
+        except TypeError as error:
+            return str(error), x + 1
     compiled, code = framejit.compile(f, backend=backend), takes_one.__code__
     try:
         takes_one.__code__ = stand_in.__code__
-        assert raised(compiled, torch.ones(2)) == raised(f, torch.ones(2))
+        assert compiled(torch.ones(2))[0] == f(torch.ones(2))[0]
     finally:
         takes_one.__code__ = code

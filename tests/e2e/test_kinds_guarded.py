@@ -80,8 +80,9 @@ PROGRAMS = {
 OF_KEYS = ("in_a_set", "in_a_frozenset", "in_a_dict", "get", "set_of_two", "difference", "dict", "added")
 
 
-@pytest.mark.breaks(exception_raised={**dict.fromkeys(OF_KEYS, 6), "raise": 7, "except": 4},
-                    unsupported_key={"set_of_two": 1, "difference": 1}, unsupported_operand={"except": 10},
+@pytest.mark.breaks(exception_raised={**dict.fromkeys(OF_KEYS, 6), "raise": 7, "except": 4, "hash_result": 5},
+                    unsupported_key={"set_of_two": 1, "difference": 1, "hash_result": 5},
+                    unsupported_operand={"except": 10},
                     unknown_attribute={"class": 7, "class_is_int": 3})
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_depends_on_a_class_guards_it(name, backend):

@@ -2,6 +2,7 @@
 the objects are: class attributes, descriptors, special methods, bases, hooks, defaults, code, globals, cells, keys.
 """
 import random
+import re
 import textwrap
 
 from guards_tables import WORLD, split
@@ -79,7 +80,7 @@ Base.__iter__ = lambda self: iter('ab') ; del Base.__iter__ ; Base.__iter__ = No
 Base.__str__ = lambda self: 'text of o' ; Base.__format__ = lambda self, spec: 'formatted' ;
 Base.__index__ = lambda self: 2 ; Base.__int__ = lambda self: 4 ; Base.__float__ = lambda self: 1.5 ;
 Base.__abs__ = lambda self: 2 ; Base.__round__ = lambda self: 9 ; Base.__setattr__ = lambda self, n, v: None ;
-Own.__doc__ = 'text' ; o.__doc__ = 'own text' ; Own.__name__ = 'Renamed' ; o.__class__ = Another ; o.__class__ = Own ;
+Own.__doc__ = 'text' ; o.__doc__ = 'own text' ; o.__class__ = Another ; o.__class__ = Own ;
 Own.__bases__ = (Another,) ; Own.__bases__ = (Base,) ; Abstract.register(Own) ;
 Meta.__instancecheck__ = lambda cls, v: True ; Meta.__len__ = lambda cls: 8 ; Meta.b = 5 ; Made.b = 6 ; Made.a = 7 ;
 del Made.b ; Meta.__getattr__ = lambda cls, n: n ; Meta.__call__ = type.__call__ ; called.__defaults__ = (4,) ;
@@ -111,6 +112,27 @@ CODE = compile(PRELUDE, "<world>", "exec")
 CALLS = 14
 
 
+# What a read asks for beside its own words.
+ASKS = {"callable": "__call__", "o()": "__call__", "isinstance": "__bases__ __class__ __instancecheck__ register",
+        "issubclass": "__bases__ register", "[*o]": "__iter__", "in o": "__contains__ __iter__",
+        "f'{o": "__format__ __str__", "o +": "__add__", "+ o": "__radd__", "o ==": "__eq__", "o !=": "__eq__",
+        "{o:": "__eq__ __hash__", "o[": "__getitem__", "o <": "__lt__", "-o": "__neg__", "o.": "Own Base o",
+        "else 2": "__bool__ __len__", "net": "Net net", "sequence": "net sequence", "bound": "Own Base",
+        "read_cell": "put_cell drop_cell", "Data": "__eq__", "Made": "Meta"}
+
+
+def words(text):
+    return set(re.findall(r"\w+", text))
+
+
+def related_changes(read):
+    asked = words(read) | {f"__{word}__" for word in words(read)}
+    for part, more in ASKS.items():
+        asked |= set(more.split()) if part in read else set()
+    asked -= {"o", "x", "1", "2", "lambda", "self"} if "o." not in read else {"x", "1", "2", "lambda", "self"}
+    return [k for k, row in enumerate(CHANGES) if words(row.split("lambda")[0]) & asked]
+
+
 class Program:
     """Some reads, and the changes before each call; some calls change nothing."""
 
@@ -119,23 +141,9 @@ class Program:
         self.reads = reads or [rng.choice(READS) for _ in range(rng.randint(1, 3))]
         self.arguments = rng.choice(["x", "x, o", "x, o, d", "x, o, d, net, called"])
         self.grad, self.dynamic = rng.random() < 0.2, rng.choice([None, None, None, True, False])
-        middle = rng.randrange(len(CHANGES))
-        near = range(max(middle - 12, 0), min(middle + 13, len(CHANGES)))
-        related = [k for k, row in enumerate(CHANGES) if self.shares_a_name(row)] or near
-        self.calls = [(None,)] + [(rng.choice([rng.choice(near), rng.choice(related), None,
-                                               rng.choice(related), rng.randrange(len(CHANGES))]),)
-                                  for _ in range(CALLS - 1)]
-
-    def shares_a_name(self, change):
-        names = {"o": ("Own", "Base", "Kept", "o."), "net": ("net", "Net", "sequence"), "bound": ("bound", "o.m")}
-        return any(change.startswith(n) for read in self.reads for n in names.get(self.head(read), (self.head(read),)))
-
-    @staticmethod
-    def head(read):
-        for name in ("net", "sequence", "called", "part", "bound", "HELD", "space", "d", "Made", "Number", "o"):
-            if name in read.replace("(", " ").replace(".", " ").replace("[", " ").replace(",", " ").split():
-                return name
-        return read[:3]
+        related = [k for read in self.reads for k in related_changes(read)] or [None]
+        self.calls = [(None,)] + [(rng.choice([None, rng.choice(related), rng.choice(related), rng.choice(related),
+                                               rng.randrange(len(CHANGES))]),) for _ in range(CALLS - 1)]
 
     def source(self):
         tries = "".join(f"try: r{k} = {read}\nexcept Exception as e: r{k} = type(e).__name__, str(e)\n"

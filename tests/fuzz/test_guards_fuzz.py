@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import framejit
+import guards_changes
 import guards_fuzz
 import guards_tables
 
@@ -74,6 +75,44 @@ def test_a_guard_that_is_left_out_is_found(plant, monkeypatch):
         assert guards_fuzz.fuzz(0, 3, "eager", make)[0] == []
         monkeypatch.setattr(framejit, "compile", without_a_guard(still_compared))
         assert guards_fuzz.fuzz(0, 20, "eager", make)[0]
+
+
+STALE = ["o.a", "o.m()", "o.kept", "len(o)", "bool(o)", "callable(o)", "isinstance(o, Another)", "Made.b", "called(0)",
+         "part()", "read_cell()", "HELD", "type(HELD)", "space.b", "d", "net(x)", "net.training", "sequence(x)",
+         "len('ab')"]
+
+
+def keeps_its_first_result(f, **settings):
+    """Stands in for compiled code without any guard."""
+    kept = []
+
+    def call(x, *args):
+        if not kept:
+            kept.append(f(x, *args)[0])
+        return kept[0], x + 1
+    return call
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("read", STALE)
+def test_a_change_that_is_not_seen_is_found(read, monkeypatch):
+    def make(seed):
+        return guards_changes.Program(seed, reads=[read])
+    monkeypatch.setattr(framejit, "compile", keeps_its_first_result)
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert guards_fuzz.fuzz(0, 10, "eager", make)[0]
+
+
+def test_each_change_is_one():
+    """Most changes are possible at once; the others need that something was added before."""
+    def fails(row):
+        scope = guards_changes.Program(0, reads=["HELD"]).world(0, lambda f: f).scope
+        try:
+            exec(row, scope)
+        except Exception as e:
+            return f"{row}: {type(e).__name__} {e}"
+    needs_another = ("del ", "space.__class__")
+    assert not [why for row in guards_changes.CHANGES if not row.startswith(needs_another) and (why := fails(row))]
 
 
 def test_each_place_is_read():
