@@ -129,7 +129,6 @@ class TestTensorSizes:
     def test_never_compiles_for_each(self, backend):
         assert runs(self.scaled, [(torch.randn(n, 4),) for n in (5, 7, 9)], backend, dynamic=False) == 3
 
-    @pytest.mark.fallbacks(entry_limit=4)
     def test_never_makes_no_room(self, backend):
         """A form with a symbol does the work of several; without symbols, none becomes needless."""
         compiled = framejit.compile(self.scaled, backend=backend, dynamic=False)

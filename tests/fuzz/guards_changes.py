@@ -76,7 +76,7 @@ Own.__hash__ = None ; Base.__add__ = lambda self, v: 'sum' ; Own.__add__ = Base.
 Base.__radd__ = lambda self, v: 'right' ; del Base.__add__ ; Base.__getitem__ = lambda self, i: [3, 4][i] ;
 del Base.__getitem__ ; Base.__neg__ = lambda self: 'minus' ; Base.__call__ = lambda self: 'called' ;
 del Base.__call__ ; Base.__lt__ = lambda self, v: True ; Base.__contains__ = lambda self, v: True ;
-Base.__iter__ = lambda self: iter('ab') ; del Base.__iter__ ; Base.__iter__ = None ;
+Base.__iter__ = lambda self: iter('ab') ; del Base.__iter__ ;
 Base.__str__ = lambda self: 'text of o' ; Base.__format__ = lambda self, spec: 'formatted' ;
 Base.__index__ = lambda self: 2 ; Base.__int__ = lambda self: 4 ; Base.__float__ = lambda self: 1.5 ;
 Base.__abs__ = lambda self: 2 ; Base.__round__ = lambda self: 9 ; Base.__setattr__ = lambda self, n, v: None ;
