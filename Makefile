@@ -209,6 +209,7 @@ COUNT ?= 20000
 fuzz: build-tests  ## the fuzzers, long: SEED=0 COUNT=20000; the standard library's own tests with every frame traced
 	@for backend in eager framejit; do $(RUN) tests/fuzz/frames_fuzz.py --backend $$backend --seed $(SEED) --count $(COUNT); done
 	@$(RUN) tests/fuzz/graphs_fuzz.py --seed $(SEED) --count $(COUNT)
+	@$(RUN) tests/fuzz/guards_fuzz.py --seed $(SEED) --count $(COUNT)
 	@$(RUN) tests/fuzz/numbers_fuzz.py --seed $(SEED) --count $(COUNT)
 	@$(RUN) tests/fuzz/training_fuzz.py --seed $(SEED) --count $(COUNT)
 	@$(RUN) tests/fuzz/values_fuzz.py --seed $(SEED) --count $(COUNT)

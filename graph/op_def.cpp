@@ -46,6 +46,11 @@ class OpTable {
     return at->second;
   }
 
+  void forget(std::string_view name) {
+    std::unique_lock lock(mutex_);
+    by_name_.erase(name);
+  }
+
  private:
   OpDef* insert(OpDef definition) {
     OpDef& stored = definitions_.emplace_back(std::move(definition));
@@ -80,5 +85,6 @@ OpTable& table() {
 
 const OpDef* find_op(std::string_view name) { return table().find(name); }
 const OpDef* declare_op(OpDef definition) { return table().declare(std::move(definition)); }
+void forget_op(std::string_view name) { table().forget(name); }
 
 }  // namespace framejit::graph

@@ -65,5 +65,6 @@ inline std::string_view base_name(std::string_view op) { return op.substr(0, op.
 // The process-wide table. Definitions are never removed or moved; find() and declare() are thread-safe.
 const OpDef* find_op(std::string_view name);
 const OpDef* declare_op(OpDef definition);  // keeps an existing one, and adds what it lacks, from the schema
+void forget_op(std::string_view name);  // the next declare_op() makes a new one; graphs may still name the old one
 
 }  // namespace framejit::graph

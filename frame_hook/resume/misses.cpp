@@ -65,7 +65,7 @@ void Misses::explain(const char* died) {
     closest_segment = segment;
   }
   if (missed == 0 && died == nullptr) return;
-  if (dynamic.size() > known) account_of(site_, options_).outgrown += 1;
+  if (dynamic.size() > known && options_->dynamic != 0) account_of(site_, options_).outgrown += 1;
   stats().recompiles += 1;
   if (!log::enabled(log::Kind::Recompile)) return;
   const std::string count = count_text(own_entries()), begins = place(frame_);

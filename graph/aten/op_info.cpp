@@ -5,9 +5,11 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "graph/aten/torch_texts.h"
 #include "graph/aten/typed_meta.h"
@@ -178,19 +180,52 @@ MetaKernel OpInfo::meta_kernel() const {
   return meta_kernel_ = has_torch_text(TorchText::python_kernel, line) ? MetaKernel::kPython : MetaKernel::kCpp;
 }
 
-const OpInfo& op_info_of(const c10::OperatorHandle& op) {
-  thread_local std::unordered_map<const void*, const OpInfo*> seen;
-  const void* const key = &op.schema();
-  if (const auto at = seen.find(key); at != seen.end() && at->second->handle == op) return *at->second;
+namespace {
 
-  static std::recursive_mutex mutex;  // recursive: a mutating op declares its functional form
-  static auto* const table = new std::unordered_map<std::string, std::unique_ptr<OpInfo>>;
-  std::lock_guard lock(mutex);
-  std::unique_ptr<OpInfo>& slot = (*table)[name_of(op.schema())];
-  if (!slot || !(slot->handle == op)) {
-    (void)slot.release();  // info of a deregistered operator stays: graphs may name it
-    slot = read_op_info(op);
+struct KnownOps {
+  std::recursive_mutex mutex;  // recursive: a mutating op declares its functional form
+  std::unordered_map<std::string, std::unique_ptr<OpInfo>> by_name;
+  std::atomic<uint64_t> deregistrations = 0;
+};
+
+KnownOps& known_ops() {
+  static auto* const known = new KnownOps;
+  return *known;
+}
+
+// A later operator may have the name, or the address, of one that is gone.
+class Forgets final : public c10::OpRegistrationListener {
+ public:
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override {
+    const std::string name = name_of(op.schema());
+    KnownOps& known = known_ops();
+    const std::lock_guard lock(known.mutex);
+    const auto at = known.by_name.find(name);
+    if (at == known.by_name.end()) return;
+    (void)at->second.release();  // graphs may name it
+    known.by_name.erase(at);
+    forget_op(name);
+    known.deregistrations += 1;
   }
+};
+
+}  // namespace
+
+const OpInfo& op_info_of(const c10::OperatorHandle& op) {
+  static const auto* const listening = new c10::RegistrationHandleRAII(
+      c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Forgets>()));
+  (void)listening;
+  KnownOps& known = known_ops();
+  thread_local std::unordered_map<const void*, const OpInfo*> seen;
+  thread_local uint64_t seen_deregistrations = 0;
+  if (const uint64_t now = known.deregistrations; std::exchange(seen_deregistrations, now) != now) seen.clear();
+  const void* const key = &op.schema();
+  if (const auto at = seen.find(key); at != seen.end()) return *at->second;
+
+  const std::lock_guard lock(known.mutex);
+  std::unique_ptr<OpInfo>& slot = known.by_name[name_of(op.schema())];
+  if (!slot) slot = read_op_info(op);
   seen[key] = slot.get();
   return *slot;
 }

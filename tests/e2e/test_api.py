@@ -309,9 +309,10 @@ def test_signature_of_compile():
 
 
 def test_list_backends_names_what_compile_takes():
-    assert framejit.list_backends() == ["eager", "framejit", "interp"]
+    names = run("import framejit; print(*framejit.list_backends())").stdout.split()  # without those that tests add
+    assert names == ["eager", "framejit", "interp"] and set(names) <= set(framejit.list_backends())
     with torch.no_grad():
-        for name in framejit.list_backends():
+        for name in names:
             assert torch.equal(framejit.compile(lambda x: x + 1, backend=name, fullgraph=True)(torch.ones(2)),
                                torch.full((2,), 2.0))
 
@@ -344,8 +345,9 @@ def test_stats_are_flat_totals_since_import_or_reset():
     assert stats["break_reasons"] == {"outside_effect": 2} and stats["traced_instructions"] > 20 and stats[
         "compile_seconds"] > stats["trace_seconds"] > 0
     framejit.reset()
+    held = framejit.stats()["derived_private_bytes"]  # of modules that other tests keep alive
     assert framejit.stats() == {name: 0 for name in numbers} | {
-        "break_reasons": {}, "fallback_reasons": {}, "plain_hit_reasons": {}}
+        "derived_private_bytes": held, "break_reasons": {}, "fallback_reasons": {}, "plain_hit_reasons": {}}
     assert run("import framejit; print(any(framejit.stats().values()))").stdout == "False\n"
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import backend, fresh  # noqa: F401
+from check import backend, fresh, raised  # noqa: F401
 
 Size = torch.Size
 Pair = collections.namedtuple("Pair", "h w")
@@ -148,3 +148,37 @@ def test_other_class_same_items(backend):  # noqa: F811
     x = torch.ones(1)
     for s in (Size((2, 3)), (2, 3), Pair(2, 3), [2, 3], Size((2, 3))):
         assert torch.equal(compiled(x, s), fn(x, s))
+
+
+class Text(str):
+    pass
+
+
+class Octets(bytes):
+    pass
+
+
+class FormatsItself(str):
+    def __format__(self, spec):
+        return Text("formatted")
+
+
+UNCHANGED = ["s.partition('x')", "s.partition('a')", "s.rpartition('x')", "s.format()", "s.format(1, a=2)", "s % ()",
+             "s % range(2)", "f'{s:s}'", "f'{s:2}'", "f'{s:4}'", "f'{s:.1}'", "format(s, 's')", "b.partition(b'x')",
+             "b.rpartition(b'x')", "b % ()", "s.strip()", "s[:]", "'{}'.format(s)", "'%s' % s", "f'{own}'"]
+
+
+@pytest.mark.parametrize("text", UNCHANGED)
+def test_an_unchanged_text_of_a_subclass(text, backend):
+    """C code that formats, or splits in three, returns the object itself; other methods return an exact copy."""
+    scope = {}
+    exec(f"def f(x, s, b, own): return {text}, x + 1", scope)
+
+    def kinds(f, *args):
+        result = raised(lambda: f(torch.ones(2), *args)[0])
+        parts = result if isinstance(result, tuple) else (result,)
+        return [(type(p), str(p) if isinstance(p, str) else bytes(p), [p is a for a in args]) for p in parts]
+    compiled = framejit.compile(scope["f"], backend=backend)
+    for s, b in ((Text("ab"), Octets(b"ab")), ("ab", b"ab"), (Text(""), Octets(b"")), (Text("%%"), Octets(b"x"))):
+        args = s, b, FormatsItself("f")
+        assert kinds(compiled, *args) == kinds(scope["f"], *args)

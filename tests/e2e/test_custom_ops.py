@@ -347,3 +347,43 @@ def test_all_sizes_symbols_or_none(dynamic):
             same(compiled(x), model(x))
     stats = framejit.stats()
     assert stats["graphs"] == (1 if dynamic else len(SIZES)) and stats["graph_breaks"] == 0, stats
+
+
+def scaled_in_place(x):
+    x.mul_(3)
+
+
+# Schema, kernel, shape function, and how the program uses the op.
+KINDS = [
+    ("(Tensor x) -> Tensor", lambda x: x * 2, lambda x: torch.empty_like(x), lambda op, x: op(x) + 1),
+    ("(Tensor(a!) x) -> ()", scaled_in_place, lambda x: None, lambda op, x: (op(x), x + 1)[1]),
+    ("(Tensor x, int n) -> Tensor", lambda x, n: x * n, lambda x, n: torch.empty_like(x), lambda op, x: op(x, 3) + 1),
+    ("(Tensor x) -> (Tensor, Tensor)", lambda x: (x * 5, x * 6), lambda x: (torch.empty_like(x), torch.empty_like(x)),
+     lambda op, x: sum(op(x))),
+    ("(Tensor x) -> Tensor[]", lambda x: [x * 7, x * 8], lambda x: [torch.empty_like(x), torch.empty_like(x)],
+     lambda op, x: sum(op(x))),
+]
+
+
+@pytest.mark.parametrize("names", [("one",), ("one", "two"), ("one", "two", "three")])
+def test_a_destroyed_op_leaves_its_name_and_its_address_to_another(names):
+    """Another op is registered where the old one was: under its name, or at its address."""
+    def with_a_library(name, schema, kernel, fake, use):
+        library = torch.library.Library("framejit_gone", "DEF")
+        library.define(name + schema)
+        library.impl(name, kernel, "CPU")
+        torch.library.register_fake(f"framejit_gone::{name}", fake, lib=library)
+        op = getattr(torch.ops.framejit_gone, name)
+
+        def f(x):
+            return use(op, x)
+        x, y = torch.arange(4.0), torch.arange(4.0)
+        with torch.no_grad():
+            same((framejit.compile(f)(y), y), (f(x), x))
+        writes = "!" in schema  # an op that writes has no functional form
+        assert framejit.stats()["graphs"] == (0 if writes else 1) and framejit.stats()["graph_breaks"] == writes
+        framejit.reset()
+        library._destroy()
+    framejit.reset()
+    for k in range(30):
+        with_a_library(names[k % len(names)], *KINDS[k * 3 % len(KINDS) if k % 2 else k // 2 % len(KINDS)])

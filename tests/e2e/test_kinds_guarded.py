@@ -19,6 +19,14 @@ class Plain:
     pass
 
 
+class Hashes:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __hash__(self):
+        return self.answer
+
+
 def added(s):
     d = {}
     d[s] = 1
@@ -61,6 +69,8 @@ PROGRAMS = {
     "added": (added, KEYS),
     "class": (lambda s: s.__class__, [a_function, 5, Plain().__init__, len, [].append, super(Plain, Plain()), None]),
     "class_is_int": (lambda s: s.__class__ is int, [a_function, 5, super(Plain, Plain())]),
+    "hasattr": (lambda s: hasattr(s, "shape"), ["ab".upper, torch.ones(2), Plain().__init__, 5]),
+    "hash_result": (lambda s: len({Hashes(s)}), [5, 1j, torch.ones(2), True, None]),
     "raise": (raises, RAISED),
     "raise_from": (raises_from, RAISED),
     "except": (catches, CAUGHT),
@@ -70,8 +80,9 @@ PROGRAMS = {
 OF_KEYS = ("in_a_set", "in_a_frozenset", "in_a_dict", "get", "set_of_two", "difference", "dict", "added")
 
 
-@pytest.mark.breaks(exception_raised={**dict.fromkeys(OF_KEYS, 6), "raise": 7, "except": 4},
-                    unsupported_key={"set_of_two": 1, "difference": 1}, unsupported_operand={"except": 10},
+@pytest.mark.breaks(exception_raised={**dict.fromkeys(OF_KEYS, 6), "raise": 7, "except": 4, "hash_result": 5},
+                    unsupported_key={"set_of_two": 1, "difference": 1, "hash_result": 5},
+                    unsupported_operand={"except": 10},
                     unknown_attribute={"class": 7, "class_is_int": 3})
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_depends_on_a_class_guards_it(name, backend):

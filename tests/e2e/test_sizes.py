@@ -129,6 +129,13 @@ class TestTensorSizes:
     def test_never_compiles_for_each(self, backend):
         assert runs(self.scaled, [(torch.randn(n, 4),) for n in (5, 7, 9)], backend, dynamic=False) == 3
 
+    def test_never_makes_no_room(self, backend):
+        """A form with a symbol does the work of several; without symbols, none becomes needless."""
+        compiled = framejit.compile(self.scaled, backend=backend, dynamic=False)
+        for n in range(3, 15):
+            compiled(torch.randn(n, 4))
+        assert framejit.stats()["graphs"] == 8 and framejit.stats()["fallback_reasons"] == {"entry_limit": 4}
+
     def test_marked_compiles_once(self, backend):
         calls = [(torch.randn(n, 4),) for n in (5, 7, 9, 11)]
         framejit.mark_dynamic(calls[0][0], 0)

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import framejit
 import frames_fuzz
+import test_guards_fuzz as guards
 import test_planted as planted
 import test_training_fuzz as training
 from framejit import _framejit
@@ -158,6 +159,11 @@ def training_fuzz_finds(*plants):
     return lambda monkeypatch: set(plants) <= set(training.PLANTS)
 
 
+def guards_fuzz_finds(*plants):
+    """Each is planted by test_guards_fuzz.py."""
+    return lambda monkeypatch: set(plants) <= set(guards.PLANTS)
+
+
 def weights_that_are_trusted(monkeypatch):
     import weights_fuzz
     with torch.no_grad():
@@ -267,6 +273,8 @@ PLANTS = {
     "What was written before an exception is lost": fuzzer_finds(planted.LosesWhatWasTaken),
     "Which locals and cells are bound is not guarded": fuzzer_finds(planted.IsAlwaysBound, planted.KeepsDeleted,
                                                                     planted.StaysUnbound),
+    "A guard does not tell a value from an earlier one": guards_fuzz_finds("its class is not compared",
+                                                                           "its value is not compared"),
     "A kernel reads where an empty tensor has no memory": reads_where_nothing_is,
     "An error that `is_compiling()` led to reaches the user": fuzzer_finds(planted.KeepsYes),
     "A function of `torch.compiler` is unknown": a_name_that_nobody_heard_of,

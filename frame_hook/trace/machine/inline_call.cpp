@@ -46,7 +46,9 @@ class Binder {
   int named() const { return code_->co_argcount + code_->co_kwonlyargcount; }
   PyObject* name_of(int slot) const { return PyTuple_GET_ITEM(code_->co_localsplusnames, slot); }
   std::string callee() const {
-    return function_->qualname ? text_of(constant_of(shadows_, function_->qualname)) : text_of(code_->co_qualname);
+    if (function_->qualname) return text_of(constant_of(shadows_, function_->qualname));
+    PyObject* real = function_->object.get();
+    return text_of(real ? reinterpret_cast<PyFunctionObject*>(real)->func_qualname : code_->co_qualname);
   }
 
   void bind_positional() {

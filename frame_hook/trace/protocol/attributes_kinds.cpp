@@ -53,7 +53,11 @@ Value* type_getter(Dicts& dicts, Value* type_value, PyTypeObject* type, PyObject
     drop_error();
     return nullptr;
   }
-  return dicts.heap.constant_value(value.get());
+  const bool may_be_renamed =
+      (text == "__name__" || text == "__qualname__") && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
+  if (!may_be_renamed) return dicts.heap.constant_value(value.get());
+  const guards::SourceId source = dicts.facts.source_of(type_value);  // a new name does not change the class's version
+  return dicts.heap.wrap(value.get(), dicts.facts.sources().add(SourceKind::attribute, source, 0, name));
 }
 
 Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyTypeObject* meta, PyObject* name) {

@@ -42,7 +42,7 @@ Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
 
 InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (args.positional.empty()) t.errors.raise_new(PyExc_TypeError, "type 'partial' takes at least one argument");
-  if (!t.facts.type_of(args.positional[0])->tp_call)
+  if (!unchanged_type_of(t.facts, args.positional[0])->tp_call)
     t.errors.raise_new(PyExc_TypeError, "the first argument must be callable");
   InstanceValue* v = make_instance(t.heap, type);
   Value* function = args.positional[0];

@@ -23,8 +23,8 @@ MethodValue* make_method(Heap& heap, Value* function, Value* self) {
 }
 
 void load_method(Heap& heap, MethodValue* m) {
-  if (m->function) return;
   heap.facts.type_of(m);
+  if (m->function) return;
   auto& sources = heap.facts.sources();
   m->function =
       heap.wrap(PyMethod_GET_FUNCTION(m->object.get()), sources.add(guards::SourceKind::method_function, m->source));

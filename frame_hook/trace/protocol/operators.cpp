@@ -235,9 +235,11 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
     const auto x = as_size(left), y = as_size(right);
     if (Value* result = x && y ? size_operator(errors, base, *x, *y) : nullptr) return result;
   }
-  if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) &&
-      base == kRemainder && !is_plain(shadows, b))
-    return format_percent(*this, left, b);
+  const bool formats =
+      base == kRemainder && left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get());
+  if (formats && !is_plain(shadows, b)) return format_percent(*this, left, b);
+  if (formats && plain_text(shadows, left, "format").find('%') == std::string::npos)
+    return itself_if_unchanged(shadows, a, call_pure(function, Arguments{{left, right}, {}}));
   for (Value* v : {a, b})
     if (base == kAdd && (is_list_or_tuple(a) || is_list_or_tuple(b)) && adds_in_c(facts, v) && !is_size(v))
       graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));

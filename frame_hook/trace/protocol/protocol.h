@@ -63,6 +63,7 @@ Value* float_input(Tracer& t, Value* number, Value* beside, bool promotes = true
 void refuse_unknown_arithmetic(Value* v, const char* what);
 std::string repr_text(Tracer& t, Value* v);
 std::string plain_text(Shadows& shadows, Value* v, const char* what);  // of a str; TypeError otherwise
+Value* itself_if_unchanged(Shadows& shadows, Value* v, Value* result);
 PyTypeObject* builtin_base(PyTypeObject* type);              // the C class that defines the layout of its instances
 
 // ---- attributes

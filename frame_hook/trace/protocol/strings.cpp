@@ -229,6 +229,14 @@ Value* Tracer::to_string(Value* v) {
   return to_repr(v);
 }
 
+// C code that formats returns an unchanged str of a subclass itself; most methods return an exact copy.
+Value* itself_if_unchanged(Shadows& shadows, Value* v, Value* result) {
+  Value* text = payload_of(v);
+  if (text == v || text->kind != ValueKind::object || text->type != result->type) return result;
+  PyObject *before = constant_of(shadows, text), *after = constant_of(shadows, result);
+  return PyObject_Size(after) > 0 && PyObject_RichCompareBool(before, after, Py_EQ) == 1 ? v : result;
+}
+
 Value* Tracer::format(Value* v, Value* spec) {
   facts.type_of(v);
   const bool no_spec =
@@ -247,7 +255,8 @@ Value* Tracer::format(Value* v, Value* spec) {
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "format");
   if (Value* text = numbers.computed(function, {payload_of(v), spec})) return text;
   Value* plain = specialised(heap, payload_of(v));
-  if (is_plain(shadows, plain) && is_plain(shadows, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
+  if (is_plain(shadows, plain) && is_plain(shadows, spec))
+    return itself_if_unchanged(shadows, v, call_pure(function, Arguments{{plain, spec}, {}}));
   if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict ||
       v->kind == ValueKind::set || v->kind == ValueKind::instance)
     errors.raise_new(PyExc_TypeError,
@@ -290,10 +299,44 @@ Value* str_format(Tracer& t, const Arguments& args) {
         graph_break(Reason::text_formatting, "str.format() of " + describe(v));
     }
     v = t.format(v, nullptr);
+    if (payload_of(v) != v) graph_break(Reason::text_formatting, "a __format__ that returns " + describe(v));
   };
   for (size_t i = 1; i < plain.positional.size(); ++i) convert(plain.positional[i]);
   for (auto& [name, v] : plain.keywords) convert(v);
-  return t.call_pure(method, plain);
+  Value* result = t.call_pure(method, plain);
+  return text.find_first_of("{}") == std::string::npos ? itself_if_unchanged(t.shadows, args.positional[0], result)
+                                                       : result;
+}
+
+namespace {
+
+// If there is no separator, the first or the last part is the text itself.
+Value* in_three(Shadows& shadows, PyTypeObject* type, const char* name, size_t part, const Arguments& args) {
+  const Arguments plain = without_symbols(shadows, args);
+  if (!all_plain(shadows, plain))
+    graph_break(Reason::unknown_callable, std::string(name) + "() of " + describe(args.positional[1]));
+  PyObject* const method = _PyType_Lookup(type, interned(name));
+  PyObject *text = constant_of(shadows, plain.positional[0]), *separator = constant_of(shadows, plain.positional[1]);
+  Value* result = shadows.errors.constant_steal(PyObject_CallFunctionObjArgs(method, text, separator, nullptr));
+  std::vector<Value*> parts = items_of(shadows, result);
+  if (PyObject_Size(constant_of(shadows, parts[1])) > 0) return result;
+  parts[part] = args.positional[0];
+  return shadows.heap.tuple(std::move(parts));
+}
+
+}  // namespace
+
+Value* str_partition(Shadows& shadows, const Arguments& args) {
+  return in_three(shadows, &PyUnicode_Type, "partition", 0, args);
+}
+Value* str_rpartition(Shadows& shadows, const Arguments& args) {
+  return in_three(shadows, &PyUnicode_Type, "rpartition", 2, args);
+}
+Value* bytes_partition(Shadows& shadows, const Arguments& args) {
+  return in_three(shadows, &PyBytes_Type, "partition", 0, args);
+}
+Value* bytes_rpartition(Shadows& shadows, const Arguments& args) {
+  return in_three(shadows, &PyBytes_Type, "rpartition", 2, args);
 }
 
 }  // namespace rows

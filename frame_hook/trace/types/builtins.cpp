@@ -127,7 +127,8 @@ bool runs_concretely(PyObject* callable) {
 }
 
 bool is_real_instance(Tracer& t, Value* v, PyTypeObject* wanted) {
-  PyTypeObject* type = t.facts.type_of(v);
+  if (t.facts.type_of(v) == wanted) return true;
+  PyTypeObject* type = unchanged_type_of(t.facts, v);
   if (PyType_IsSubtype(type, wanted)) return true;
   if (!overrides_class_attribute(type)) return false;
   Value* pretended = t.find_attribute(v, interned("__class__"));
@@ -181,6 +182,7 @@ bool is_subclass(Tracer& t, Value* cls, Value* of) {
     if (Value* members = union_members(t.shadows, of)) return is_subclass(t, cls, members);
   PyTypeObject *type = t.facts.known_type(cls), *wanted = t.facts.known_type(of);
   if (!type) raise_unless_class(t, cls);
+  t.facts.guard_type_unchanged(type, t.facts.source_of(cls));
   if (wanted && Py_TYPE(wanted) == &PyType_Type) return PyType_IsSubtype(type, wanted);
   const Found special = look_up(t.shadows, of, interned("__subclasscheck__"));
   if (!special.object)
@@ -240,7 +242,7 @@ Value* builtin_delattr(Tracer& t, const Arguments& args) {
 Value* builtin_callable(Errors& errors, const Arguments& args) {
   only_positional(errors, args, "callable", 1, 1);
   Value* v = args.positional[0];
-  return errors.heap.boolean(errors.heap.facts.type_of(v)->tp_call != nullptr);
+  return errors.heap.boolean(unchanged_type_of(errors.heap.facts, v)->tp_call != nullptr);
 }
 
 Value* builtin_id(Tracer& t, const Arguments& args) {
@@ -319,7 +321,7 @@ Value* builtin_super(Shadows& shadows, const Arguments& args) {
   if (self_class && PyType_IsSubtype(self_class, cls)) {
     v->self_type = self;
   } else {
-    PyTypeObject* type = shadows.facts.type_of(self);
+    PyTypeObject* type = unchanged_type_of(shadows.facts, self);
     if (!PyType_IsSubtype(type, cls))
       shadows.errors.raise_new(PyExc_TypeError, "super(type, obj): obj must be an instance or subtype of type");
     v->self_type = shadows.heap.constant_value(reinterpret_cast<PyObject*>(type));
@@ -413,7 +415,7 @@ Value* abc_subclasscheck(Errors& errors, const Arguments& args) {
 
 Value* abc_instancecheck(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "_abc_instancecheck", 2, 2);
-  PyTypeObject* type = t.facts.type_of(args.positional[1]);
+  PyTypeObject* type = unchanged_type_of(t.facts, args.positional[1]);
   const auto has = [&](Value* cls) { return abc_subclasscheck(t.errors, Arguments{{args.positional[0], cls}, {}}); };
   Value* pretended =
       overrides_class_attribute(type) ? t.find_attribute(args.positional[1], interned("__class__")) : nullptr;

@@ -44,12 +44,13 @@ Value* dict_pop(Dicts& dicts, const Arguments& args) {
   std::vector<Value*> a = parse(dicts.errors, args, "pop", {"self", "key", "default"}, 2);
   DictValue* dict = self_dict(dicts.errors, args, "pop");
   const bool is_empty = dict->loaded && dict->entries.empty() && builtin_base(args.positional[0]->type) == &PyDict_Type;
-  Value* found = is_empty ? nullptr : dicts.get(dict, a[1]);  // an empty dict does not ask for the key's hash
+  const Py_hash_t hash = is_empty ? kUnknownHash : hash_in_python(dicts, a[1]);  // an empty dict does not ask
+  Value* found = is_empty ? nullptr : dicts.get(dict, a[1], hash);
   if (!found) {
     if (a[2]) return a[2];
     raise_with(dicts.errors, PyExc_KeyError, {a[1]});
   }
-  dicts.remove(dict, a[1]);
+  dicts.remove(dict, a[1], hash);
   return found;
 }
 
@@ -60,7 +61,7 @@ Value* dict_popitem(Dicts& dicts, const Arguments& args) {
   if (dict->entries.empty())
     raise_with(dicts.errors, PyExc_KeyError, {dicts.heap.string("popitem(): dictionary is empty")});
   const DictEntry last = dict->entries.back();
-  dicts.remove(dict, last.key);
+  dicts.remove(dict, last.key, last.hash);
   return dicts.heap.tuple({last.key, last.value});
 }
 
@@ -89,9 +90,10 @@ Value* ordered_move_to_end(Tracer& t, const Arguments& args) {
 Value* dict_setdefault(Dicts& dicts, const Arguments& args) {
   std::vector<Value*> a = parse(dicts.errors, args, "setdefault", {"self", "key", "default"}, 2);
   DictValue* dict = self_dict(dicts.errors, args, "setdefault");
-  if (Value* found = dicts.get(dict, a[1])) return found;
+  const Py_hash_t hash = hash_in_python(dicts, a[1]);
+  if (Value* found = dicts.get(dict, a[1], hash)) return found;
   Value* value = a[2] ? a[2] : dicts.heap.none();
-  dicts.set(dict, a[1], value);
+  dicts.set(dict, a[1], value, hash);
   return value;
 }
 

@@ -25,6 +25,8 @@ bool defined_in_python(PyTypeObject* type, const char* special) {
   return found && PyFunction_Check(found);
 }
 
+bool is_enum_member(Value* v) { return v->object && _PyType_Lookup(v->type, interned("_member_map_")); }
+
 Py_hash_t pointer_hash(const void* p) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(p) >> 4); }
 
 Py_hash_t c_hash(Errors& errors, PyObject* object) {
@@ -37,10 +39,19 @@ Py_hash_t c_hash(Errors& errors, PyObject* object) {
   errors.raise_new(PyExc_TypeError, std::string("unhashable type: '") + errors.heap.facts.type_of(key)->tp_name + "'");
 }
 
+Py_hash_t identity_hash(Value* key) { return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key); }
+
 Py_hash_t instance_hash(Tracer& t, Value* key) {
-  if (is_identity_key(key)) return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
+  if (unchanged_type_of(t.facts, key)->tp_hash == PyObject_HashNotImplemented) raise_unhashable(t.errors, key);
+  if (is_identity_key(key)) {
+    // What it returns finds nothing else. But it may raise, or write.
+    if (defined_in_python(key->type, "__hash__") && !is_enum_member(key)) {
+      Unresumable guard(t.stack);
+      returned_hash(t.shadows, t.call(python_special(t, key, "__hash__"), {}));
+    }
+    return identity_hash(key);
+  }
   Value* payload = payload_of(key);
-  if (key->type->tp_hash == PyObject_HashNotImplemented) raise_unhashable(t.errors, key);
   if (payload != key && !defined_in_python(key->type, "__hash__") && !defined_in_python(key->type, "__eq__"))
     return t.dicts.hash(payload);
   Value* method = python_special(t, key, "__hash__");
@@ -78,6 +89,7 @@ bool is_exact_int(Value* v) {
 // The hash that hash() derives from the number that a __hash__ returned.
 Py_hash_t returned_hash(Shadows& shadows, Value* result) {
   Value* number = without_symbols(shadows, result);
+  shadows.facts.type_of(number);
   if (number->kind != ValueKind::object || !PyLong_Check(number->object.get()))
     shadows.errors.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
   PyObject* real = constant_of(shadows, number);
@@ -102,9 +114,8 @@ bool is_identity_key(Value* key) {
       PyObject* eq = _PyType_Lookup(key->type, interned("__eq__"));
       PyObject* plain = _PyType_Lookup(&PyBaseObject_Type, interned("__eq__"));
       if (eq == plain) return true;
-      // A member of an enumeration that is also a str or int is hashed by its name, so only the member itself is found.
-      return key->object && defined_in_python(key->type, "__hash__") &&
-             _PyType_Lookup(key->type, interned("_member_map_"));
+      // If it is also a str or int, it is hashed by its name, so only the member itself is found.
+      return defined_in_python(key->type, "__hash__") && is_enum_member(key);
     }
     default: return false;
   }
@@ -159,7 +170,7 @@ Py_hash_t Dicts::hash(Value* key) {
     case ValueKind::cell:
     case ValueKind::super:
       if (key->object) key->kind == ValueKind::tensor ? guard_key(shadows, key) : facts.guard_identity(key);
-      return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
+      return identity_hash(key);
   }
   return 0;
 }
@@ -184,7 +195,12 @@ bool keys_equal(Dicts& dicts, Value* a, Value* b) {
 
 namespace {
 
-Py_hash_t hash_of(Dicts& dicts, DictEntry& e) { return e.hash != -1 ? e.hash : e.hash = dicts.hash(e.key); }
+// A dict keeps the hashes of its keys.
+Py_hash_t hash_of(Dicts& dicts, DictEntry& e) {
+  if (e.hash != kUnknownHash) return e.hash;
+  const bool by_identity = e.key->kind == ValueKind::instance && is_identity_key(e.key);
+  return e.hash = by_identity ? identity_hash(e.key) : dicts.hash(e.key);
+}
 
 DictEntry* find_entry(Dicts& dicts, DictValue* v, Value* key, Py_hash_t hash) {
   const bool identity = key->kind == ValueKind::identity, number = is_exact_int(key);
@@ -350,15 +366,19 @@ void Dicts::load_keys(DictValue* v) {
   }
 }
 
-Value* Dicts::get(DictValue* v, Value* key) {
+Py_hash_t hash_in_python(Dicts& dicts, Value* key) {
+  return key->kind == ValueKind::instance ? dicts.hash(key) : kUnknownHash;
+}
+
+Value* Dicts::get(DictValue* v, Value* key, Py_hash_t known) {
   key = settled_key(errors, v, key);
   if (v->owner) {
     if (PyObject* name = attribute_name(key))
       return constant_of(shadows, payload_of(key)), own_attribute(heap, v->owner, name);
-    hash(key);
+    if (known == kUnknownHash) hash(key);
     return nullptr;
   }
-  const Py_hash_t hash = this->hash(key);
+  const Py_hash_t hash = known != kUnknownHash ? known : this->hash(key);
   if (v->loaded || !v->object) {
     DictEntry* e = find_entry(*this, v, key, hash);
     return e ? entry_value(*this, v, *e) : nullptr;
@@ -368,7 +388,7 @@ Value* Dicts::get(DictValue* v, Value* key) {
   return read_real(shadows, v, key, hash);
 }
 
-void Dicts::set(DictValue* v, Value* key, Value* to) {
+void Dicts::set(DictValue* v, Value* key, Value* to, Py_hash_t known) {
   key = settled_key(errors, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
@@ -376,7 +396,7 @@ void Dicts::set(DictValue* v, Value* key, Value* to) {
     constant_of(shadows, payload_of(key));
     return set_own_attribute(drops, t_.numbers, v->owner, name, to);
   }
-  const Py_hash_t hash = this->hash(key);
+  const Py_hash_t hash = known != kUnknownHash ? known : this->hash(key);
   if (!v->is_globals) load_keys(v);
   will_mutate(shadows, v);
   if (DictEntry* e = find_entry(*this, v, key, hash)) return static_cast<void>(e->value = to);
@@ -386,7 +406,7 @@ void Dicts::set(DictValue* v, Value* key, Value* to) {
   v->entries.push_back({key, to, hash});
 }
 
-bool Dicts::remove(DictValue* v, Value* key) {
+bool Dicts::remove(DictValue* v, Value* key, Py_hash_t known) {
   key = settled_key(errors, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
@@ -394,7 +414,7 @@ bool Dicts::remove(DictValue* v, Value* key) {
     set_own_attribute(drops, t_.numbers, v->owner, name, nullptr);
     return true;
   }
-  const Py_hash_t hash = this->hash(key);
+  const Py_hash_t hash = known != kUnknownHash ? known : this->hash(key);
   if (v->is_globals && !v->loaded) {
     if (!get(v, key)) return false;
     will_mutate(shadows, v);

@@ -11,6 +11,8 @@ namespace framejit::frame_hook {
 
 class Tracer;
 
+constexpr Py_hash_t kUnknownHash = -1;
+
 class Dicts {
  public:
   Dicts(Tracer& tracer, Drops& of_program)
@@ -32,12 +34,15 @@ class Dicts {
 
   void load(DictValue* v);       // all keys, in their order
   void load_keys(DictValue* v);  // all keys; code that looks at their order calls load()
-  Value* get(DictValue* v, Value* key);  // null when absent (guarded)
-  void set(DictValue* v, Value* key, Value* to);
-  bool remove(DictValue* v, Value* key);  // false: it was absent
+  // `known` is the hash of the key, if it was computed: a __hash__ in Python is called once.
+  Value* get(DictValue* v, Value* key, Py_hash_t known = kUnknownHash);  // null when absent (guarded)
+  void set(DictValue* v, Value* key, Value* to, Py_hash_t known = kUnknownHash);
+  bool remove(DictValue* v, Value* key, Py_hash_t known = kUnknownHash);  // false: it was absent
 
  private:
   Tracer& t_;
 };
+
+Py_hash_t hash_in_python(Dicts& dicts, Value* key);  // or kUnknownHash, if no Python code gives it
 
 }  // namespace framejit::frame_hook

@@ -40,7 +40,7 @@ namespace rows {
 Value* builtin_iter(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "iter", 1, 2);
   if (args.positional.size() == 1) return t.iterate(args.positional[0]);
-  if (!t.facts.type_of(args.positional[0])->tp_call)
+  if (!unchanged_type_of(t.facts, args.positional[0])->tp_call)
     t.errors.raise_new(PyExc_TypeError, "iter(v, w): v must be callable");
   return make_iterator(t.heap, Over::callable, &PyCallIter_Type, args.positional);
 }

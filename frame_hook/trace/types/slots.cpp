@@ -79,7 +79,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   }
   if (is_known(owner, KnownType::default_dict)) {
     if (!rest.positional.empty()) {
-      if (!is_none(t.facts, rest.positional[0]) && !t.facts.type_of(rest.positional[0])->tp_call)
+      if (!is_none(t.facts, rest.positional[0]) && !unchanged_type_of(t.facts, rest.positional[0])->tp_call)
         t.errors.raise_new(PyExc_TypeError, "first argument must be callable or None");
       as<InstanceValue>(self)->attrs.emplace_back(PyRef::borrow(interned("default_factory")), rest.positional[0]);
       rest.positional.erase(rest.positional.begin());

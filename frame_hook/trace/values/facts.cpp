@@ -90,6 +90,12 @@ void Facts::guard_type_unchanged(PyTypeObject* type, SourceId source) {
             static_cast<int64_t>(guards::class_state(type)));
 }
 
+PyTypeObject* unchanged_type_of(Facts& facts, Value* v) {
+  PyTypeObject* type = facts.type_of(v);
+  facts.guard_type_unchanged(type, facts.type_source(v));
+  return type;
+}
+
 PyTypeObject* Facts::known_type(Value* v) {
   PyObject* type = real_type(v);
   if (!type) return nullptr;

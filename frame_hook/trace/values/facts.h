@@ -72,6 +72,8 @@ bool Facts::relies_on_mode() const {
                              [](const auto& mode) { return dynamic_cast<const Mode*>(mode.get()) != nullptr; });
 }
 
+// type_of(), if the answer also depends on what the class holds: its special methods, its bases.
+PyTypeObject* unchanged_type_of(Facts& facts, Value* v);
 PyRef keys_of(PyObject* dict);  // a tuple
 // Facts::guard_order() where a trace has become a recipe: the lines are those that the dicts remember.
 void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts);
