@@ -1,8 +1,10 @@
 // frame_hook/resume/recipe.cpp — runs a recipe: slots are filled in step order with new references.
 #include "frame_hook/resume/recipe.h"
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/made_values.h"
 #include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/iterators.h"
 

@@ -1,7 +1,7 @@
 // frame_hook/trace/machine/handlers_data.cpp — locals, cells, globals, constants, stack shuffling; the table of
 // handlers.
 #include "frame_hook/trace/machine/opcode_handlers.h"
-#include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/types/writes.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "runtime/base/result.h"
 

@@ -1,7 +1,9 @@
-// frame_hook/trace/protocol/made_values.cpp — methods, instances and proxies that the protocol makes.
+#include "frame_hook/trace/protocol/made_values.h"
+
 #include <string>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/graph_break.h"
+#include "guards/cpython/names.h"
 
 namespace framejit::frame_hook {
 

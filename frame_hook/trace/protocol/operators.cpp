@@ -2,11 +2,18 @@
 //
 // Order: tensors (recorded through the functions of module operator, whose C code uses torch's own slots), symbolic
 // sizes, plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/operators.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/torch/tensor_operands.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "graph/int64_range.h"
 
 namespace framejit::frame_hook {
@@ -79,21 +86,6 @@ bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
 }  // namespace
 
 const char* symbol_of_operator(int op) { return kBinary[op].symbol; }
-
-bool is_subclassed_number(Value* v) {
-  return v->kind == ValueKind::instance &&
-         (PyType_IsSubtype(v->type, &PyLong_Type) || PyType_IsSubtype(v->type, &PyFloat_Type) ||
-          PyType_IsSubtype(v->type, &PyComplex_Type));
-}
-
-Value* type_special(Tracer& t, Value* v, const char* name) {
-  if (PyObject* type = real_type(v)) {
-    const Found meta = look_up(t.shadows, Py_TYPE(type), t.facts.type_source(v), interned(name));
-    if (meta.object && PyFunction_Check(meta.object)) return bind(t, meta, v, Py_TYPE(type), nullptr);
-    return nullptr;
-  }
-  return python_special(t, v, name);
-}
 
 namespace {
 

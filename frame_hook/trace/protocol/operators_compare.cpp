@@ -2,11 +2,17 @@
 // code does (types/comparisons.cpp), identity as the last resort of == and !=.
 #include <cmath>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/nested.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/torch/tensor_operands.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/numpy_calls.h"
-#include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 

@@ -3,10 +3,14 @@
 
 #include <algorithm>
 
+#include "frame_hook/trace/protocol/made_values.h"
+#include "frame_hook/trace/protocol/own_dict.h"
 #include "frame_hook/trace/values/c_packages.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {

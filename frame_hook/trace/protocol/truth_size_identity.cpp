@@ -4,9 +4,10 @@
 // Nothing here runs Python code: if a type answers in Python, that code is inlined.
 #include <cmath>
 
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
@@ -123,14 +124,6 @@ std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
   return overflow ? std::nullopt : std::optional<graph::SymExpr>(graph::SymExpr(value));
-}
-
-Value* exact_int(Shadows& shadows, Value* v) {
-  shadows.facts.type_of(v);
-  Value* number = payload_of(v);
-  if (number->kind == ValueKind::sym_int) return number;
-  PyObject* object = constant_of(shadows, number);
-  return PyLong_CheckExact(object) ? number : shadows.errors.constant_steal(PyLong_Type.tp_as_number->nb_int(object));
 }
 
 int64_t Tracer::as_index(Value* v) {

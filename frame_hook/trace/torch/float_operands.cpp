@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/torch/special.h"
+#include "frame_hook/trace/torch/tensor_operands.h"
 
 namespace framejit::frame_hook {
 
@@ -120,14 +121,6 @@ bool join_numbers(Tracer& t, Value*& list) {
 }
 
 }  // namespace
-
-Value* float_input(Tracer& t, Value* number, Value* beside, bool promotes) {
-  if (!t.numbers.is_open_float(number)) return nullptr;
-  const FloatBeside dtype = t.recording().float_beside(t.tensors.traced(as<TensorValue>(beside)));
-  if (dtype == FloatBeside::kConstant || (dtype == FloatBeside::kFloat && !promotes)) return nullptr;
-  Value* tensor = t.tensors.of_float(number);
-  return dtype == FloatBeside::kFloat ? t.call(t.get_attribute(tensor, interned("float")), {}) : tensor;
-}
 
 Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
   const char* const name = own_name(callable);

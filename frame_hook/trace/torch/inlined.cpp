@@ -3,6 +3,7 @@
 
 #include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook::rows {

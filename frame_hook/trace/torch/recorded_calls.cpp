@@ -3,10 +3,10 @@
 //
 // materialise() makes the Python object for such a call: constants (guarded deeply), traced tensors, torch's symbolic
 // ints, and fresh containers of them. It passes no object of the user's program that the callee could write to.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/types/set_order.h"
-#include "frame_hook/trace/values/loaded_modules.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
@@ -54,13 +54,6 @@ bool make_symbols_constant(Shadows& shadows, const Arguments& args) {
 }
 
 }  // namespace
-
-bool c_functions_may_ask(Shadows& shadows, Value* v) {
-  Value* const payload = payload_of(v);
-  if (payload->kind == ValueKind::tuple) return has_any_special(shadows, v, {"__iter__", "__len__", "__getitem__"});
-  return is_subclassed_number(v) && (has_any_special(shadows, v, {"__getitem__"}) ||
-                                     (is_int(payload) && has_any_special(shadows, v, {"__float__", "__complex__"})));
-}
 
 PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
   const bool is_list = v->kind == ValueKind::list;
@@ -156,28 +149,6 @@ Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
   if (!result) tensors.break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
   if (recording().take_new_leaf()) shadows.tables().gradients.new_leaves.emplace(result, attempts.resumable_step());
   return result;
-}
-
-namespace {
-
-bool is_torchs_method(PyObject* found) {
-  if (!found || found == Py_None) return true;
-  if (PyFunction_Check(found)) return are_globals_of(PyFunction_GET_GLOBALS(found), "torch");
-  return Py_IS_TYPE(found, &PyMethodDescr_Type) || Py_IS_TYPE(found, &PyWrapperDescr_Type);
-}
-
-}  // namespace
-
-Arguments operands(Facts& facts, std::initializer_list<const char*> specials, std::vector<Value*> of) {
-  for (Value* v : of) {
-    if (v->kind != ValueKind::tensor) continue;
-    auto* const type_object = reinterpret_cast<PyObject*>(v->type);
-    facts.guard_type_unchanged(v->type, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, type_object));
-    for (const char* special : specials)
-      if (!is_torchs_method(_PyType_Lookup(v->type, interned(special))))
-        graph_break(Reason::unknown_callable, std::string(v->type->tp_name) + "." + special);
-  }
-  return {std::move(of), {}};
 }
 
 Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {

@@ -3,7 +3,6 @@
 // identity.
 #pragma once
 
-#include "frame_hook/trace/protocol/protocol.h"
 
 namespace framejit::frame_hook {
 

@@ -1,8 +1,16 @@
 // frame_hook/trace/types/container_operators.cpp — operators of the builtin containers, on shadows, and text % values.
+#include "frame_hook/trace/protocol/calls.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/made_values.h"
+#include "frame_hook/trace/protocol/operators.h"
+#include "frame_hook/trace/protocol/strings.h"
 #include "frame_hook/trace/types/containers.h"
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 

@@ -1,6 +1,13 @@
 // frame_hook/trace/types/iterators.cpp — iter, zip, map, sorted, any, itertools: lazy ones make iterators of the trace.
+#include "frame_hook/trace/protocol/calls.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 

@@ -1,7 +1,14 @@
 // frame_hook/trace/types/numbers.cpp — numbers: int(), abs(), min(), sum(), math: concretely on constants, sizes
 // symbolically where the result is a size, tensors through their own methods.
+#include "frame_hook/trace/protocol/calls.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 

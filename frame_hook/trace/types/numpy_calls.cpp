@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/c_packages.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/object_kinds.h"

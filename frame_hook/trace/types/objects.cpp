@@ -1,6 +1,13 @@
 // frame_hook/trace/types/objects.cpp — methods of object, type, exceptions and generators; copy protocol.
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/own_dict.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 
@@ -179,7 +186,7 @@ Value* generator_close(Tracer& t, const Arguments& args) {
   }
   Value* yielded = nullptr;
   try {
-    yielded = t.machine.resume_generator(generator, nullptr, call_exception(t.errors, PyExc_GeneratorExit, {}));
+    yielded = t.machine.resume_generator(generator, nullptr, t.errors.new_exception(PyExc_GeneratorExit, {}));
   } catch (const SymbolicRaise& raised) {
     if (!t.errors.exception_matches(raised.exception, PyExc_GeneratorExit) &&
         !t.errors.exception_matches(raised.exception, PyExc_StopIteration))

@@ -1,11 +1,22 @@
 // frame_hook/trace/types/slots.cpp — slot wrappers of builtin classes, called as methods: super().__setattr__(...),
 // dict.__getitem__(self, key), function.__get__(...). They act on the shadow and never look at overrides.
+#include "frame_hook/trace/protocol/attributes.h"
+#include "frame_hook/trace/protocol/calls.h"
+#include "frame_hook/trace/protocol/construct.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/made_values.h"
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 

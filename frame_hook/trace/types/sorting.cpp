@@ -9,6 +9,7 @@
 
 #include <exception>
 
+#include "frame_hook/trace/machine/unresumable.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"

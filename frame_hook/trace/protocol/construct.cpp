@@ -1,28 +1,28 @@
-// frame_hook/trace/protocol/calls_construct.cpp — calling a class: the metaclass's __call__, then __new__ and __init__
+// frame_hook/trace/protocol/construct.cpp — calling a class: the metaclass's __call__, then __new__ and __init__
 // as type.__call__ does.
 //
 // C constructors make shadows: an instance whose payload holds the contents of the builtin base. builtin_new() lists
 // the C classes that can be constructed; exact builtin classes have rows in builtins.def.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/construct.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/calls.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/made_values.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/protocol/strings.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 
 namespace {
-
-Arguments with_first(Value* first, const Arguments& args) {
-  Arguments all;
-  all.positional.push_back(first);
-  all.positional.insert(all.positional.end(), args.positional.begin(), args.positional.end());
-  all.keywords = args.keywords;
-  return all;
-}
 
 Value* sizes_of(Tracer& t, const Arguments& args) {
   std::vector<Value*> items = args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]);
