@@ -57,7 +57,8 @@ OUTSIDE = [
 PART = re.compile(r"^frame_hook/trace/(?:machine/(?:attempts|call_stack|compiling_answer|drops|errors|frame_trace"
                   r"|graph_break|nested|reachable|symbolic_frame|unresumable)"
                   r"|protocol/(?:lookup|made_values|own_dict|stand_ins)"
-                  r"|torch/(?:tensor_numbers|traced_tensors)|types/(?:c_arguments|writes)|values/\w+)\.(?:h|cpp)$")
+                  r"|torch/(?:real_calls|tensor_numbers|traced_tensors)|types/(?:c_arguments|writes)"
+                  r"|values/\w+)\.(?:h|cpp)$")
 WHOLE = re.compile(r"^frame_hook/trace/(?:machine/(?:tracer|parts|opcode_handlers)"
                    r"|protocol/(?:attributes|calls|construct|descriptors|patterns|strings)"
                    r"|types/(?:builtins|containers|numpy_calls)|torch/(?:called_by_rows|special|tensor_operands))\.h$")
@@ -78,7 +79,7 @@ ROOM_EXCEPTIONS = [
     ("values/facts.h", "machine/call_stack.h", "a guard names the user's line"),
     ("values/shadows.h", "machine/errors.h", "reading a container may raise what CPython raises"),
     ("machine/frame_trace.h", "torch/tensor_frontend.h", "the trace hands the recording over"),
-    ("machine/tracer.h", "torch/traced_tensors.h", "a part of the tracer"),
+    ("machine/tracer.h", "torch/real_calls.h", "a part of the tracer"),
     ("protocol/calls.cpp", "torch/special.h", "a call asks each room that has rows for callables"),
     ("protocol/items.cpp", "torch/tensor_operands.h", "an operator with a tensor among its operands"),
     ("protocol/operators.cpp", "torch/tensor_operands.h", "an operator with a tensor among its operands"),

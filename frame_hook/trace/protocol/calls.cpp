@@ -6,7 +6,6 @@
 
 #include "frame_hook/trace/machine/nested.h"
 #include "frame_hook/trace/machine/unresumable.h"
-#include "frame_hook/trace/protocol/calls.h"
 #include "frame_hook/trace/protocol/construct.h"
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/lookup.h"
@@ -19,6 +18,7 @@
 #include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/numpy_objects.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 
@@ -167,7 +167,7 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
   if (runs_concretely(callable)) {
     refuse_what_is_asked(t.shadows, callable, args);
     return is_of_numpy(callable) ? call_numpy(t, callable, args)
-                                 : run_plain(t, callable, without_symbols(t.shadows, args));
+                                 : t.calls.plain(callable, without_symbols(t.shadows, args));
   }
   if (Value* result = call_slot_or_new(t, callable, args)) return result;
   const bool torch = is_torch_c_function(callable);
@@ -175,7 +175,8 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
       dispatches(callable) || (any_tensor(t.frontend(), args) && !is_function_for(callable, kByRow));
   if (torch && is_recorded) return call_torch(t, callable, args);
   if (torch) {
-    if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_symbols(t.shadows, args));
+    if (t.frontend().is_pure_without_tensors(callable))
+      return t.calls.plain(callable, without_symbols(t.shadows, args));
   } else if (is_pure_function(callable)) {
     refuse_what_is_asked(t.shadows, callable, args);
     if (Value* result = t.numbers.computed(callable, args)) return result;
@@ -184,7 +185,7 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
     if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance)
       graph_break(Reason::unknown_callable, name_of_callable(callable));
     const Arguments plain = without_symbols(t.shadows, args);
-    if (all_plain(t.shadows, plain)) return t.call_pure(callable, plain);
+    if (all_plain(t.shadows, plain)) return t.calls.pure(callable, plain);
   }
   warn_if_substituted(callable);
   graph_break(Reason::unknown_callable, name_of_callable(callable));
@@ -240,7 +241,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
     }
     if (is_of(type, CPackage::torch) && any_tensor(t.frontend(), args)) {
       t.facts.guard_identity(v);
-      return t.call_recorded(v->object.get(), args);
+      return t.calls.recorded(v->object.get(), args);
     }
     graph_break(Reason::unknown_callable, std::string("an object of type ") + type->tp_name);
   }
@@ -284,16 +285,6 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
 }
 
 }  // namespace
-
-Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args) {
-  for (Value* v : args.positional)
-    if (!t.heap.is_constant(v))
-      graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
-  for (const auto& [name, v] : args.keywords)
-    if (!t.heap.is_constant(v))
-      graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
-  return t.call_pure(callable, args);
-}
 
 Value* Tracer::call(Value* callable, const Arguments& args) {
   switch (callable->kind) {

@@ -5,7 +5,6 @@
 // the C classes that can be constructed; exact builtin classes have rows in builtins.def.
 #include "frame_hook/trace/protocol/construct.h"
 #include "frame_hook/trace/machine/unresumable.h"
-#include "frame_hook/trace/protocol/calls.h"
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/protocol/made_values.h"
@@ -37,7 +36,7 @@ Value* sizes_of(Tracer& t, const Arguments& args) {
 Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
   CFunction row = find_c_function(reinterpret_cast<PyObject*>(base));
   if (base == &PyBytes_Type) refuse_foreign_codecs(t.shadows, args);
-  return payload_of(row ? row(t, args) : run_plain(t, reinterpret_cast<PyObject*>(base), args));
+  return payload_of(row ? row(t, args) : t.calls.plain(reinterpret_cast<PyObject*>(base), args));
 }
 
 InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args) {
@@ -145,7 +144,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (type == base && is_torch_c_function(callable) && t.frontend().is_pure_without_tensors(callable)) {
     Arguments plain = args;
     for (Value*& v : plain.positional) v = specialised(t.heap, v);
-    return run_plain(t, callable, plain);
+    return t.calls.plain(callable, plain);
   }
   graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
 }

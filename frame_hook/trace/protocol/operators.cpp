@@ -165,8 +165,8 @@ Value* tensor_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
       op == kAdd || op == kSubtract || op == kMultiply || ((op == kTrueDivide || op == kFloorDivide) && other == b);
   if (Value* input = promotes_alike ? float_input(t, other, other == b ? a : b) : nullptr) {
     if (other == a)
-      return t.call_recorded(operator_function(row.function),
-                             operands(t.facts, {row.special, row.reflected}, {input, b}));
+      return t.calls.recorded(operator_function(row.function),
+                              operands(t.facts, {row.special, row.reflected}, {input, b}));
     b = input;
   }
   const bool by_value = op == kPower || op == kRemainder;
@@ -175,13 +175,13 @@ Value* tensor_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
     return t.call(t.get_attribute(b, interned(row.reflected)), {a});
   // As Tensor.__rtruediv__ does.
   if (Value* input = op == kTrueDivide && other == a ? float_input(t, a, b) : nullptr)
-    return t.call_recorded(
+    return t.calls.recorded(
         operator_function("mul"),
         operands(t.facts, {"__mul__", row.reflected}, {t.call(t.get_attribute(b, interned("reciprocal")), {}), input}));
   if (in_place)
-    return t.call_recorded(operator_function(row.in_place_function),
-                           operands(t.facts, {row.in_place, row.special, row.reflected}, {a, b}));
-  return t.call_recorded(operator_function(row.function), operands(t.facts, {row.special, row.reflected}, {a, b}));
+    return t.calls.recorded(operator_function(row.in_place_function),
+                            operands(t.facts, {row.in_place, row.special, row.reflected}, {a, b}));
+  return t.calls.recorded(operator_function(row.function), operands(t.facts, {row.special, row.reflected}, {a, b}));
 }
 
 }  // namespace
@@ -246,7 +246,7 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
   for (Value* v : {left, right})
     if (concrete && base == kOr && v->object && !type_compares_in_c(v->object.get()))
       graph_break(Reason::unsupported_operand, "operator | on " + describe(v));
-  if (concrete) return call_pure(function, Arguments{{left, right}, {}});
+  if (concrete) return calls.pure(function, Arguments{{left, right}, {}});
   for (Value* v : {a, b})
     if (may_know_operator(heap, v) || (base == kMultiply && repeats(shadows, v, v == a ? b : a)))
       graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
@@ -273,7 +273,7 @@ Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
   const std::string_view name = special;
   const char* function_name = function_of(special);
   if (v->kind == ValueKind::tensor)
-    return call_recorded(operator_function(function_name), operands(facts, {special}, {v}));
+    return calls.recorded(operator_function(function_name), operands(facts, {special}, {v}));
   if (v->kind == ValueKind::array) return call_numpy(*this, operator_function(function_name), Arguments{{v}, {}});
   if (Value* method = python_special(*this, v, special)) return call(method, {});
   refuse_unknown_arithmetic(v, special);
@@ -288,7 +288,7 @@ Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
     return numbers.float_arithmetic("mul", inner, heap.integer(-1));
   if (Value* result = numbers.computed(operator_function(function_name), {inner})) return result;
   inner = specialised(heap, inner);
-  if (is_plain(shadows, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
+  if (is_plain(shadows, inner)) return calls.pure(operator_function(function_name), Arguments{{inner}, {}});
   const PyNumberMethods* numbers = builtin_base(facts.type_of(v))->tp_as_number;
   const bool in_c = numbers && (name == "__neg__"   ? numbers->nb_negative
                                 : name == "__pos__" ? numbers->nb_positive

@@ -91,8 +91,8 @@ Value* Tracer::compare_with_own_errors(int op, Value* a, Value* b) {
     if (other->kind == ValueKind::instance && !takes)
       if (Value* result = special_compare(*this, op, a, b)) return result;
     if (Value* input = float_input(*this, other, other == b ? a : b)) (other == b ? b : a) = input;
-    return call_recorded(operator_function(kFunctions[op]),
-                         operands(facts, {kSpecials[op], kSpecials[kSwapped[op]]}, {a, b}));
+    return calls.recorded(operator_function(kFunctions[op]),
+                          operands(facts, {kSpecials[op], kSpecials[kSwapped[op]]}, {a, b}));
   }
   if (a->kind == ValueKind::instance || b->kind == ValueKind::instance || a->kind == ValueKind::object ||
       b->kind == ValueKind::object)

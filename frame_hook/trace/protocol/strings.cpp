@@ -255,7 +255,7 @@ Value* Tracer::format(Value* v, Value* spec) {
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "format");
   if (Value* text = numbers.computed(function, {payload_of(v), spec})) return text;
   Value* plain = specialised(heap, payload_of(v));
-  if (is_plain(shadows, plain) && is_plain(shadows, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
+  if (is_plain(shadows, plain) && is_plain(shadows, spec)) return calls.pure(function, Arguments{{plain, spec}, {}});
   if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict ||
       v->kind == ValueKind::set || v->kind == ValueKind::instance)
     errors.raise_new(PyExc_TypeError,
@@ -277,7 +277,7 @@ Value* str_join(Tracer& t, const Arguments& args) {
                                               t.facts.type_of(part)->tp_name + " found");
     part = text;
   }
-  return t.call_pure(method, Arguments{{payload_of(args.positional[0]), t.heap.tuple(std::move(parts))}, {}});
+  return t.calls.pure(method, Arguments{{payload_of(args.positional[0]), t.heap.tuple(std::move(parts))}, {}});
 }
 
 // Values that are not plain are first turned into their texts. For fields without conversion, spec or attribute that is
@@ -301,7 +301,7 @@ Value* str_format(Tracer& t, const Arguments& args) {
   };
   for (size_t i = 1; i < plain.positional.size(); ++i) convert(plain.positional[i]);
   for (auto& [name, v] : plain.keywords) convert(v);
-  return t.call_pure(method, plain);
+  return t.calls.pure(method, plain);
 }
 
 }  // namespace rows

@@ -124,7 +124,7 @@ bool join_numbers(Tracer& t, Value*& list) {
 
 Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
   const char* const name = own_name(callable);
-  if (!name) return t.call_recorded(callable, args);
+  if (!name) return t.calls.recorded(callable, args);
   auto& given = args.positional;
   if (std::string_view(name).starts_with(kOfLists)) {
     bool is_joined = true;
@@ -133,7 +133,7 @@ Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
     if (!is_joined) return call_each(t, name, args);
   }
   read_tensors(t.tensors, name, args);
-  if (!any_open_float(t.numbers, args)) return t.call_recorded(callable, args);
+  if (!any_open_float(t.numbers, args)) return t.calls.recorded(callable, args);
   for (const FloatOperand& row : kFloatOperands) {
     if (row.name != name || !args.keywords.empty() || row.position >= given.size() || row.beside >= given.size() ||
         given[row.beside]->kind != ValueKind::tensor)
@@ -149,7 +149,7 @@ Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
       if (row.keyword == text_of(keyword))
         if (Value* number = t.tensors.float_number(v)) v = number;
   }
-  return t.call_recorded(callable, args);
+  return t.calls.recorded(callable, args);
 }
 
 }  // namespace framejit::frame_hook

@@ -93,7 +93,7 @@ class EngineCall {
     return t_.tensors.traced(as<TensorValue>(v));
   }
   Value* called(const char* function, Value* of) {
-    return t_.call_recorded(torch_member("torch", function), Arguments{{of}, {}});
+    return t_.calls.recorded(torch_member("torch", function), Arguments{{of}, {}});
   }
 
   void add_output(Value* output, Value* given) {

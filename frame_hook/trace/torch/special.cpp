@@ -306,27 +306,29 @@ Value* inference_mode_new(Shadows& shadows, const Arguments& args) {
 }
 
 // Enters a real guard to see which modes it sets, and leaves it at once. The trace keeps these modes.
-Value* inference_mode_enter(Tracer& t, const Arguments& args) {
-  ModeGuard& guard = mode_guard(t.shadows, args.positional.at(0));
+Value* inference_mode_enter(TracedTensors& tensors, const Arguments& args) {
+  Shadows& shadows = tensors.numbers.shadows;
+  ModeGuard& guard = mode_guard(shadows, args.positional.at(0));
   if (guard.before) graph_break(Reason::inference_mode, "inference mode that is entered twice");
-  guard.before = t.frontend().save_modes();
-  const PyRef real = PyRef::steal(PyObject_CallOneArg(inference_mode_type(), constant_of(t.shadows, guard.argument)));
+  guard.before = tensors.frontend.save_modes();
+  const PyRef real = PyRef::steal(PyObject_CallOneArg(inference_mode_type(), constant_of(shadows, guard.argument)));
   FJ_ASSERT(real, "_InferenceMode");
   call_real(real.get(), "__enter__", {});
-  guard.inside = t.frontend().save_modes();
+  guard.inside = tensors.frontend.save_modes();
   call_real(real.get(), "__exit__", {Py_None, Py_None, Py_None});
-  t.frontend().restore_modes(guard.inside);
-  return t.heap.none();
+  tensors.frontend.restore_modes(guard.inside);
+  return shadows.heap.none();
 }
 
-Value* inference_mode_exit(Tracer& t, const Arguments& args) {
-  ModeGuard& guard = mode_guard(t.shadows, args.positional.at(0));
+Value* inference_mode_exit(TracedTensors& tensors, const Arguments& args) {
+  Shadows& shadows = tensors.numbers.shadows;
+  ModeGuard& guard = mode_guard(shadows, args.positional.at(0));
   if (!guard.before) graph_break(Reason::inference_mode, "inference mode that is left twice");
-  if (!t.frontend().same_modes(guard.inside, t.frontend().save_modes()))
+  if (!tensors.frontend.same_modes(guard.inside, tensors.frontend.save_modes()))
     graph_break(Reason::inference_mode, "a mode that was changed inside inference mode and not restored");
-  t.frontend().restore_modes(guard.before);
+  tensors.frontend.restore_modes(guard.before);
   guard.before = guard.inside = nullptr;
-  return t.heap.none();
+  return shadows.heap.none();
 }
 
 Value* has_torch_function(Tracer& t, const Arguments& args) {
@@ -348,34 +350,34 @@ Value* tensor_untyped_storage(NoPart&, const Arguments&) { method_reads_data("un
 Value* tensor_is_set_to(NoPart&, const Arguments&) { method_reads_data("is_set_to"); }
 
 // For a setting that an optimizer keeps in a tensor. Other programs would recompile for each number that they act on.
-Value* tensor_item(Tracer& t, const Arguments& args) {
+Value* tensor_item(RealCalls& calls, const Arguments& args) {
   Value* const self = args.positional.at(0);
-  Value* const number = is_optimizer_calling(t.stack) ? t.tensors.number_in(self) : nullptr;
-  return number ? number : t.call_recorded(_PyType_Lookup(self->type, interned("item")), args);
+  Value* const number = is_optimizer_calling(calls.dicts.facts.stack) ? calls.tensors.number_in(self) : nullptr;
+  return number ? number : calls.recorded(_PyType_Lookup(self->type, interned("item")), args);
 }
 
-Value* tensor_tolist(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "tolist", 1, 1);
+Value* tensor_tolist(RealCalls& calls, const Arguments& args) {
+  only_positional(calls.dicts.errors, args, "tolist", 1, 1);
   static PyObject* const tolist =
       PyObject_GetAttrString(reinterpret_cast<PyObject*>(args.positional[0]->type), "tolist");
   Value* known =
-      args.positional[0]->kind == ValueKind::tensor ? of_known_tensor(t, tolist, args.positional[0]) : nullptr;
+      args.positional[0]->kind == ValueKind::tensor ? of_known_tensor(calls, tolist, args.positional[0]) : nullptr;
   if (!known) method_reads_data("tolist");
   return known;
 }
 
-Value* tensor_numpy(Tracer& t, const Arguments& args) {
+Value* tensor_numpy(RealCalls& calls, const Arguments& args) {
   Value* known =
-      args.positional.size() == 1 && args.keywords.empty() ? array_of_tensor(t, args.positional[0]) : nullptr;
+      args.positional.size() == 1 && args.keywords.empty() ? array_of_tensor(calls, args.positional[0]) : nullptr;
   if (!known) method_reads_data("numpy");
   return known;
 }
 
-Value* torch_from_numpy(Tracer& t, const Arguments& args) {
+Value* torch_from_numpy(RealCalls& calls, const Arguments& args) {
   const bool made_here =
       args.positional.size() == 1 && args.keywords.empty() && args.positional[0]->kind == ValueKind::array;
-  return made_here ? tensor_of_array(t, as<ArrayValue>(args.positional[0]), true)
-                   : t.call_recorded(torch_function("from_numpy"), args);
+  return made_here ? tensor_of_array(calls, as<ArrayValue>(args.positional[0]), true)
+                   : calls.recorded(torch_function("from_numpy"), args);
 }
 
 Value* unsupported_tensor_method(NoPart&, const Arguments&) {
@@ -389,7 +391,7 @@ Value* gradient_call(NoPart&, const Arguments&) {
 Value* tensor_is_view(Tracer& t, const Arguments& args) {
   Value* self = args.positional.at(0);
   if (self->kind != ValueKind::tensor || !self->object)
-    return t.call_recorded(_PyType_Lookup(self->type, interned("_is_view")), args);
+    return t.calls.recorded(_PyType_Lookup(self->type, interned("_is_view")), args);
   t.get_attribute(self, interned("_base"));  // a view breaks here
   return t.heap.boolean(false);
 }
@@ -460,7 +462,7 @@ Value* tensor_of_numpy(Tracer& t, const char* function, const Arguments& args) {
   }
   const std::string_view which = function;
   if (which != "tensor" && which != "as_tensor") return nullptr;
-  Value* made = tensor_of_array(t, as<ArrayValue>(args.positional[0]), which == "as_tensor");
+  Value* made = tensor_of_array(t.calls, as<ArrayValue>(args.positional[0]), which == "as_tensor");
   return rest.keywords.empty() ? made : t.call(t.get_attribute(made, interned("to")), rest);
 }
 
@@ -474,7 +476,7 @@ Value* tensor_of_data(Tracer& t, const char* function, const Arguments& args) {
   for (const auto& [name, v] : args.keywords) specialise_ints(t, v);
   PyObject* callable = torch_function(function);
   if (!callable) graph_break(Reason::unknown_callable, std::string("torch.") + function);
-  return t.call_recorded(callable, args);
+  return t.calls.recorded(callable, args);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include "frame_hook/trace/machine/nested.h"
 #include "frame_hook/trace/machine/unresumable.h"
-#include "frame_hook/trace/protocol/calls.h"
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/protocol/made_values.h"
@@ -255,7 +254,10 @@ Value* builtin_callable(Errors& errors, const Arguments& args) {
 
 Value* builtin_id(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "id", 1, 1);
-  return t.identity_of(args.positional[0]);
+  auto* identity = t.heap.make<IdentityValue>(ValueKind::identity, &PyLong_Type);
+  identity->of = args.positional[0];
+  identity->made_at = t.attempts.resumable_step();
+  return identity;
 }
 
 Value* builtin_hash(Tracer& t, const Arguments& args) {
@@ -347,7 +349,7 @@ Value* builtin_str(Tracer& t, const Arguments& args) {
   if (args.positional.empty() && args.keywords.empty()) return t.heap.string("");
   if (args.positional.size() == 1 && args.keywords.empty()) return t.to_string(args.positional[0]);
   refuse_foreign_codecs(t.shadows, args);
-  return run_plain(t, reinterpret_cast<PyObject*>(&PyUnicode_Type), args);
+  return t.calls.plain(reinterpret_cast<PyObject*>(&PyUnicode_Type), args);
 }
 
 Value* builtin_format(Tracer& t, const Arguments& args) {

@@ -1,5 +1,4 @@
 // frame_hook/trace/types/iterators.cpp — iter, zip, map, sorted, any, itertools: lazy ones make iterators of the trace.
-#include "frame_hook/trace/protocol/calls.h"
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/types/builtins.h"
@@ -145,7 +144,7 @@ Value* builtin_range(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "range", 1, 3);
   Arguments plain;
   for (Value* v : args.positional) plain.positional.push_back(t.heap.integer(t.as_index(v)));
-  return run_plain(t, reinterpret_cast<PyObject*>(&PyRange_Type), plain);
+  return t.calls.plain(reinterpret_cast<PyObject*>(&PyRange_Type), plain);
 }
 
 Value* builtin_slice(Errors& errors, const Arguments& args) {

@@ -63,9 +63,9 @@ FJ_ROW(delitem, "delitem", 2, (t.delete_item(a[0], a[1]), t.heap.none()))
 #undef FJ_ROW
 
 // A getter never changes, so one that is made of constants is a constant.
-#define FJ_GETTER(handler, type)                                                         \
-  Value* handler(Tracer& t, const Arguments& args) {                                     \
-    return run_plain(t, reinterpret_cast<PyObject*>(known_type(KnownType::type)), args); \
+#define FJ_GETTER(handler, type)                                                          \
+  Value* handler(Tracer& t, const Arguments& args) {                                      \
+    return t.calls.plain(reinterpret_cast<PyObject*>(known_type(KnownType::type)), args); \
   }
 FJ_GETTER(operator_itemgetter, item_getter)
 FJ_GETTER(operator_attrgetter, attribute_getter)
