@@ -142,8 +142,16 @@ bool consume(PyObject* iterator, int64_t count) {
 
 bool Recipe::run(const RecipeInputs& inputs, std::vector<PyRef>& slots) const {
   slots.resize(slot_count_);
-  for (const RecipeStep& step : steps_)
-    if (!run_step(step, inputs, slots)) return false;
+  return run_steps(0, end_begins_.value_or(steps_.size()), inputs, slots);
+}
+
+bool Recipe::run_end(const RecipeInputs& inputs, std::vector<PyRef>& slots) const {
+  return run_steps(end_begins_.value_or(steps_.size()), steps_.size(), inputs, slots);
+}
+
+bool Recipe::run_steps(size_t from, size_t to, const RecipeInputs& inputs, std::vector<PyRef>& slots) const {
+  for (; from < to; ++from)
+    if (!run_step(steps_[from], inputs, slots)) return false;
   return true;
 }
 
