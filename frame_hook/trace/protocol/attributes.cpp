@@ -107,7 +107,7 @@ Value* qualified_name(Tracer& t, MethodValue* m) {
 }
 
 Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
-  load_method(t.heap, m);
+  t.facts.type_of(m);
   const std::string_view text = text_of(name);
   if (text == "__self__") return m->self;
   if (text == "__func__" && m->type == &PyMethod_Type) return m->function;

@@ -296,7 +296,6 @@ Value* Tracer::call(Value* callable, const Arguments& args) {
     }
     case ValueKind::method: {
       auto* method = as<MethodValue>(callable);
-      load_method(heap, method);
       return call(method->function, with_first(method->self, args));
     }
     case ValueKind::instance: return call_instance(*this, callable, args);

@@ -24,15 +24,6 @@ MethodValue* make_method(Heap& heap, Value* function, Value* self) {
   return m;
 }
 
-void load_method(Heap& heap, MethodValue* m) {
-  if (m->function) return;
-  heap.facts.type_of(m);
-  auto& sources = heap.facts.sources();
-  m->function =
-      heap.wrap(PyMethod_GET_FUNCTION(m->object.get()), sources.add(guards::SourceKind::method_function, m->source));
-  m->self = heap.wrap(PyMethod_GET_SELF(m->object.get()), sources.add(guards::SourceKind::method_self, m->source));
-}
-
 // A finaliser runs when the last reference is dropped, and a trace does not know when that is.
 InstanceValue* make_instance(Heap& heap, PyTypeObject* type) {
   if (_PyType_Lookup(type, interned("__del__")))

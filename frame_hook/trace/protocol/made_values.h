@@ -9,7 +9,6 @@ namespace framejit::frame_hook {
 
 PyTypeObject* method_wrapper_type();                            // of object().__str__
 MethodValue* make_method(Heap& heap, Value* function, Value* self);
-void load_method(Heap& heap, MethodValue* m);
 InstanceValue* make_instance(Heap& heap, PyTypeObject* type);
 Value* mapping_proxy(Heap& heap, Value* mapping);
 

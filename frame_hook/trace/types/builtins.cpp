@@ -345,6 +345,31 @@ Value* builtin_repr(Tracer& t, const Arguments& args) {
   return t.to_repr(args.positional[0]);
 }
 
+// The text of an open number has no other characters.
+Value* builtin_ascii(Tracer& t, const Arguments& args) {
+  only_positional(t.errors, args, "ascii", 1, 1);
+  Value* text = t.to_repr(args.positional[0]);
+  if (t.numbers.is_open(text) || PyUnicode_IS_ASCII(text->object.get())) return text;
+  const PyRef bytes =
+      PyRef::steal(PyUnicode_AsEncodedString(constant_of(t.shadows, text), "ascii", "backslashreplace"));
+  return t.errors.constant_steal(bytes ? PyUnicode_FromEncodedObject(bytes.get(), "ascii", "strict") : nullptr);
+}
+
+Value* os_fspath(Tracer& t, const Arguments& args) {
+  Value* path = parse(t.errors, args, "fspath", {"path"}, 1)[0];
+  PyTypeObject* type = t.facts.type_of(path);
+  if (PyType_IsSubtype(type, &PyUnicode_Type) || PyType_IsSubtype(type, &PyBytes_Type)) return path;
+  if (Value* method = python_special(t, path, "__fspath__")) {
+    Unresumable guard(t.stack);
+    Value* text = t.call(method, {});
+    PyTypeObject* of = t.facts.type_of(text);
+    if (PyType_IsSubtype(of, &PyUnicode_Type) || PyType_IsSubtype(of, &PyBytes_Type)) return text;
+    t.errors.raise_new(PyExc_TypeError, std::string("expected ") + type->tp_name +
+                                            ".__fspath__() to return str or bytes, not " + of->tp_name);
+  }
+  t.errors.raise_new(PyExc_TypeError, std::string("expected str, bytes or os.PathLike object, not ") + type->tp_name);
+}
+
 Value* builtin_str(Tracer& t, const Arguments& args) {
   if (args.positional.empty() && args.keywords.empty()) return t.heap.string("");
   if (args.positional.size() == 1 && args.keywords.empty()) return t.to_string(args.positional[0]);

@@ -142,8 +142,6 @@ Value* raw_compare(Tracer& t, int op, Value* a, Value* b) {
   }
   if (equality && left->kind == ValueKind::method && right->kind == ValueKind::method) {
     auto *x = as<MethodValue>(left), *y = as<MethodValue>(right);
-    load_method(t.heap, x);
-    load_method(t.heap, y);
     return t.heap.boolean(
         answer(op, same_object(t.shadows, x->self, y->self) && same_object(t.shadows, x->function, y->function)));
   }

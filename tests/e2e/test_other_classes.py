@@ -1,0 +1,96 @@
+"""A trace relies on the class of each value that it asks: for a value of another class there is another trace. C
+functions that ask the class of an object, and not only the number or text in it, see that class."""
+import collections
+import enum
+import operator
+import os
+
+import pytest
+import torch
+
+import framejit
+from check import backend, check, fresh, raised, same  # noqa: F401  fresh: the fixture
+
+X = torch.ones(3)
+
+
+class Text(str):
+    pass
+
+
+class Number(enum.IntEnum):
+    one = 1
+
+
+class Path:
+    def __fspath__(self):
+        return "folder"
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+def has_length(x, v):
+    return x + 1, hasattr(v, "__len__")
+
+
+def first_or_none(x, v):
+    return x + 1, getattr(v, "first", None)
+
+
+def real_or_none(x, v):
+    return x + 1, getattr(v, "real", None)
+
+
+@pytest.mark.parametrize("function, values", [
+    (has_length, ([1].append, range(3), (1,), "text", X.add)),
+    (first_or_none, ([1].append, Pair(1, 2), X.add)),
+    (real_or_none, ([1].append, 1.5, Number.one)),
+], ids=lambda case: getattr(case, "__name__", ""))
+def test_an_attribute_that_a_method_in_c_lacks(function, values, backend):
+    compiled = framejit.compile(function, backend=backend)
+    for v in values:
+        for _ in range(2):
+            same(compiled(X, v), function(X, v))
+
+
+@pytest.mark.parametrize("v", [Number.one, torch.Size([1, 2]), Pair(1, "é"), Text("é"), "é", 1.5, [1, "é"], None],
+                         ids=lambda v: type(v).__name__)
+def test_ascii(v):
+    check(lambda x, v: (x + 1, ascii(v)), X, v)
+
+
+class NoPath:
+    def __fspath__(self):
+        return 1
+
+
+@pytest.mark.parametrize("v", [Text("a"), "a", b"a", Path(), NoPath(), 1, None], ids=lambda v: type(v).__name__)
+def test_fspath(v):
+    check(lambda x, v: (x + 1, raised(os.fspath, v)), X, v)
+
+
+@pytest.mark.parametrize("a, b", [
+    (torch.Size([1]), torch.Size([2])), (torch.Size([1]), (2,)), ((1,), torch.Size([2])), ([1], [2]), ("a", "b"),
+    ([1], (2,)), (1, 2), ([1], torch.Size([2])),
+], ids=repr)
+@pytest.mark.parametrize("function", [operator.concat, operator.iconcat], ids=lambda function: function.__name__)
+def test_concat(function, a, b):
+    check(lambda x, a, b: (x + 1, raised(function, a, b)), X, a, b)
+
+
+def is_same(x, a, b):
+    return x + 1, operator.is_(a, b), operator.is_not(a, b)
+
+
+def test_is_looks_at_the_objects(backend):
+    """Not at what they hold: a number of an enumeration is not that number, and equal tuples are two objects."""
+    compiled = framejit.compile(is_same, backend=backend)
+    pair, large = (1, 2), 10 ** 6
+    for a, b in [(pair, pair), (pair, tuple([1, 2])), (Number.one, 1), (Number.one, Number.one), (None, None),
+                 (Text("a"), "a"), (large, large), (large, int("1000000"))]:
+        same(compiled(X, a, b), is_same(X, a, b))
+
+
+def test_abs_of_a_number_of_an_enumeration():
+    check(lambda x, v: (x + 1, operator.abs(v)), X, Number.one)
