@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "frame_hook/resume/recipe.h"
+#include "frame_hook/trace/values/facts.h"
 #include "guards/guard_functions.h"
 
 namespace framejit::frame_hook {

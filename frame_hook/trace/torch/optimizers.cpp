@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/values/payloads.h"

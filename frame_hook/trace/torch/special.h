@@ -3,6 +3,7 @@
 // identity.
 #pragma once
 
+#include "frame_hook/trace/machine/tracer.h"
 
 namespace framejit::frame_hook {
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "frame_hook/trace/machine/tracer.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
