@@ -24,6 +24,9 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* fu
 // Calls a Python function that must not simply be inlined; null: inline it.
 Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args);
 
+// Whether the calling code is torch.optim's.
+bool is_optimizer_calling(const CallStack& stack);
+
 // Calls a torch function, with its floats as float_operands.def says.
 Value* call_torch(Tracer& t, PyObject* callable, Arguments args);
 

@@ -1,7 +1,6 @@
 // frame_hook/trace/types/comparisons.cpp — comparisons as the builtin types implement them: sizes through the shape
 // environment (an answer from a hint becomes a guarded fact), containers item by item.
 #include "frame_hook/trace/machine/unresumable.h"
-#include "frame_hook/trace/protocol/made_values.h"
 #include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/describe.h"
