@@ -2,6 +2,7 @@
 functions that ask the class of an object, and not only the number or text in it, see that class."""
 import collections
 import enum
+import itertools
 import operator
 import os
 
@@ -70,13 +71,15 @@ def test_fspath(v):
     check(lambda x, v: (x + 1, raised(os.fspath, v)), X, v)
 
 
-@pytest.mark.parametrize("a, b", [
-    (torch.Size([1]), torch.Size([2])), (torch.Size([1]), (2,)), ((1,), torch.Size([2])), ([1], [2]), ("a", "b"),
-    ([1], (2,)), (1, 2), ([1], torch.Size([2])),
+@pytest.mark.parametrize("a, b, breaks", [
+    (torch.Size([1]), torch.Size([2]), 0), (torch.Size([1]), (2,), 0), ((1,), torch.Size([2]), 0), ([1], [2], 0),
+    ("a", "b", 0), ([1], (2,), 0), (1, 2, 0), ([1], torch.Size([2]), 1),
 ], ids=repr)
 @pytest.mark.parametrize("function", [operator.concat, operator.iconcat], ids=lambda function: function.__name__)
-def test_concat(function, a, b):
-    check(lambda x, a, b: (x + 1, raised(function, a, b)), X, a, b)
+def test_concat(function, a, b, breaks):
+    """A list with a torch.Size is an error for concat(); iconcat() extends the list."""
+    breaks = breaks if function is operator.concat else 0
+    check(lambda x, a, b: (x + 1, raised(function, a, b)), X, a, b, breaks=breaks)
 
 
 def is_same(x, a, b):
@@ -94,3 +97,19 @@ def test_is_looks_at_the_objects(backend):
 
 def test_abs_of_a_number_of_an_enumeration():
     check(lambda x, v: (x + 1, operator.abs(v)), X, Number.one)
+
+
+class BadIndex:
+    def __index__(self):
+        raise KeyError("index")
+
+
+def items_taken(v):
+    return list(itertools.islice([1, 2], v))
+
+
+@pytest.mark.parametrize("v, breaks", [(torch.Size([1]), 1), (Number.one, 0), (BadIndex(), 1), (ValueError("v"), 1)],
+                         ids=lambda v: type(v).__name__)
+def test_an_index_that_islice_refuses(v, breaks):
+    """It raises a ValueError of its own, whatever __index__ raises."""
+    check(lambda x, v: (x + 1, raised(items_taken, v)), X, v, breaks=breaks)

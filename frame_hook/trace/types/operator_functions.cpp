@@ -21,6 +21,8 @@ Value* concatenated(Tracer& t, const char* name, int op, const std::vector<Value
       graph_break(Reason::unsupported_operand, std::string(name) + "() of " + describe(v));
   }
   if (!are_sequences) return t.calls.plain(operator_function(name), Arguments{a, {}});
+  if (op == kAdd && a[0]->kind == ValueKind::list && is_size(a[1]))
+    graph_break(Reason::exception_raised, std::string(name) + "()");
   return t.binary_operator(op, a[0], is_size(a[0]) ? a[1] : payload_of(a[1]));
 }
 
