@@ -113,3 +113,41 @@ def items_taken(v):
 def test_an_index_that_islice_refuses(v, breaks):
     """It raises a ValueError of its own, whatever __index__ raises."""
     check(lambda x, v: (x + 1, raised(items_taken, v)), X, v, breaks=breaks)
+
+
+class Meta(type):
+    pass
+
+
+class Made(metaclass=Meta):
+    pass
+
+
+class OwnError(ValueError):
+    pass
+
+
+ERRORS = {
+    "negative": operator.neg, "in": lambda v: 1 in v, "list": lambda v: [1] + v, "tuple": lambda v: (1,) * v,
+    "slice": lambda v: [1, 2][v:], "join": lambda v: "-".join(v), "attribute": lambda v: v.missing,
+}
+
+
+def error_of(call):
+    def function(x, v):
+        return x + 1, raised(call, v)
+    return function
+
+
+@pytest.mark.parametrize("v", [ValueError("v"), OwnError(1), BadIndex().__index__], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_name_the_class(name, v, backend):
+    """Of an exception of the program, and of a method: also the text is eager's."""
+    function = error_of(ERRORS[name])
+    compiled = framejit.compile(function, backend=backend)
+    for _ in range(2):
+        same(compiled(X, v), function(X, v))
+
+
+def test_a_class_of_a_metaclass_has_no_minus():
+    check(lambda x, v: (x + 1, raised(operator.neg, v)), X, Made)

@@ -122,7 +122,7 @@ Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
   // A method has the attributes of its own class itself (repr, hash, how to copy it); all others are its function's.
   if (m->type == &PyMethod_Type && text != "__doc__" && _PyType_Lookup(&PyMethod_Type, name))
     return generic_attribute(t, m, name);
-  return attribute_or_null(t, m->function, name);
+  return m->type == &PyMethod_Type ? t.get_attribute(m->function, name) : attribute_or_null(t, m->function, name);
 }
 
 Value* slice_attribute(Tracer& t, SliceValue* v, PyObject* name) {

@@ -260,6 +260,9 @@ namespace {
 const char* function_of(std::string_view special) {
   return special == "__neg__" ? "neg" : special == "__pos__" ? "pos" : "invert";
 }
+const char* symbol_of_unary(std::string_view special) {
+  return special == "__neg__" ? "-" : special == "__pos__" ? "+" : "~";
+}
 
 }  // namespace
 
@@ -293,7 +296,9 @@ Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
   const bool in_c = numbers && (name == "__neg__"   ? numbers->nb_negative
                                 : name == "__pos__" ? numbers->nb_positive
                                                     : numbers->nb_invert);
-  raise_unless_in_c(errors, v, in_c, "bad operand type for unary operator: '" + std::string(v->type->tp_name) + "'");
+  raise_unless_in_c(
+      errors, v, in_c,
+      std::string("bad operand type for unary ") + symbol_of_unary(name) + ": '" + v->type->tp_name + "'");
 }
 
 }  // namespace framejit::frame_hook
