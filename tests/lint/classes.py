@@ -21,7 +21,7 @@ LIMITS = [
     ("Dicts", "frame_hook/trace/types/dicts.h", 14, None),
     ("RealCalls", "frame_hook/trace/torch/real_calls.h", 10, None),
     ("Machine", "frame_hook/trace/machine/machine.h", 22, None),
-    ("Tracer", "frame_hook/trace/machine/tracer.h", 55, 361),
+    ("Tracer", "frame_hook/trace/machine/tracer.h", 55, 362),
 ]
 # Classes that may exceed the general limit, and lower limits for classes that stay far below it.
 LIMITS += [
