@@ -151,3 +151,23 @@ def test_errors_name_the_class(name, v, backend):
 
 def test_a_class_of_a_metaclass_has_no_minus():
     check(lambda x, v: (x + 1, raised(operator.neg, v)), X, Made)
+
+
+def module_of(x, v):
+    return x + 1, v.__module__
+
+
+def test_a_method_in_c_is_no_function(backend):
+    compiled = framejit.compile(module_of, backend=backend)
+    for v in [1].append, len, [1].append:
+        same(compiled(X, v), module_of(X, v))
+
+
+@pytest.mark.parametrize("v, breaks", [(True, 0), (0, 0), (2, 0), ("text", 1), (None, 1), (1.0, 1), (10 ** 30, 1)],
+                         ids=repr)
+def test_sorted_takes_an_int_for_reverse(v, breaks):
+    check(lambda x, v: (x + 1, raised(in_order, v)), X, v, breaks=breaks)
+
+
+def in_order(v):
+    return sorted([2, 1, 3], reverse=v)

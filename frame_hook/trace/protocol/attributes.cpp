@@ -108,6 +108,7 @@ Value* qualified_name(Tracer& t, MethodValue* m) {
 
 Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
   t.facts.type_of(m);
+  if (m->object && m->type == &PyCFunction_Type) t.facts.guard_identity(m->function);  // a function has this type too
   const std::string_view text = text_of(name);
   if (text == "__self__") return m->self;
   if (text == "__func__" && m->type == &PyMethod_Type) return m->function;
