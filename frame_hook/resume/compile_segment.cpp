@@ -104,6 +104,7 @@ void plan_exit(FrameTrace& trace, RecipeBuilder& recipe, Segment& segment) {
     segment.where = trace.where;
   }
   recipe.add_effects();
+  recipe.begin_end();
   if (trace.returned && trace.returned_from->is_resumed)
     segment.frames.push_back(plan_end(recipe, *trace.returned_from));
 }

@@ -32,11 +32,12 @@ thread_local bool t_enabled = true;
 uint64_t g_uses = 0;                      // of entries so far: orders their last uses
 constexpr int kMostVainTries = 3;
 
-// Takes over the references that a slot table holds for one frame.
+// Takes over the references that a slot table holds for one frame. A slot is empty if only the end of the frame needs
+// it and something holds the frame only since its recipe ran: that local is unbound then.
 struct FrameContents {
   std::vector<PyObject*> locals, stack;
   FrameContents(const LiveFrame& frame, const FramePlan& plan, const SegmentRun& run) {
-    auto take = [&](SlotId slot) { return slot == kUnbound ? nullptr : Py_NewRef(run.slots[slot].get()); };
+    auto take = [&](SlotId slot) { return slot == kUnbound ? nullptr : Py_XNewRef(run.slots[slot].get()); };
     for (SlotId s : plan.locals) locals.push_back(s == kAsItIs ? Py_XNewRef(frame.locals()[locals.size()]) : take(s));
     for (SlotId s : plan.stack) stack.push_back(take(s));
   }
@@ -446,7 +447,7 @@ Next Drive::round() {
     if (segment->options != options_ ||
         (segment->answer != CompilingAnswer::nothing && !answers_.fits(*segment, frame_.state())))
       continue;
-    const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
+    const RunStatus status = stays_if_python_ends([&] { return segment->run(frame_, access, run); });
     if (status == RunStatus::missed) continue;
     if (status != RunStatus::done) return no_result(status, *segment, run.stopped_by);
     if (segment->call) stats().hits += 1;
@@ -514,7 +515,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (interrupt_is_kept()) return raise_interrupt(index);
   if (!segment) return next.leave ? next : plainly();
   SegmentRun run;
-  const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
+  const RunStatus status = stays_if_python_ends([&] { return segment->run(frame_, access, run); });
   // A new entry does not fit if another thread changed something guarded while the compile ran without the GIL.
   if (status != RunStatus::done) return no_result(status, *segment, run.stopped_by);
   if (run.due && !derive(std::move(run.due))) return leave_with_error(here());

@@ -1,8 +1,10 @@
 // frame_hook/resume/recipe.cpp — runs a recipe: slots are filled in step order with new references.
 #include "frame_hook/resume/recipe.h"
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/made_values.h"
 #include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/iterators.h"
 
@@ -140,8 +142,16 @@ bool consume(PyObject* iterator, int64_t count) {
 
 bool Recipe::run(const RecipeInputs& inputs, std::vector<PyRef>& slots) const {
   slots.resize(slot_count_);
-  for (const RecipeStep& step : steps_)
-    if (!run_step(step, inputs, slots)) return false;
+  return run_steps(0, end_begins_.value_or(steps_.size()), inputs, slots);
+}
+
+bool Recipe::run_end(const RecipeInputs& inputs, std::vector<PyRef>& slots) const {
+  return run_steps(end_begins_.value_or(steps_.size()), steps_.size(), inputs, slots);
+}
+
+bool Recipe::run_steps(size_t from, size_t to, const RecipeInputs& inputs, std::vector<PyRef>& slots) const {
+  for (; from < to; ++from)
+    if (!run_step(steps_[from], inputs, slots)) return false;
   return true;
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -76,15 +77,18 @@ struct RecipeInputs {
 
 class Recipe {
  public:
-  // Fills slots (new references). False with a Python error set: slots made so far are released, effects may be
-  // partial.
+  // Fills slots (new references), but not those that only the end of a frame needs. False with a Python error set:
+  // slots made so far are released, effects may be partial.
   bool run(const RecipeInputs& inputs, std::vector<PyRef>& slots) const;
+  bool run_end(const RecipeInputs& inputs, std::vector<PyRef>& slots) const;  // after run(): the slots left
   const std::vector<RecipeStep>& steps() const { return steps_; }
 
  private:
   friend class RecipeBuilder;
   bool run_step(const RecipeStep& step, const RecipeInputs& inputs, std::vector<PyRef>& slots) const;
+  bool run_steps(size_t from, size_t to, const RecipeInputs& inputs, std::vector<PyRef>& slots) const;
   std::vector<RecipeStep> steps_;
+  std::optional<size_t> end_begins_;  // the first step that only the end needs; nothing: all are needed
   std::vector<graph::SymExpr> sizes_;
   std::vector<std::shared_ptr<void>> modes_;
   TensorFrontend* frontend_ = nullptr;
@@ -98,6 +102,8 @@ class RecipeBuilder {
   SlotId slot(Value* value);                 // what rebuilds `value`; kUnbound for null
   SlotId slot_if_at_hand(Value* value);  // of a constant, or of what has a slot already; kUnbound for others
   void add_effects();                        // effects and modes of the trace
+  // Whatever gets a slot from here on is for the frame at its end, which is shown only if something holds it.
+  void begin_end() { recipe_.end_begins_ = recipe_.steps_.size(); }
   const std::vector<PyObject*>& traced_outputs() const { return outputs_; }  // borrowed: for Recording::build
   const std::vector<guards::SourceId>& wanted_sources() const { return wanted_; }
   // After the guard program exists: source ids become registers.

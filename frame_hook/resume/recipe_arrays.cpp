@@ -1,7 +1,6 @@
 // frame_hook/resume/recipe_arrays.cpp — NumPy arrays that a trace made: each call gets new copies, and views of those.
 #include "frame_hook/resume/recipe.h"
-#include "frame_hook/trace/protocol/protocol.h"
-#include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/numpy_objects.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {

@@ -8,9 +8,7 @@
 #include <unordered_set>
 
 #include "frame_hook/resume/recipe.h"
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/containers.h"
-#include "frame_hook/trace/types/set_order.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"

@@ -3,7 +3,7 @@
 #include <unordered_set>
 
 #include "frame_hook/resume/recipe.h"
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/facts.h"
 #include "guards/guard_functions.h"
 
 namespace framejit::frame_hook {
@@ -80,7 +80,7 @@ void RecipeBuilder::effect_of(Value* value) {
   if (!filled_.insert(value).second) return;
   const SlotId target = slot(value);
   if (PyObject* type = real_type(value)) {
-    for (const ClassData& written : trace_.side_tables.class_data)
+    for (const ClassData& written : trace_.side_tables.class_data.values)
       if (reinterpret_cast<PyObject*>(written.type) == type)
         step(RecipeOp::set_attribute, {target, slot(written.value)}, 0, written.name.get());
     return;

@@ -5,6 +5,7 @@
 
 #include <new>
 
+#include "frame_hook/hook/live_frame.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -108,7 +109,7 @@ const char* Segment::why_dead() const {
   return is_wrong ? "a shape function was wrong" : nullptr;
 }
 
-RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
+RunStatus Segment::run(const LiveFrame& live, const guards::FrameAccess& frame, SegmentRun& out) {
   const size_t registers_needed = guards->register_count(), symbols_needed = guards->symbol_count();
   const size_t output_count = call ? call->output_count : 0;
   const size_t needed = registers_needed + symbols_needed + memory_registers.size() + output_count +
@@ -146,7 +147,10 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
     }
     out.due = std::move(owners.due);
   }
-  if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return recipe_failed();
+  const RecipeInputs inputs{registers, outputs.objects, symbols};
+  if (!recipe.run(inputs, out.slots)) return recipe_failed();
+  const bool shows_end = exit == ExitKind::returned && live.is_entered() && live.is_held();
+  if (shows_end && !recipe.run_end(inputs, out.slots)) return recipe_failed();
   return RunStatus::done;
 }
 

@@ -15,6 +15,8 @@
 
 namespace framejit::frame_hook {
 
+class LiveFrame;
+
 // Settings of a compile() call; one object per distinct set of options, compared by address.
 struct CompileOptions {
   bool fullgraph = false;
@@ -62,7 +64,8 @@ enum class RunStatus : uint8_t {
 
 class Segment {
  public:
-  RunStatus run(const guards::FrameAccess& frame, SegmentRun& out);
+  // live: the frame that `frame` is a view of.
+  RunStatus run(const LiveFrame& live, const guards::FrameAccess& frame, SegmentRun& out);
   const char* why_dead() const;  // null: it may still fit later
 
   std::unique_ptr<guards::GuardProgram> guards;

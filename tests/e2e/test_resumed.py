@@ -2,6 +2,7 @@
 graphs in every later call."""
 import contextlib
 import gc
+import sys
 import weakref
 
 import pytest
@@ -299,3 +300,31 @@ def test_a_kept_frame_shows_its_end(backend):
         call(torch.ones(2), frames)
     plain, *others = [(sorted(frame.f_locals), frame.f_locals["y"], frame.f_lineno) for frame in frames]
     assert others == [plain] * 3
+
+
+@framejit.disable
+def hold(frames):
+    if frames is not None:
+        frames.append(sys._getframe(2))  # past the wrapper of disable
+
+
+def may_be_held(x, frames):
+    y = x + 1
+    hold(frames)
+    number, text, flag, many = 1, "text", True, 2.5
+    number = number + 1
+    return y * many
+
+
+@pytest.mark.breaks(disabled_function=1)
+def test_one_entry_shows_the_end_of_frames_that_are_held(backend):
+    """Calls whose frame nobody holds use the same entries, and make nothing for it."""
+    compiled, held = framejit.compile(may_be_held, backend=backend), {}
+    for call in may_be_held, compiled:
+        held[call] = []
+        for frames in [None, held[call], None, held[call]]:
+            same(call(torch.ones(2), frames), torch.full((2,), 5.0))
+    names = ["number", "text", "flag", "many"]
+    plain, ours = [[(frame.f_lineno, [frame.f_locals[name] for name in names]) for frame in frames]
+                   for frames in held.values()]
+    assert plain == ours == [(plain[0][0], [2, "text", True, 2.5])] * 2

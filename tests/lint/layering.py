@@ -55,10 +55,13 @@ OUTSIDE = [
 
 # The parts of the tracer do not know the whole.
 PART = re.compile(r"^frame_hook/trace/(?:machine/(?:attempts|call_stack|compiling_answer|drops|errors|frame_trace"
-                  r"|graph_break|reachable|symbolic_frame)"
-                  r"|torch/(?:tensor_numbers|traced_tensors)|values/\w+)\.(?:h|cpp)$")
-WHOLE = re.compile(r"^frame_hook/trace/(?:machine/(?:tracer|parts|opcode_handlers)|protocol/\w+"
-                   r"|types/(?:builtins|containers)|torch/special)\.h$")
+                  r"|graph_break|nested|reachable|symbolic_frame|unresumable)"
+                  r"|protocol/(?:lookup|made_values|own_dict|stand_ins)"
+                  r"|torch/(?:real_calls|tensor_numbers|traced_tensors)|types/(?:c_arguments|writes)"
+                  r"|values/\w+)\.(?:h|cpp)$")
+WHOLE = re.compile(r"^frame_hook/trace/(?:machine/(?:tracer|parts|opcode_handlers)"
+                   r"|protocol/(?:attributes|calls|construct|descriptors|patterns|strings)"
+                   r"|types/(?:builtins|containers|numpy_calls)|torch/(?:called_by_rows|special|tensor_operands))\.h$")
 
 # The rooms of the tracer, and the rooms whose headers each may name besides its own. machine, protocol and types need
 # each other: a call runs a frame, an instruction is an operation, an operation of a builtin type may call Python code.
@@ -76,8 +79,11 @@ ROOM_EXCEPTIONS = [
     ("values/facts.h", "machine/call_stack.h", "a guard names the user's line"),
     ("values/shadows.h", "machine/errors.h", "reading a container may raise what CPython raises"),
     ("machine/frame_trace.h", "torch/tensor_frontend.h", "the trace hands the recording over"),
-    ("machine/tracer.h", "torch/traced_tensors.h", "a part of the tracer"),
+    ("machine/tracer.h", "torch/real_calls.h", "a part of the tracer"),
     ("protocol/calls.cpp", "torch/special.h", "a call asks each room that has rows for callables"),
+    ("protocol/items.cpp", "torch/tensor_operands.h", "an operator with a tensor among its operands"),
+    ("protocol/operators.cpp", "torch/tensor_operands.h", "an operator with a tensor among its operands"),
+    ("protocol/operators_compare.cpp", "torch/tensor_operands.h", "an operator with a tensor among its operands"),
     ("types/builtins.h", "torch/special.def", "torch's rows are found as those of builtins.def are"),
     ("types/builtins.cpp", "torch/special.def", "torch's rows are found as those of builtins.def are"),
 ]
@@ -123,5 +129,24 @@ def check(path: str, text: str) -> list[str]:
     return found
 
 
+def check_cycles(texts: dict[str, str]) -> list[str]:
+    """Headers that include each other, directly or through others."""
+    found, done = [], set()
+
+    def visit(path: str, on_the_way: list[str]) -> None:
+        if path in on_the_way:
+            found.append(" -> ".join([*on_the_way[on_the_way.index(path):], path]) + ": headers include each other")
+        elif path not in done:
+            for _, target in INCLUDE.findall(texts.get(path, "")):
+                visit(target, [*on_the_way, path])
+            done.add(path)
+
+    for path in texts:
+        visit(path, [])
+    return found
+
+
 if __name__ == "__main__":
-    report("layering", [finding for p in files(".h", ".cpp", ".def") for finding in check(str(p), read(p))])
+    sources = {str(p): read(p) for p in files(".h", ".cpp", ".def")}
+    report("layering", [finding for path, text in sources.items() for finding in check(path, text)]
+           + check_cycles({path: text for path, text in sources.items() if path.endswith(".h")}))

@@ -25,11 +25,14 @@ import terms  # noqa: E402
     ("inductor/loop/builder.cpp", '#include "frame_hook/trace/values/value.h"', True),
     ("frame_hook/trace/machine/tracer.cpp", '#include "frame_hook/hook/frame_hook.h"', True),
     ("frame_hook/trace/values/facts.cpp", '#include "frame_hook/trace/machine/tracer.h"', True),
-    ("frame_hook/trace/values/heap.h", '#include "frame_hook/trace/protocol/protocol.h"', True),
+    ("frame_hook/trace/values/heap.h", '#include "frame_hook/trace/protocol/descriptors.h"', True),
     ("frame_hook/trace/values/heap.h", '#include "frame_hook/trace/values/facts.h"', False),
     ("frame_hook/trace/values/shadows_read.cpp", '#include "frame_hook/trace/machine/tracer.h"', True),
     ("frame_hook/trace/machine/attempts.cpp", '#include "frame_hook/trace/machine/tracer.h"', True),
-    ("frame_hook/trace/machine/drops.cpp", '#include "frame_hook/trace/protocol/protocol.h"', True),
+    ("frame_hook/trace/machine/drops.cpp", '#include "frame_hook/trace/protocol/descriptors.h"', True),
+    ("frame_hook/trace/protocol/lookup.h", '#include "frame_hook/trace/machine/tracer.h"', True),
+    ("frame_hook/trace/protocol/own_dict.cpp", '#include "frame_hook/trace/protocol/descriptors.h"', True),
+    ("frame_hook/trace/protocol/attributes.cpp", '#include "frame_hook/trace/protocol/descriptors.h"', False),
     ("frame_hook/trace/values/heap.cpp", '#include "frame_hook/trace/types/set_order.h"', True),
     ("frame_hook/trace/values/facts.h", '#include "frame_hook/trace/machine/call_stack.h"', False),
     ("frame_hook/trace/types/dict.cpp", '#include "frame_hook/trace/torch/special.h"', True),
@@ -53,6 +56,15 @@ import terms  # noqa: E402
 ])
 def test_layering(path, line, finds):
     assert bool(layering.check(path, line)) is finds
+
+
+@pytest.mark.parametrize("includes, finds", [
+    ({"a.h": ["b.h"], "b.h": ["c.h"], "c.h": []}, []),
+    ({"a.h": ["b.h", "c.h"], "b.h": ["c.h"], "c.h": ["b.h"]}, ["b.h -> c.h -> b.h: headers include each other"]),
+])
+def test_headers_have_no_cycles(includes, finds):
+    texts = {path: "".join(f'#include "{other}"\n' for other in others) for path, others in includes.items()}
+    assert layering.check_cycles(texts) == finds
 
 
 @pytest.mark.parametrize("path, line, finds", [
@@ -270,12 +282,14 @@ def test_terms_are_those_of_the_page():
     ("see `graph/graph.h`", False),
     ("see `graph/{graph,no_such}.h`", True),
     ("see `graph/no_such_folder/`", True),
+    ("see `graph.h`, and `Python.h`", False),
+    ("see `no_such_file.h`", True),
     ("run `make demo`", False),
     ("run `make coffee`", True),
     ("the class `torch.Tensor` and `a/b`", False),
 ])
 def test_docs_paths(line, finds):
-    assert bool(docs_paths.check(Path("README.md"), line)) is finds
+    assert bool(docs_paths.check(Path("README.md"), line, {"graph.h"})) is finds
 
 
 def test_every_table_has_an_entry():

@@ -6,6 +6,10 @@
 
 namespace framejit::frame_hook {
 
+void raise_with(Errors& errors, PyObject* type, std::initializer_list<Value*> args) {
+  errors.raise(errors.new_exception(type, args));
+}
+
 void write_attribute(InstanceValue* v, const char* name, Value* to) {
   PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
   for (auto& [known, value] : v->attrs) {

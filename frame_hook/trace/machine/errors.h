@@ -38,6 +38,8 @@ class Errors {
   [[noreturn]] void raise_set_error(bool own);
 };
 
+// With these arguments.
+[[noreturn]] void raise_with(Errors& errors, PyObject* type, std::initializer_list<Value*> args);
 void write_attribute(InstanceValue* v, const char* name, Value* to);  // of an exception that the trace made
 // The members of an exception besides its arguments. value: makes the value of a real object, or null if there is none
 // (then the result is false).

@@ -2,8 +2,10 @@
 #include <algorithm>
 
 #include "frame_hook/trace/machine/opcode_handlers.h"
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/describe.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {

@@ -1,7 +1,8 @@
 // frame_hook/trace/machine/handlers_data.cpp — locals, cells, globals, constants, stack shuffling; the table of
 // handlers.
 #include "frame_hook/trace/machine/opcode_handlers.h"
-#include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "runtime/base/result.h"
 
@@ -17,7 +18,6 @@ struct HandlerTable {
   HandlerTable() {
 #define HANDLER(op, ...) rows[static_cast<size_t>(Op::op)] = on_part<&OpcodeHandlers::op>;
 #include "frame_hook/trace/machine/handlers.def"
-#include "frame_hook/trace/values/exception_members.h"
 #undef HANDLER
   }
 };

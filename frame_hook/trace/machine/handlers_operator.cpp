@@ -1,6 +1,6 @@
 // frame_hook/trace/machine/handlers_operator.cpp — operators, subscripts, attributes, pattern matching.
 #include "frame_hook/trace/machine/opcode_handlers.h"
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/patterns.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {

@@ -1,7 +1,6 @@
 // frame_hook/trace/machine/inline_call.cpp — calls of Python functions: binds arguments as CPython does, then runs a
 // frame.
 #include "frame_hook/trace/machine/tracer.h"
-#include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/names.h"
 #include "runtime/base/result.h"
 

@@ -6,6 +6,7 @@
 
 #include <unordered_map>
 
+#include "frame_hook/trace/machine/errors.h"
 #include "frame_hook/trace/machine/frame_trace.h"
 #include "frame_hook/trace/values/arguments.h"
 #include "guards/cpython/frame_access.h"
@@ -16,9 +17,11 @@ class Tracer;
 
 class Machine {
  public:
-  Machine(Tracer& tracer, FrameTrace& trace, const TraceOptions& options)
-      : t_(tracer), trace_(trace), options_(options) {}
+  Machine(Tracer& tracer, Errors& of_program, FrameTrace& trace, const TraceOptions& options)
+      : errors(of_program), t_(tracer), trace_(trace), options_(options) {}
   void reset();                                            // a new attempt begins
+
+  Errors& errors;
 
   // The frame of the program in which the trace begins, at instruction `start`.
   std::shared_ptr<SymbolicFrame> root_frame(const guards::FrameAccess& live, std::shared_ptr<const Code> code,

@@ -27,6 +27,7 @@ decltype(auto) part_of(Tracer& t) {
   else if constexpr (std::is_same_v<Part, Attempts>) return (t.attempts);
   else if constexpr (std::is_same_v<Part, Machine>) return (t.machine);
   else if constexpr (std::is_same_v<Part, Dicts>) return (t.dicts);
+  else if constexpr (std::is_same_v<Part, RealCalls>) return (t.calls);
 }
 
 // on_part(&handler) is a function that calls the handler with its part of a tracer.

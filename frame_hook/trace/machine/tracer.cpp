@@ -10,7 +10,7 @@ Tracer::Tracer(FrameTrace& trace, const TraceOptions& options, TensorFrontend& f
       heap(trace, facts, dynamic, frontend),
       tensors(trace, frontend, dynamic, numbers),
       attempts(trace, stack, options),
-      machine(*this, trace, options) {}
+      machine(*this, errors, trace, options) {}
 
 void Tracer::reset(PyCodeObject* code) {
   stack.clear();

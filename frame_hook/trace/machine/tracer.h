@@ -1,14 +1,11 @@
 // frame_hook/trace/machine/tracer.h — what a trace is made with: parts with one subject each, and the object protocol.
 //
 // A member is implemented in the folder of its subject: protocol/ (attributes, calls, operators, items, iteration),
-// types/ (lengths), torch/ (recorded calls).
+// types/ (lengths).
 #pragma once
 
-#include "frame_hook/trace/machine/attempts.h"
-#include "frame_hook/trace/machine/drops.h"
 #include "frame_hook/trace/machine/machine.h"
-#include "frame_hook/trace/torch/traced_tensors.h"
-#include "frame_hook/trace/types/dicts.h"
+#include "frame_hook/trace/torch/real_calls.h"
 
 namespace framejit::frame_hook {
 
@@ -36,13 +33,13 @@ class Tracer {
 
   // Parts that may run code of the program.
   Dicts dicts{*this, drops};
+  RealCalls calls{dicts, tensors, attempts};
   Machine machine;
 
   // ---- using values (adds guards)
   bool truth(Value* v);                                    // inlines __bool__, __len__; breaks on a tensor
   std::optional<graph::SymExpr> as_size(Value* v);         // int or SymInt, without specialising
   int64_t as_index(Value* v);                              // a concrete int (specialises a symbol)
-  Value* identity_of(Value* v);                            // id(v)
 
   // ---- object protocol (may inline Python code, raise symbolically, break)
   Value* get_attribute(Value* v, PyObject* name);
@@ -71,17 +68,10 @@ class Tracer {
   Value* to_string(Value* v);                              // str(v)
   Value* to_repr(Value* v);
 
-  // ---- recorded and concrete calls
-  Value* call_recorded(PyObject* callable, const Arguments& args);  // with traced tensors inside args
-  Value* call_pure(PyObject* callable, const Arguments& args);      // concretely; every argument constant
-  // A real object for a recorded or pure call: constants, traced tensors, fresh containers of them.
-  PyRef materialise(Value* v);
-
   TensorFrontend& frontend() { return frontend_; }
   Recording& recording() { return *trace_.recording; }
 
  private:
-  PyRef materialise_items(Value* v, const std::vector<Value*>& items);
   bool instance_truth(Value* v);
   Value* binary_operator_with_own_errors(int op, Value* a, Value* b);
   Value* unary_operator_with_own_errors(const char* special, Value* v);

@@ -1,369 +1,19 @@
-// frame_hook/trace/protocol/attributes.cpp — attribute reads: CPython's lookup along the MRO, descriptors, the instance
-// dict, __getattr__.
-//
-// Guards: a type whose attributes were looked up is guarded once, as unchanged (type_unchanged). An instance dict is
-// guarded by key: the item that was read, or that the name is absent. An attribute found along a type needs no guard of
-// its own. C getters run only where they are known to be pure: on constants, and for the rows of pure_getter().
-#include "frame_hook/trace/protocol/protocol.h"
-#include "frame_hook/trace/protocol/stand_ins.h"
-#include "frame_hook/trace/types/numpy_calls.h"
+// frame_hook/trace/protocol/attributes.cpp — attribute reads: those of any object, those of the kinds that CPython
+// treats specially (types, modules, functions, methods, super objects, tensors), and the dispatch over kinds.
+#include "frame_hook/trace/protocol/attributes.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/made_values.h"
+#include "frame_hook/trace/protocol/own_dict.h"
 #include "frame_hook/trace/values/exception_members.h"
-#include "frame_hook/trace/values/known_types.h"
-#include "frame_hook/trace/values/object_kinds.h"
+#include "guards/class_state.h"
 #include "guards/cpython/interrupts.h"
-
-#include <structmember.h>
 
 namespace framejit::frame_hook {
 
 using guards::GuardKind;
 using guards::SourceKind;
-
-namespace {
-
-// The dict of a real object, made if the object keeps its attributes inline; null if its type has none. A key that is
-// not a str may run code of the program in each lookup, and that code may write to the dict.
-PyRef real_instance_dict(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  const bool has = type->tp_dictoffset != 0
-#ifdef Py_TPFLAGS_MANAGED_DICT
-                   || (type->tp_flags & Py_TPFLAGS_MANAGED_DICT)
-#endif
-      ;
-  if (!has) return PyRef();
-  PyRef dict = PyRef::steal(PyObject_GenericGetDict(object, nullptr));
-  if (!dict) drop_error();
-  if (!dict || !PyDict_Check(dict.get())) return PyRef();
-  PyObject *key, *item;
-  for (Py_ssize_t position = 0; PyDict_Next(dict.get(), &position, &key, &item);)
-    if (!PyUnicode_CheckExact(key))
-      graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
-  return dict;
-}
-
-Value* bind_property(Tracer& t, const Found& d, Value* self) {
-  PyRef fget = PyRef::steal(PyObject_GetAttr(d.object, interned("fget")));
-  if (!fget || fget.get() == Py_None) {
-    drop_error();
-    static PyObject* const get = _PyType_Lookup(&PyProperty_Type, interned("__get__"));
-    raise_as_cpython(t.numbers, PyExc_AttributeError, "unreadable attribute",
-                     CCall{get, Arguments{{t.heap.constant_value(d.object), self}, {}}});
-  }
-  Value* getter = t.heap.wrap(fget.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("fget")));
-  return t.call(getter, {self});
-}
-
-// The function that a staticmethod or classmethod wraps.
-Value* wrapped_function(Errors& errors, const Found& d) {
-  PyRef inner = PyRef::steal(PyObject_GetAttr(d.object, interned("__func__")));
-  if (!inner) errors.raise_pending();
-  return errors.heap.wrap(inner.get(),
-                          errors.heap.facts.sources().add(SourceKind::member, d.source, 0, interned("__func__")));
-}
-
-// Until 3.12, the __get__ of the object that a classmethod wraps binds it.
-Value* bind_class_method(Errors& errors, const Found& d, Value* owner) {
-  Value* function = wrapped_function(errors, d);
-  const bool has_get = function->kind != ValueKind::function && function->kind != ValueKind::method && function->type &&
-                       function->type->tp_descr_get;
-  if (PY_VERSION_HEX < 0x030D0000 && has_get)
-    graph_break(Reason::unknown_attribute, "a classmethod around a descriptor");
-  return make_method(errors.heap, function, owner);
-}
-
-bool has_cause(Value* exception) {  // setting __cause__, even to None, suppresses the context
-  bool known = false;
-  if (exception->kind == ValueKind::instance) as<InstanceValue>(exception)->find_attr(interned("__cause__"), &known);
-  return known;
-}
-
-// A field of a named tuple: namedtuple's C descriptor, or the member of a struct sequence (torch.return_types). Null:
-// neither.
-Value* tuple_field(Shadows& shadows, const Found& d, Value* self) {
-  TupleValue* items = tuple_of(self);
-  if (!items || self == items || !PyType_IsSubtype(self->type, &PyTuple_Type)) return nullptr;
-  int64_t index = -1;
-  if (Py_TYPE(d.object) == &PyMemberDescr_Type) {
-    const Py_ssize_t first = offsetof(PyTupleObject, ob_item);
-    const Py_ssize_t offset = reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->offset;
-    if (offset >= first) index = (offset - first) / static_cast<Py_ssize_t>(sizeof(PyObject*));
-  } else {
-    PyRef state = PyRef::steal(PyObject_CallMethod(d.object, "__reduce__", nullptr));
-    if (state && PyTuple_Check(state.get()))
-      index = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
-    drop_error();
-  }
-  shadows.facts.type_of(self);
-  return index >= 0 && index < static_cast<int64_t>(items->items.size())
-             ? shadows.item(items, static_cast<size_t>(index))
-             : nullptr;
-}
-
-Value* bind_member(Shadows& shadows, const Found& d, Value* self) {
-  PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
-  if (Value* field = tuple_field(shadows, d, self)) return field;
-  if (self->kind == ValueKind::instance && std::string_view(text_of(name)) == "__dict__")
-    return instance_dict(shadows.errors, as<InstanceValue>(self));
-  const bool is_made = self->kind == ValueKind::instance && !self->object;
-  if (is_made && is_exception_member(d.object)) return read_member(shadows.heap, as<InstanceValue>(self), d.object);
-  if (self->kind == ValueKind::instance) {
-    bool known;
-    Value* written = as<InstanceValue>(self)->find_attr(name, &known);
-    if (known) return written;
-  }
-  const bool of_base_exception =  // __suppress_context__
-      reinterpret_cast<PyDescrObject*>(d.object)->d_type == reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
-  if (is_made && of_base_exception) return shadows.heap.boolean(has_cause(self));
-  if (!self->object) return nullptr;
-  PyRef value = PyRef::steal(
-      Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
-  if (!value) {
-    drop_error();
-    graph_break(Reason::unknown_attribute, std::string(text_of(name)) + " (an empty slot)");
-  }
-  if (shadows.heap.is_constant(self)) {
-    constant_of(shadows, self);
-    return shadows.heap.wrap_result(value.release());
-  }
-  return shadows.heap.wrap(value.get(),
-                           shadows.facts.sources().add(SourceKind::member, shadows.facts.source_of(self), 0, name));
-}
-
-Value* exception_attribute(Attempts& attempts, Heap& heap, InstanceValue* self, PyObject* name) {
-  bool known;
-  if (Value* written = self->find_attr(name, &known); known) return written ? written : heap.none();
-  const std::string_view text = text_of(name);
-  if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
-  // A real traceback holds frames, and a traced __exit__ gets only a stand-in for the traceback.
-  if (text == "__traceback__" && (self->object || attempts.find_raise(self)))
-    graph_break(Reason::unknown_attribute, "__traceback__ of a caught exception");
-  if (self->object || text == "args") return nullptr;
-  if (text == "__suppress_context__") return heap.boolean(has_cause(self));
-  return text == "__cause__" || text == "__context__" || text == "__traceback__" ? heap.none() : nullptr;
-}
-
-// C getters of real, mutable objects that neither run Python code nor make a new object on each read.
-bool pure_getter(PyTypeObject* owner) {
-  return owner == &PyFunction_Type || owner == &PyProperty_Type || owner == &PyMethod_Type ||
-         owner == reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
-}
-
-Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
-  PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
-  const std::string_view text = text_of(name);
-  if (text == "__class__") return type_value ? type_value : t.heap.constant_value(reinterpret_cast<PyObject*>(type));
-  if (self->kind == ValueKind::array) return array_attribute(t.shadows, as<ArrayValue>(self), name);
-  if (text == "__dict__" && self->kind == ValueKind::instance) return instance_dict(t.errors, as<InstanceValue>(self));
-  if (self->kind == ValueKind::instance && !self->object) {  // attributes that the trace wrote
-    bool known;
-    if (Value* written = as<InstanceValue>(self)->find_attr(name, &known)) return written;
-  }
-  if (self->kind == ValueKind::instance && is_exception_type(type))
-    if (Value* v = exception_attribute(t.attempts, t.heap, as<InstanceValue>(self), name)) return v;
-  Value* payload = payload_of(self);
-  if (payload->kind == ValueKind::sym_int) {
-    if (text == "real" || text == "numerator") return payload;
-    if (text == "imag") return t.heap.integer(0);
-    if (text == "denominator") return t.heap.integer(1);
-  }
-  if (payload->kind == ValueKind::object && t.heap.is_constant(payload)) {
-    PyObject* real = constant_of(t.shadows, payload);
-    return t.errors.constant_steal(
-        Py_TYPE(d.object)->tp_descr_get(d.object, real, reinterpret_cast<PyObject*>(Py_TYPE(real))));
-  }
-  PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(d.object)->d_type;
-  if (self->object && pure_getter(owner)) {
-    PyRef value =
-        PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(type)));
-    if (!value) t.errors.raise_pending();
-    return t.heap.wrap(value.get(), t.facts.sources().add(SourceKind::attribute, t.facts.source_of(self), 0, name));
-  }
-  graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
-}
-
-}  // namespace
-
-PyObject* own_class_attribute(PyTypeObject* type, PyObject* name) {
-#if PY_VERSION_HEX >= 0x030C0000
-  PyRef dict = PyRef::steal(PyType_GetDict(type));
-  PyObject* found = dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr;
-#else
-  PyObject* found = type->tp_dict ? PyDict_GetItemWithError(type->tp_dict, name) : nullptr;
-#endif
-  if (!found) drop_error();
-  return found;
-}
-
-namespace {
-
-// The class along the MRO that has the attribute in its own dict.
-PyTypeObject* owner_of_attribute(PyTypeObject* type, PyObject* name) {
-  for (Py_ssize_t i = 0; type->tp_mro && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    auto* of = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-    if (own_class_attribute(of, name)) return of;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
-Found look_up(Shadows& shadows, PyTypeObject* type, guards::SourceId type_source, PyObject* name) {
-  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) shadows.facts.guard_type_unchanged(type, type_source);
-  Found found;
-  found.object = _PyType_Lookup(type, name);
-  if (!found.object) return found;
-  found.source = shadows.facts.sources().add(SourceKind::type_lookup, type_source, 0, name);
-  if (!shadows.tables().class_data.empty())
-    if (PyTypeObject* owner = owner_of_attribute(type, name))
-      found.written = written_class_data(shadows.tables(), owner, name);
-  return found;
-}
-
-// If the class of the object is a Python class, it may become or stop being a descriptor class. So that class is
-// guarded.
-void guard_descriptor_class(Facts& facts, const Found& found) {
-  PyTypeObject* kind = found.object ? Py_TYPE(found.object) : nullptr;
-  if (!kind || !(kind->tp_flags & Py_TPFLAGS_HEAPTYPE) || (kind->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) ||
-      PyType_Check(found.object))
-    return;
-  if (builtin_base(kind) == kind) return;  // a C class
-  facts.guard_type_unchanged(
-      kind, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
-}
-
-Found look_up(Shadows& shadows, Value* v, PyObject* name) {
-  PyTypeObject* type = shadows.facts.type_of(v);
-  return look_up(shadows, type, shadows.facts.type_source(v), name);
-}
-
-Value* found_value(Heap& heap, const Found& found) {
-  if (found.written) return found.written;
-  Value* v = heap.wrap(found.object, found.source);
-  PyTypeObject* type = Py_TYPE(found.object);
-  if (v->kind == ValueKind::object && type != &PyUnicode_Type) {
-    // The identity holds as long as the type is unchanged.
-    v->type_guarded = v->value_guarded = v->identity_guarded = true;
-  }
-  return v;
-}
-
-Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
-  if (d.written) return d.written;
-  PyTypeObject* kind = Py_TYPE(d.object);
-  auto owner = [&] { return type_value ? type_value : t.heap.constant_value(reinterpret_cast<PyObject*>(type)); };
-  if (kind == &PyFunction_Type || kind == &PyInstanceMethod_Type)
-    return self ? make_method(t.heap, found_value(t.heap, d), self) : found_value(t.heap, d);
-  if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type)
-    return self ? make_method(t.heap, found_value(t.heap, d), self) : found_value(t.heap, d);
-  if (kind->tp_descr_get == PyStaticMethod_Type.tp_descr_get) return wrapped_function(t.errors, d);
-  if (kind->tp_descr_get == PyClassMethod_Type.tp_descr_get) return bind_class_method(t.errors, d, owner());
-  if (kind == &PyClassMethodDescr_Type) return make_method(t.heap, found_value(t.heap, d), owner());
-  if (kind == &PyMemberDescr_Type) return self ? bind_member(t.shadows, d, self) : found_value(t.heap, d);
-  if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t.heap, d);
-  if (is_known(kind, KnownType::tuple_getter) && self)
-    if (Value* field = tuple_field(t.shadows, d, self)) return field;
-  if (PyObject* get = _PyType_Lookup(kind, interned("__get__"))) {
-    if (PyFunction_Check(get)) {
-      Value* descriptor = t.heap.wrap(d.object, d.source);
-      Value* getter = t.lookup_special(descriptor, "__get__");
-      return t.call(getter, {self ? self : t.heap.none(), owner()});
-    }
-    if (kind->tp_descr_get == PyProperty_Type.tp_descr_get)
-      return self ? bind_property(t, d, self) : found_value(t.heap, d);
-    // C descriptors that bind as functions do: functools.lru_cache wrappers, compiled functions.
-    if (is_known(kind, KnownType::armed_call) || is_known(kind, KnownType::lru_cache))
-      return self ? make_method(t.heap, found_value(t.heap, d), self) : found_value(t.heap, d);
-    graph_break(Reason::unknown_attribute, std::string(type->tp_name) + " descriptor of type " + kind->tp_name);
-  }
-  return t.heap.wrap(d.object, d.source);
-}
-
-bool has_own_dict(Facts& facts, Value* v) {
-  PyTypeObject* type = facts.type_of(v);
-#ifdef Py_TPFLAGS_MANAGED_DICT
-  if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) return true;
-#endif
-  return type->tp_dictoffset != 0;
-}
-
-Value* own_attribute(Heap& heap, Value* v, PyObject* name) {
-  InstanceValue* instance = v->kind == ValueKind::instance ? as<InstanceValue>(v) : nullptr;
-  if (instance) {
-    bool known;
-    Value* written = instance->find_attr(name, &known);
-    if (known) return written;
-    if (auto* read = instance->read.find(name)) return read->second;
-  }
-  if (!v->object || !has_own_dict(heap.facts, v)) return nullptr;
-  PyRef dict = real_instance_dict(v->object.get());
-  if (!dict) return nullptr;
-  auto& sources = heap.facts.sources();
-  const guards::SourceId where = sources.add(SourceKind::instance_dict, heap.facts.source_of(v));
-  PyObject* item = PyDict_GetItemWithError(dict.get(), name);
-  if (!item) drop_error();
-  heap.facts.guard_if_real(item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
-  Value* value = item ? heap.wrap(item, sources.add(SourceKind::dict_item, where, 0, name)) : nullptr;
-  if (instance) instance->read.try_emplace(name, {PyRef::borrow(name), value});
-  return value;
-}
-
-void drop_own_attribute(Drops& drops, InstanceValue* v, PyObject* name) {
-  Heap& heap = drops.shadows.heap;
-  bool known;
-  Value* held = v->find_attr(name, &known);
-  if (!known && v->object && has_own_dict(heap.facts, v)) {
-    PyRef dict = real_instance_dict(v->object.get());
-    PyObject* item = dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr;
-    if (!item) PyErr_Clear();
-    if (item && may_be_half_way(Py_TYPE(item))) held = own_attribute(heap, v, name);
-  }
-  drops.drop(held);
-}
-
-std::vector<PyObject*> own_names(Facts& facts, InstanceValue* v) {
-  std::vector<PyObject*> names;
-  auto state = [&](PyObject* name, bool* known) { return v->find_attr(name, known); };
-  if (v->object) {
-    PyRef dict = real_instance_dict(v->object.get());
-    if (dict) {
-      PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict.get())));
-      PyObject *key, *item;
-      for (Py_ssize_t position = 0, i = 0; PyDict_Next(dict.get(), &position, &key, &item); ++i) {
-        PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
-        PyRef name = PyRef::borrow(key);
-        PyObject* raw = name.release();
-        PyUnicode_InternInPlace(&raw);
-        bool known;
-        if (Value* written = state(raw, &known); !known || written) names.push_back(raw);
-        Py_DECREF(raw);  // the dict, or the intern table, keeps it
-      }
-      facts.guard_if_real(GuardKind::dict_keys, facts.sources().add(SourceKind::instance_dict, facts.source_of(v)),
-                          keys.get());
-    }
-  }
-  for (const auto& [name, value] : v->attrs) {
-    if (!value) continue;
-    PyObject* descriptor = _PyType_Lookup(v->type, name.get());
-    if (descriptor && Py_TYPE(descriptor)->tp_descr_set) continue;  // a slot
-    bool listed = false;
-    for (PyObject* n : names) listed = listed || n == name.get();
-    if (!listed) names.push_back(name.get());
-  }
-  return names;
-}
-
-DictValue* instance_dict(Errors& errors, InstanceValue* v) {
-  if (v->dict) return v->dict;
-  auto* dict = errors.heap.make<DictValue>(ValueKind::dict, &PyDict_Type);
-  dict->owner = v;
-  if (v->object) {
-    PyRef real = real_instance_dict(v->object.get());
-    if (!real) errors.raise_new(PyExc_AttributeError, "object has no attribute '__dict__'");
-    dict->object = std::move(real);
-    dict->source = errors.heap.facts.sources().add(SourceKind::instance_dict, errors.heap.facts.source_of(v));
-  }
-  return v->dict = dict;
-}
 
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found d = look_up(t.shadows, v, name);
@@ -377,34 +27,436 @@ Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
 
 namespace {
 
-// What python_special() binds. The object is null if there is none.
-Found special_of(Shadows& shadows, Value* v, const char* name) {
-  if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return {};
-  if (v->kind == ValueKind::object && !(shadows.heap.facts.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return {};
-  const Found d = look_up(shadows, v, interned(name));
-  if (d.object == Py_None && std::string_view(name) != "__hash__")
-    graph_break(Reason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");
-  if (!d.object || d.object == Py_None) return {};
-  PyTypeObject* kind = Py_TYPE(d.object);
-  const bool is_c = kind == &PyWrapperDescr_Type || kind == &PyMethodDescr_Type || kind == &PyClassMethodDescr_Type;
-  return is_c ? Found{} : d;
+// T.__dict__: a proxy of a dict whose items are those of the class body, in order.
+Value* class_dict(Dicts& dicts, Value* type_value, PyTypeObject* type) {
+  const guards::SourceId source = dicts.facts.source_of(type_value);
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) dicts.facts.guard_type_unchanged(type, source);
+  DictValue* items = dicts.heap.dict();
+#if PY_VERSION_HEX >= 0x030C0000
+  PyRef dict = PyRef::steal(PyType_GetDict(type));
+#else
+  PyRef dict = PyRef::borrow(type->tp_dict);
+#endif
+  PyObject *key, *item;
+  for (Py_ssize_t position = 0; dict && PyDict_Next(dict.get(), &position, &key, &item);) {
+    const Found found{item, dicts.facts.sources().add(SourceKind::type_lookup, source, 0, key)};
+    Value* written = dicts.shadows.tables().class_data.find(type, key);
+    dicts.set(items, dicts.heap.constant_value(key),
+              written                            ? written
+              : guards::is_class_data(key, item) ? dicts.heap.wrap(item, found.source)
+                                                 : found_value(dicts.heap, found));
+  }
+  return mapping_proxy(dicts.heap, items);
+}
+
+// Getters of type objects. Their results cannot change while the type is unchanged, or are constants of the class.
+Value* type_getter(Dicts& dicts, Value* type_value, PyTypeObject* type, PyObject* name) {
+  const std::string_view text = text_of(name);
+  if (text == "__dict__") return class_dict(dicts, type_value, type);
+  if (text == "__class__") return dicts.heap.constant_value(reinterpret_cast<PyObject*>(Py_TYPE(type)));
+  if (text == "__annotations__") {
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
+    PyObject* own = own_class_attribute(type, interned("__annotations__"));
+    if (!own) graph_break(Reason::unknown_attribute, "__annotations__ of a class that has none yet");
+    return dicts.heap.wrap(own, dicts.facts.sources().add(SourceKind::type_lookup, dicts.facts.source_of(type_value), 0,
+                                                          interned("__annotations__")));
+  }
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
+    dicts.facts.guard_type_unchanged(type, dicts.facts.source_of(type_value));
+  PyRef value = PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name));
+  if (!value) {
+    drop_error();
+    return nullptr;
+  }
+  const bool may_be_renamed =
+      (text == "__name__" || text == "__qualname__") && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
+  if (!may_be_renamed) return dicts.heap.constant_value(value.get());
+  const guards::SourceId source = dicts.facts.source_of(type_value);  // a new name does not change the class's version
+  return dicts.heap.wrap(value.get(), dicts.facts.sources().add(SourceKind::attribute, source, 0, name));
+}
+
+Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyTypeObject* meta, PyObject* name) {
+  if (!PyFunction_Check(getattr.object))
+    graph_break(Reason::unknown_attribute, std::string(meta->tp_name) + ".__getattr__");
+  return t.call(bind(t, getattr, type_value, meta, nullptr), {t.heap.constant_value(name)});
+}
+
+Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
+  const Found d = look_up(t.shadows, v, name);
+  if (d.object && Py_TYPE(d.object)->tp_descr_set && std::string_view(text_of(name)) != "__dict__") {
+    const Value* own = t.dicts.get(module_dict(t.heap, v), t.heap.constant_value(name));
+    if (!own && std::string_view(text_of(name)) == "__annotations__")
+      graph_break(Reason::unknown_attribute, "__annotations__ of a module that has none yet");
+    if (Py_TYPE(d.object) != &PyGetSetDescr_Type || !own) return bind(t, d, v, v->type, nullptr);
+  }
+  if (std::string_view(text_of(name)) == "__dict__") return module_dict(t.heap, v);
+  if (Value* found = t.dicts.get(module_dict(t.heap, v), t.heap.constant_value(name))) return found;
+  if (d.object) return bind(t, d, v, v->type, nullptr);
+  if (Value* getattr = t.dicts.get(module_dict(t.heap, v), t.heap.constant_value(interned("__getattr__"))))
+    return t.call(getattr, {t.heap.constant_value(name)});
+  return nullptr;
+}
+
+// As meth_get__qualname__ of Objects/methodobject.c: the class of the object counts, not the one that has the method.
+Value* qualified_name(Tracer& t, MethodValue* m) {
+  Value* const type =
+      real_type(m->self) ? m->self : t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(m->self)));
+  const auto text = [&](Value* of, const char* name) {
+    Value* const v = t.get_attribute(of, interned(name));
+    if (v->kind != ValueKind::object || !PyUnicode_Check(v->object.get()))
+      graph_break(Reason::unknown_attribute, "method.__qualname__");
+    return std::string(text_of(constant_of(t.shadows, v)));
+  };
+  return t.heap.string((text(type, "__qualname__") + "." + text(m->function, "__name__")).c_str());
+}
+
+Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
+  t.facts.type_of(m);
+  if (m->object && m->type == &PyCFunction_Type) t.facts.guard_identity(m->function);  // a function has this type too
+  const std::string_view text = text_of(name);
+  if (text == "__self__") return m->self;
+  if (text == "__func__" && m->type == &PyMethod_Type) return m->function;
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(m)));
+  if (text == "__call__") return m;
+  if (text == "__get__" || text == "__reduce__") graph_break(Reason::unknown_attribute, "method." + std::string(text));
+  if (m->type == &PyCFunction_Type) {  // its descriptor says something else
+    if (text == "__module__") return t.heap.none();
+    if (text == "__qualname__") return qualified_name(t, m);
+    if (!_PyType_Lookup(&PyCFunction_Type, name)) return nullptr;
+  }
+  // A method has the attributes of its own class itself (repr, hash, how to copy it); all others are its function's.
+  if (m->type == &PyMethod_Type && text != "__doc__" && _PyType_Lookup(&PyMethod_Type, name))
+    return generic_attribute(t, m, name);
+  return m->type == &PyMethod_Type ? t.get_attribute(m->function, name) : attribute_or_null(t, m->function, name);
+}
+
+Value* slice_attribute(Tracer& t, SliceValue* v, PyObject* name) {
+  const std::string_view text = text_of(name);
+  if (text == "start") return v->start;
+  if (text == "stop") return v->stop;
+  if (text == "step") return v->step;
+  return generic_attribute(t, v, name);
+}
+
+// Facts of a real input that tracing does not change are read from the real tensor. They are guarded with it, and the
+// traced stand-in may lack them (requires_grad).
+bool read_from_real_tensor(std::string_view name) {
+  return name == "requires_grad" || name == "is_leaf" || name == "grad_fn" || name == "name";
+}
+
+// A stand-in does not know what its tensor is a view of: only the answer "no base" is possible.
+Value* base_of(Heap& heap, TensorValue* v, PyObject* name, PyObject* traced) {
+  const PyRef base = PyRef::steal(PyObject_GetAttr(v->object ? v->object.get() : traced, name));
+  if (base.get() != Py_None) graph_break(Reason::unknown_attribute, "_base of a view");
+  if (v->object)
+    heap.facts.guard_if_real(GuardKind::is, heap.facts.sources().add(SourceKind::attribute, v->source, 0, name),
+                             Py_None);
+  return heap.none();
+}
+
+Value* tensor_getter(TracedTensors& tensors, TensorValue* v, PyObject* name) {
+  Shadows& shadows = tensors.numbers.shadows;
+  Heap& heap = shadows.heap;
+  Facts& facts = shadows.facts;
+  const std::string_view text = text_of(name);
+  if (text == "__class__") return heap.constant_value(reinterpret_cast<PyObject*>(facts.type_of(v)));
+  if (text == "__dict__") graph_break(Reason::unknown_attribute, "Tensor.__dict__");
+  if (text == "_cdata" || text == "_version") graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
+  if (text == "grad") {
+    if (Value* written = shadows.tables().gradients.find(v)) return written;
+    if (shadows.tables().gradients.new_leaves.contains(v)) return heap.none();
+  }
+  if (!v->object && (text == "grad_fn" || text == "grad" || text == "retains_grad" || text == "_backward_hooks"))
+    graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
+  PyObject* traced = tensors.traced(v);
+  if (text == "_base") return base_of(heap, v, name, traced);
+  if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
+    PyRef real = PyRef::steal(PyObject_GetAttr(v->object.get(), name));
+    if (!real) shadows.errors.raise_pending();
+    if (text != "grad" && is_plain(real.get())) return heap.constant_value(real.get());
+    if (real.get() == Py_None) {
+      facts.guard_if_real(GuardKind::is, facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
+      return heap.none();
+    }
+    if (text == "grad") return heap.wrap(real.get(), facts.sources().add(SourceKind::attribute, v->source, 0, name));
+    graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
+  }
+  PyObject* result = heap.recording().get_attribute(traced, name);
+  if (!result) {
+    if (auto stop = heap.recording().take_break()) graph_break(stop->reason, stop->message);
+    shadows.errors.raise_pending();
+  }
+  return heap.wrap_result(result);
+}
+
+Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
+  if (Value* mark = written_mark(t.shadows.tables(), v, name)) return mark;
+  const Found d = look_up(t.shadows, v, name);
+  if (d.object && Py_TYPE(d.object) == &PyGetSetDescr_Type) return tensor_getter(t.tensors, v, name);
+  if (d.object && Py_TYPE(d.object)->tp_descr_set) return bind(t, d, v, v->type, nullptr);
+  if (v->object && v->source != guards::kNoSource)
+    if (Value* own = own_attribute(t.heap, v, name)) return own;
+  return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
+}
+
+// Attributes of a type whose __getattribute__ or __getattr__ is Python code, around the generic lookup.
+Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
+  PyTypeObject* type = t.facts.type_of(v);
+  if (type->tp_getattro == PyObject_GenericGetAttr) return generic_attribute(t, v, name);
+  // Members of immutable objects, such as __args__ of list[int] and int | None.
+  if (const Found d = look_up(t.shadows, v, name);
+      d.object && Py_TYPE(d.object) == &PyMemberDescr_Type && v->kind == ValueKind::object && t.heap.is_constant(v))
+    return t.errors.constant_steal(PyObject_GenericGetAttr(constant_of(t.shadows, v), name));
+  const Found getattribute = look_up(t.shadows, v, interned("__getattribute__"));
+  const Found getattr = look_up(t.shadows, v, interned("__getattr__"));
+  if (getattribute.object && Py_TYPE(getattribute.object) == &PyWrapperDescr_Type &&
+      reinterpret_cast<PyWrapperDescrObject*>(getattribute.object)->d_wrapped !=
+          reinterpret_cast<void*>(PyObject_GenericGetAttr) &&
+      !(v->object && PyModule_Check(v->object.get())))  // the type's own C code: threading.local
+    graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
+  auto call_hook = [&](const Found& hook) {
+    return t.call(bind(t, hook, v, type, nullptr), {t.heap.constant_value(name)});
+  };
+  if (getattribute.object && PyFunction_Check(getattribute.object)) {
+    if (!getattr.object) return call_hook(getattribute);
+    Unresumable guard(t.stack);
+    try {
+      return call_hook(getattribute);
+    } catch (const SymbolicRaise& raised) {
+      if (!t.errors.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+    }
+    return call_hook(getattr);
+  }
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !getattr.object && v->kind != ValueKind::instance)
+    graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
+  Value* found = nullptr;
+  if (!getattr.object) return generic_attribute(t, v, name);
+  {
+    Unresumable guard(t.stack);
+    try {
+      found =
+          v->object && PyModule_Check(v->object.get()) ? module_attribute(t, v, name) : generic_attribute(t, v, name);
+    } catch (const SymbolicRaise& raised) {
+      if (!t.errors.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+    }
+  }
+  return found ? found : call_hook(getattr);
 }
 
 }  // namespace
 
-bool has_any_special(Shadows& shadows, Value* v, std::initializer_list<const char*> names) {
-  return std::any_of(names.begin(), names.end(),
-                     [&](const char* name) { return special_of(shadows, v, name).object != nullptr; });
+Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
+  PyTypeObject* type = t.facts.known_type(v);
+  PyTypeObject* meta = Py_TYPE(type);
+  const guards::SourceId source = t.facts.source_of(v);
+  const guards::SourceId meta_source = t.facts.type_source(v);
+  const Found md = look_up(t.shadows, meta, meta_source, name);
+  guard_descriptor_class(t.facts, md);
+  if (md.object && Py_TYPE(md.object)->tp_descr_set && Py_TYPE(md.object)->tp_descr_get) {
+    if (Py_TYPE(md.object) == &PyGetSetDescr_Type || Py_TYPE(md.object) == &PyMemberDescr_Type)
+      return type_getter(t.dicts, v, type, name);
+    return bind(t, md, v, meta, nullptr);
+  }
+  const Found d = look_up(t.shadows, type, source, name);
+  guard_descriptor_class(t.facts, d);
+  if (d.object) {
+    if (Py_TYPE(d.object) == &PyGetSetDescr_Type && std::string_view(text_of(name)) == "__class__")
+      return t.heap.constant_value(reinterpret_cast<PyObject*>(meta));
+    return bind(t, d, nullptr, type, v);
+  }
+  return md.object ? bind(t, md, v, meta, nullptr) : nullptr;
 }
 
-Value* python_special(Tracer& t, Value* v, const char* name) {
-  const Found d = special_of(t.shadows, v, name);
-  return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
+namespace {
+
+Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
+  PyTypeObject* meta = Py_TYPE(t.facts.known_type(v));
+  if (meta->tp_getattro == PyType_Type.tp_getattro) return type_attribute(t, v, name);
+  const Found getattribute = look_up(t.shadows, meta, t.facts.type_source(v), interned("__getattribute__"));
+  const Found getattr = look_up(t.shadows, meta, t.facts.type_source(v), interned("__getattr__"));
+  const bool in_python = getattribute.object && PyFunction_Check(getattribute.object);
+  const auto first = [&] {
+    return in_python ? t.call(bind(t, getattribute, v, meta, nullptr), {t.heap.constant_value(name)})
+                     : type_attribute(t, v, name);
+  };
+  if (!getattr.object) return first();
+  {
+    Unresumable guard(t.stack);
+    try {
+      if (Value* found = first()) return found;
+    } catch (const SymbolicRaise& raised) {
+      if (!t.errors.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+    }
+  }
+  return metaclass_getattr(t, v, getattr, meta, name);
 }
 
-Value* Tracer::lookup_special(Value* v, const char* name) {
-  const Found d = look_up(shadows, v, interned(name));
-  return d.object ? bind(*this, d, v, v->type, nullptr) : nullptr;
+Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
+  for (const auto& [n, v] : f->attrs)
+    if (n.get() == name) return v;
+  const std::string_view text = text_of(name);
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(f)));
+  t.shadows.load(f);
+  if (text == "__code__") return t.heap.constant_value(reinterpret_cast<PyObject*>(f->code));
+  if (text == "__globals__") return f->globals;
+  if (text == "__defaults__") return f->defaults ? f->defaults : t.heap.none();
+  if (text == "__kwdefaults__") return f->kwdefaults ? f->kwdefaults : t.heap.none();
+  if (text == "__closure__")
+    return f->closure.empty() ? t.heap.none() : t.heap.tuple(std::vector<Value*>(f->closure.begin(), f->closure.end()));
+  if (!f->object) {
+    if (text == "__name__") return f->name ? f->name : t.heap.constant_value(f->code->co_name);
+    if (text == "__qualname__") return f->qualname ? f->qualname : t.heap.constant_value(f->code->co_qualname);
+    if (text == "__module__") {
+      Value* module = t.dicts.get(as<DictValue>(f->globals), t.heap.constant_value(interned("__name__")));
+      return module ? module : t.heap.none();
+    }
+    if (text == "__doc__") {
+      PyObject* consts = f->code->co_consts;
+      PyObject* doc = PyTuple_GET_SIZE(consts) ? PyTuple_GET_ITEM(consts, 0) : Py_None;
+      return t.heap.constant_value(PyUnicode_Check(doc) ? doc : Py_None);
+    }
+    if (text == "__annotations__") {
+      DictValue* d = t.heap.dict();
+      f->attrs.emplace_back(PyRef::borrow(name), d);
+      return d;
+    }
+    if (PY_VERSION_HEX >= 0x030C0000 && text == "__type_params__")  // there is one empty tuple
+      return t.heap.constant_value(PyRef::steal(PyTuple_New(0)).get());
+  }
+  if (text == "__dict__") return function_dict(t.errors, f);
+  if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set)
+    if (Value* own = t.dicts.get(function_dict(t.errors, f), t.heap.constant_value(name))) return own;
+  return generic_attribute(t, f, name);
+}
+
+Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
+  const std::string_view text = text_of(name);
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(v)));
+  if (text == "__self__") return v->self;
+  if (text == "__thisclass__") return v->start_type;
+  if (text == "__self_class__") return v->self_type;
+  auto* start = t.facts.known_type(v->start_type);
+  auto* type = reinterpret_cast<PyTypeObject*>(real_type(v->self_type));
+  if (!start || !type) graph_break(Reason::made_in_trace, "super() of a class made in the trace");
+  const bool on_class =
+      v->self == v->self_type || (real_type(v->self) && real_type(v->self) == real_type(v->self_type));
+  const guards::SourceId type_source = on_class ? t.facts.source_of(v->self_type) : t.facts.type_source(v->self);
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.facts.guard_type_unchanged(type, type_source);
+  PyObject* mro = type->tp_mro;
+  if (!mro) graph_break(Reason::made_in_trace, "super() of a class that is being made");
+  Py_ssize_t i = 0;
+  while (i < PyTuple_GET_SIZE(mro) && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(start)) ++i;
+  for (++i; i < PyTuple_GET_SIZE(mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    PyObject* found = own_class_attribute(base, name);
+    if (!found) continue;
+    const guards::SourceId base_source =
+        t.facts.sources().add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(base));
+    const Found d{found, t.facts.sources().add(SourceKind::type_lookup, base_source, 0, name),
+                  t.shadows.tables().class_data.find(base, name)};
+    return bind(t, d, on_class ? nullptr : v->self, type, v->self_type);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
+  switch (v->kind) {
+    case ValueKind::null: graph_break(Reason::odd_scope, "an unbound value");
+    case ValueKind::tensor: return tensor_attribute(t, as<TensorValue>(v), name);
+    case ValueKind::function: return function_attribute(t, as<FunctionValue>(v), name);
+    case ValueKind::method: return method_attribute(t, as<MethodValue>(v), name);
+    case ValueKind::super: return super_attribute(t, as<SuperValue>(v), name);
+    case ValueKind::slice: return slice_attribute(t, as<SliceValue>(v), name);
+    case ValueKind::cell:
+      if (std::string_view(text_of(name)) == "cell_contents") {
+        auto* cell = as<CellValue>(v);
+        if (Value* contents = cell_contents(t.shadows, cell)) return contents;
+        t.errors.raise_new(PyExc_ValueError, "Cell is empty");
+      }
+      return generic_attribute(t, v, name);
+    case ValueKind::instance:
+    case ValueKind::object:
+      if (real_type(v)) return class_attribute(t, v, name);
+      if (v->object && PyModule_Check(v->object.get()) && t.facts.type_of(v)->tp_getattro == PyModule_Type.tp_getattro)
+        return module_attribute(t, v, name);
+      return hooked_attribute(t, v, name);
+    case ValueKind::sym_int:
+    case ValueKind::identity:
+    case ValueKind::tuple:
+    case ValueKind::list:
+    case ValueKind::dict:
+    case ValueKind::set:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::array:
+    case ValueKind::view: return generic_attribute(t, v, name);
+  }
+  return nullptr;
+}
+
+namespace {
+
+PyRef intern_name(PyObject* name) {
+  PyObject* own = Py_NewRef(name);
+  if (PyUnicode_CheckExact(own) && !PyUnicode_CHECK_INTERNED(own)) PyUnicode_InternInPlace(&own);
+  return PyRef::steal(own);
+}
+
+// PyObject_GetAttr() adds the object and the name to every AttributeError that passes, unless they are set.
+void say_what_was_looked_for(Errors& errors, Value* exception, Value* v, PyObject* name) {
+  if (exception->object || !errors.exception_matches(exception, PyExc_AttributeError)) return;
+  auto* error = as<InstanceValue>(exception);
+  PyObject* const of_name = member_descriptor(PyExc_AttributeError, "name");
+  PyObject* const of_object = member_descriptor(PyExc_AttributeError, "obj");
+  if (find_member(error, of_name) || find_member(error, of_object)) return;
+  // CPython writes them as attributes.
+  if (error->type->tp_setattro != PyObject_GenericSetAttr || _PyType_Lookup(error->type, interned("name")) != of_name ||
+      _PyType_Lookup(error->type, interned("obj")) != of_object)
+    graph_break(Reason::exception_raised, std::string(error->type->tp_name) + ", whose class takes writes to members,");
+  write_member(error, of_name, errors.heap.constant_value(name));
+  write_member(error, of_object, v);
+}
+
+}  // namespace
+
+Value* Tracer::get_attribute(Value* v, PyObject* name) {
+  PyRef key = intern_name(name);
+  try {
+    return existing_attribute(v, key.get());
+  } catch (const SymbolicRaise& raised) {
+    say_what_was_looked_for(errors, raised.exception, v, key.get());
+    throw;
+  }
+}
+
+Value* Tracer::existing_attribute(Value* v, PyObject* name) {
+  if (Value* found = attribute_or_null(*this, v, name)) return found;
+  std::string message;
+  if (PyObject* type = real_type(v))
+    message = std::string("type object '") + reinterpret_cast<PyTypeObject*>(type)->tp_name;
+  else if (v->object && PyModule_Check(v->object.get())) {
+    const char* own_name = PyModule_GetName(v->object.get());
+    if (!own_name)
+      drop_error(),
+          errors.raise_new(PyExc_AttributeError, std::string("module has no attribute '") + text_of(name) + "'");
+    message = std::string("module '") + own_name;
+  } else message = std::string("'") + (v->type ? v->type->tp_name : "?");
+  const bool is_named = real_type(v) || (v->object && PyModule_Check(v->object.get()));  // a type or a module
+  errors.raise_new(PyExc_AttributeError,
+                   message + (is_named ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");
+}
+
+Value* Tracer::find_attribute(Value* v, PyObject* name) {
+  PyRef key = intern_name(name);
+  Unresumable guard(stack);
+  try {
+    return attribute_or_null(*this, v, key.get());
+  } catch (const SymbolicRaise& raised) {
+    if (!errors.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+    return nullptr;
+  }
 }
 
 }  // namespace framejit::frame_hook

@@ -1,12 +1,17 @@
 // frame_hook/trace/protocol/attributes_write.cpp — attribute writes and deletes: __setattr__ overrides, data
 // descriptors, instance dicts. Real objects stay untouched: writes go to the value's shadow and are applied at the
 // exit.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/attributes.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/own_dict.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
-#include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/class_state.h"
 #include "guards/cpython/interrupts.h"
 
@@ -31,16 +36,6 @@ void set_property(Tracer& t, const Found& d, Value* self, Value* to) {
   }
   Value* setter = t.heap.wrap(function.get(), t.facts.sources().add(guards::SourceKind::member, d.source, 0, which));
   to ? t.call(setter, {self, to}) : t.call(setter, {self});
-}
-
-void write_overlay(Shadows& shadows, InstanceValue* v, PyObject* name, Value* to) {
-  will_mutate(shadows, v);
-  for (auto& [n, value] : v->attrs)
-    if (n.get() == name) {
-      value = to;
-      return;
-    }
-  v->attrs.emplace_back(PyRef::borrow(name), to);
 }
 
 bool is_exception_slot(PyTypeObject* type, std::string_view name) {
@@ -161,12 +156,7 @@ void set_class_data(Shadows& shadows, Value* v, PyObject* name, Value* to) {
                                                 : to->kind == ValueKind::sym_int);
   if (!own || !guards::is_class_data(name, own) || !is_scalar || v->source == guards::kNoSource) refuse();
   will_mutate(shadows, v);
-  for (ClassData& written : shadows.tables().class_data)
-    if (written.type == type && written.name.get() == name) {
-      written.value = to;
-      return;
-    }
-  shadows.tables().class_data.push_back({type, PyRef::borrow(name), to});
+  shadows.tables().class_data.set(type, name, to);
 }
 
 void write(Tracer& t, Value* v, PyObject* name, Value* to) {
@@ -221,7 +211,7 @@ bool set_gradient(Tracer& t, TensorValue* v, PyObject* name, Value* to) {
     for (const char* fact : {"dtype", "device", "shape"})
       if (!t.dicts.equal(t.get_attribute(v, interned(fact)), t.get_attribute(to, interned(fact)))) return false;
   }
-  write_gradient(t.shadows.tables(), v, to ? to : t.heap.none());
+  t.shadows.tables().gradients.set(v, to ? to : t.heap.none());
   return true;
 }
 
@@ -235,53 +225,6 @@ Value* written_mark(const SideTables& tables, Value* tensor, PyObject* name) {
            std::string_view(text_of(call.second.positional[1]->object.get())) == text_of(name);
   });
   return mark == calls.rend() ? nullptr : mark->second.positional[2];
-}
-
-Value* written_gradient(const SideTables& tables, const TensorValue* v) {
-  for (const auto& [tensor, gradient] : tables.gradients.values)
-    if (tensor == v) return gradient;
-  return nullptr;
-}
-
-void write_gradient(SideTables& tables, TensorValue* v, Value* to) {
-  for (auto& [tensor, gradient] : tables.gradients.values)
-    if (tensor == v) return void(gradient = to);
-  tables.gradients.values.emplace_back(v, to);
-}
-
-Value* written_class_data(const SideTables& tables, PyTypeObject* owner, PyObject* name) {
-  for (const ClassData& written : tables.class_data)
-    if (written.type == owner && PyUnicode_Compare(written.name.get(), name) == 0) return written.value;
-  return nullptr;
-}
-
-void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* name, Value* to) {
-  if (v->kind != ValueKind::instance)
-    graph_break(Reason::unsupported_write,
-                std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
-  if (!to && !own_attribute(drops.shadows.heap, v, name)) raise_unwritable(numbers, v, name, to, false);
-  if (const Found d = look_up(drops.shadows, v, name);
-      d.object && Py_TYPE(d.object)->tp_descr_set)  // the exit's write would go to it
-    graph_break(Reason::unsupported_write,
-                std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." +
-                    text_of(name));
-  auto* instance = as<InstanceValue>(v);
-  bool is_written = false;
-  if (to && instance->object && !instance->find_attr(name, &is_written) &&
-      is_written)  // the write would move it to the end of the dict
-    graph_break(Reason::unsupported_write,
-                std::string("an attribute that was deleted and is written again, ") + text_of(name));
-  drop_own_attribute(drops, instance, name);
-  if (!instance->object || to == nullptr) {
-    // An attribute that is deleted and written again goes to the end, as in a dict.
-    for (auto it = instance->attrs.begin(); it != instance->attrs.end(); ++it)
-      if (it->first.get() == name && (!it->second || !to)) {
-        instance->attrs.erase(it);
-        break;
-      }
-    if (!to && !instance->object) return;
-  }
-  write_overlay(drops.shadows, instance, name, to);
 }
 
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {

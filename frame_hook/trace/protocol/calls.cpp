@@ -4,12 +4,22 @@
 #include <algorithm>
 #include <cctype>
 
+#include "frame_hook/trace/machine/nested.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/construct.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/made_values.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/protocol/strings.h"
 #include "frame_hook/trace/torch/special.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/values/c_packages.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/numpy_objects.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -18,41 +28,12 @@ using guards::SourceKind;
 
 namespace {
 
-Arguments with_self(Value* self, const Arguments& args) {
-  Arguments all;
-  all.positional.reserve(args.positional.size() + 1);
-  all.positional.push_back(self);
-  all.positional.insert(all.positional.end(), args.positional.begin(), args.positional.end());
-  all.keywords = args.keywords;
-  return all;
-}
-
 bool any_tensor(TensorFrontend& frontend, const Arguments& args) {
   for (Value* v : args.positional)
     if (contains_tensor(frontend, v)) return true;
   for (const auto& [name, v] : args.keywords)
     if (contains_tensor(frontend, v)) return true;
   return false;
-}
-
-// The type that a C callable belongs to: the one whose method it is, itself if it is a class, otherwise its own type.
-PyTypeObject* type_of_callable(PyObject* callable) {
-  if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type ||
-      Py_TYPE(callable) == &PyClassMethodDescr_Type)
-    return reinterpret_cast<PyDescrObject*>(callable)->d_type;
-  return PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : Py_TYPE(callable);
-}
-
-// The module or type that messages name as its origin.
-std::string module_text(PyObject* callable) {
-  if (!PyCFunction_Check(callable)) {
-    PyTypeObject* const type = type_of_callable(callable);
-    return is_made_by_c(type) ? type->tp_name : "";
-  }
-  PyObject* const module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
-  if (module) return PyUnicode_Check(module) ? text_of(module) : "";
-  PyObject* const self = PyCFunction_GET_SELF(callable);
-  return self && PyType_Check(self) ? module_text(self) : "";
 }
 
 // Functions that only make or read tensors through the dispatcher: they are recorded even without tensor arguments.
@@ -186,7 +167,7 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
   if (runs_concretely(callable)) {
     refuse_what_is_asked(t.shadows, callable, args);
     return is_of_numpy(callable) ? call_numpy(t, callable, args)
-                                 : run_plain(t, callable, without_symbols(t.shadows, args));
+                                 : t.calls.plain(callable, without_symbols(t.shadows, args));
   }
   if (Value* result = call_slot_or_new(t, callable, args)) return result;
   const bool torch = is_torch_c_function(callable);
@@ -194,7 +175,8 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
       dispatches(callable) || (any_tensor(t.frontend(), args) && !is_function_for(callable, kByRow));
   if (torch && is_recorded) return call_torch(t, callable, args);
   if (torch) {
-    if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_symbols(t.shadows, args));
+    if (t.frontend().is_pure_without_tensors(callable))
+      return t.calls.plain(callable, without_symbols(t.shadows, args));
   } else if (is_pure_function(callable)) {
     refuse_what_is_asked(t.shadows, callable, args);
     if (Value* result = t.numbers.computed(callable, args)) return result;
@@ -203,7 +185,7 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
     if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance)
       graph_break(Reason::unknown_callable, name_of_callable(callable));
     const Arguments plain = without_symbols(t.shadows, args);
-    if (all_plain(t.shadows, plain)) return t.call_pure(callable, plain);
+    if (all_plain(t.shadows, plain)) return t.calls.pure(callable, plain);
   }
   warn_if_substituted(callable);
   graph_break(Reason::unknown_callable, name_of_callable(callable));
@@ -259,7 +241,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
     }
     if (is_of(type, CPackage::torch) && any_tensor(t.frontend(), args)) {
       t.facts.guard_identity(v);
-      return t.call_recorded(v->object.get(), args);
+      return t.calls.recorded(v->object.get(), args);
     }
     graph_break(Reason::unknown_callable, std::string("an object of type ") + type->tp_name);
   }
@@ -283,7 +265,7 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
     return t.call(t.heap.constant_value(PyInstanceMethod_GET_FUNCTION(callable)), args);
   }
   Value* self = nullptr;
-  if (Value* method = unbound_method(t.heap, v, callable, &self)) return t.call(method, with_self(self, args));
+  if (Value* method = unbound_method(t.heap, v, callable, &self)) return t.call(method, with_first(self, args));
   if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyClassMethodDescr_Type ||
       PyCFunction_Check(callable))
     return call_c_function(t, v, callable, args);
@@ -304,84 +286,6 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
 
 }  // namespace
 
-std::string name_of_callable(PyObject* callable) {
-  PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__qualname__"));
-  if (!name) drop_error();
-  std::string own = name && PyUnicode_Check(name.get()) && PyUnicode_GET_LENGTH(name.get()) > 0
-                        ? text_of(name.get())
-                        : Py_TYPE(callable)->tp_name;
-  if (own.starts_with("pybind11_detail_function_record")) own = own.substr(own.rfind('.') + 1);
-  if (own.find('.') != std::string::npos) return own;
-  const std::string module = module_text(callable);
-  return module.empty() || module == "builtins" ? own : module + "." + own;
-}
-
-bool is_torch_c_function(PyObject* callable) {
-  if (!PyCFunction_Check(callable)) return is_of(type_of_callable(callable), CPackage::torch);
-  return is_function_of(callable, CPackage::torch) || is_pybind_function_of(callable, CPackage::torch);
-}
-
-void only_positional(Errors& errors, const Arguments& args, const char* function, size_t least, size_t most) {
-  if (!args.keywords.empty())
-    errors.raise_new(PyExc_TypeError, std::string(function) + "() takes no keyword arguments");
-  const size_t n = args.positional.size();
-  if (n >= least && n <= most) return;
-  const char* how = least == most ? "exactly" : n < least ? "at least" : "at most";
-  const size_t want = n < least ? least : most;
-  errors.raise_new(PyExc_TypeError, std::string(function) + " expected " + how + " " + std::to_string(want) +
-                                        " argument" + (want == 1 ? "" : "s") + ", got " + std::to_string(n));
-}
-
-std::vector<Value*> parse(Errors& errors, const Arguments& args, const char* function,
-                          std::initializer_list<const char*> names, size_t required) {
-  std::vector<Value*> bound;
-  std::vector<std::string_view> known;
-  size_t most_positional = SIZE_MAX;
-  for (const char* name : names) {
-    if (*name == '$') most_positional = std::min(most_positional, known.size());
-    known.push_back(*name == '$' ? name + 1 : name);
-  }
-  bound.resize(known.size(), nullptr);
-  if (args.positional.size() > std::min(most_positional, known.size()))
-    errors.raise_new(PyExc_TypeError, std::string(function) + "() takes at most " + std::to_string(known.size()) +
-                                          " arguments (" + std::to_string(args.positional.size()) + " given)");
-  std::copy(args.positional.begin(), args.positional.end(), bound.begin());
-  for (const auto& [name, v] : args.keywords) {
-    auto it = std::find(known.begin(), known.end(), text_of(name));
-    if (it == known.end())
-      errors.raise_new(PyExc_TypeError,
-                       std::string("'") + text_of(name) + "' is an invalid keyword argument for " + function + "()");
-    const auto at = it - known.begin();
-    if (bound[at])
-      errors.raise_new(PyExc_TypeError, "argument for " + std::string(function) + "() given by name ('" +
-                                            text_of(name) + "') and position (" + std::to_string(at + 1) + ")");
-    bound[at] = v;
-  }
-  for (size_t i = 0; i < required; ++i)
-    if (!bound[i])
-      errors.raise_new(PyExc_TypeError, std::string(function) + "() missing required argument '" +
-                                            std::string(known[i]) + "' (pos " + std::to_string(i + 1) + ")");
-  return bound;
-}
-
-Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args) {
-  for (Value* v : args.positional)
-    if (!t.heap.is_constant(v))
-      graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
-  for (const auto& [name, v] : args.keywords)
-    if (!t.heap.is_constant(v))
-      graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
-  return t.call_pure(callable, args);
-}
-
-Value* call_exception(Errors& errors, PyObject* type, std::initializer_list<Value*> args) {
-  return errors.new_exception(type, args);
-}
-
-void raise_with(Errors& errors, PyObject* type, std::initializer_list<Value*> args) {
-  errors.raise(call_exception(errors, type, args));
-}
-
 Value* Tracer::call(Value* callable, const Arguments& args) {
   switch (callable->kind) {
     case ValueKind::function: {
@@ -392,8 +296,7 @@ Value* Tracer::call(Value* callable, const Arguments& args) {
     }
     case ValueKind::method: {
       auto* method = as<MethodValue>(callable);
-      load_method(heap, method);
-      return call(method->function, with_self(method->self, args));
+      return call(method->function, with_first(method->self, args));
     }
     case ValueKind::instance: return call_instance(*this, callable, args);
     case ValueKind::object: return call_object(*this, callable, args);

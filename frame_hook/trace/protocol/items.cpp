@@ -1,9 +1,15 @@
 // frame_hook/trace/protocol/items.cpp — v[key], v[key] = x, del v[key], x in v: dispatch.
 #include <algorithm>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/torch/tensor_operands.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 
@@ -59,7 +65,7 @@ Value* Tracer::get_item_with_own_errors(Value* v, Value* key) {
   if (v->kind == ValueKind::tensor)
     if (Value* selected = select_by_symbol(*this, v, key)) return selected;
   if (v->kind == ValueKind::tensor)
-    return call_recorded(operator_function("getitem"), operands(facts, {"__getitem__"}, {v, key}));
+    return calls.recorded(operator_function("getitem"), operands(facts, {"__getitem__"}, {v, key}));
   if (Value* made = type_subscript(*this, v, key)) return made;
   if (!real_type(v))
     if (Value* method = python_special(*this, v, "__getitem__")) return call(method, {key});
@@ -76,7 +82,7 @@ void Tracer::set_item_with_own_errors(Value* v, Value* key, Value* to) {
   if (v->kind == ValueKind::tensor) {
     Value* place = key->kind == ValueKind::tuple ? select_by_symbol(*this, v, key) : nullptr;
     if (place) v = place, key = heap.constant_value(Py_Ellipsis);
-    call_recorded(operator_function("setitem"), operands(facts, {"__setitem__"}, {v, key, to}));
+    calls.recorded(operator_function("setitem"), operands(facts, {"__setitem__"}, {v, key, to}));
     return;
   }
   if (Value* method = python_special(*this, v, "__setitem__")) {

@@ -1,6 +1,7 @@
 // frame_hook/trace/protocol/iteration.cpp — iter() and next(): __iter__ and __next__ in Python are inlined, generators
 // are resumed, types/ does what iterators in C do.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/containers.h"
 

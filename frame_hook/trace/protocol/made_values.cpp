@@ -1,7 +1,9 @@
-// frame_hook/trace/protocol/made_values.cpp — methods, instances and proxies that the protocol makes.
+#include "frame_hook/trace/protocol/made_values.h"
+
 #include <string>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/graph_break.h"
+#include "guards/cpython/names.h"
 
 namespace framejit::frame_hook {
 
@@ -20,15 +22,6 @@ MethodValue* make_method(Heap& heap, Value* function, Value* self) {
   m->function = function;
   m->self = self;
   return m;
-}
-
-void load_method(Heap& heap, MethodValue* m) {
-  heap.facts.type_of(m);
-  if (m->function) return;
-  auto& sources = heap.facts.sources();
-  m->function =
-      heap.wrap(PyMethod_GET_FUNCTION(m->object.get()), sources.add(guards::SourceKind::method_function, m->source));
-  m->self = heap.wrap(PyMethod_GET_SELF(m->object.get()), sources.add(guards::SourceKind::method_self, m->source));
 }
 
 // A finaliser runs when the last reference is dropped, and a trace does not know when that is.

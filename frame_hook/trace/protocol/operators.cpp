@@ -2,11 +2,19 @@
 //
 // Order: tensors (recorded through the functions of module operator, whose C code uses torch's own slots), symbolic
 // sizes, plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/operators.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/protocol/strings.h"
+#include "frame_hook/trace/torch/tensor_operands.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "graph/int64_range.h"
 
 namespace framejit::frame_hook {
@@ -79,21 +87,6 @@ bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
 }  // namespace
 
 const char* symbol_of_operator(int op) { return kBinary[op].symbol; }
-
-bool is_subclassed_number(Value* v) {
-  return v->kind == ValueKind::instance &&
-         (PyType_IsSubtype(v->type, &PyLong_Type) || PyType_IsSubtype(v->type, &PyFloat_Type) ||
-          PyType_IsSubtype(v->type, &PyComplex_Type));
-}
-
-Value* type_special(Tracer& t, Value* v, const char* name) {
-  if (PyObject* type = real_type(v)) {
-    const Found meta = look_up(t.shadows, Py_TYPE(type), t.facts.type_source(v), interned(name));
-    if (meta.object && PyFunction_Check(meta.object)) return bind(t, meta, v, Py_TYPE(type), nullptr);
-    return nullptr;
-  }
-  return python_special(t, v, name);
-}
 
 namespace {
 
@@ -173,8 +166,8 @@ Value* tensor_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
       op == kAdd || op == kSubtract || op == kMultiply || ((op == kTrueDivide || op == kFloorDivide) && other == b);
   if (Value* input = promotes_alike ? float_input(t, other, other == b ? a : b) : nullptr) {
     if (other == a)
-      return t.call_recorded(operator_function(row.function),
-                             operands(t.facts, {row.special, row.reflected}, {input, b}));
+      return t.calls.recorded(operator_function(row.function),
+                              operands(t.facts, {row.special, row.reflected}, {input, b}));
     b = input;
   }
   const bool by_value = op == kPower || op == kRemainder;
@@ -183,13 +176,13 @@ Value* tensor_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
     return t.call(t.get_attribute(b, interned(row.reflected)), {a});
   // As Tensor.__rtruediv__ does.
   if (Value* input = op == kTrueDivide && other == a ? float_input(t, a, b) : nullptr)
-    return t.call_recorded(
+    return t.calls.recorded(
         operator_function("mul"),
         operands(t.facts, {"__mul__", row.reflected}, {t.call(t.get_attribute(b, interned("reciprocal")), {}), input}));
   if (in_place)
-    return t.call_recorded(operator_function(row.in_place_function),
-                           operands(t.facts, {row.in_place, row.special, row.reflected}, {a, b}));
-  return t.call_recorded(operator_function(row.function), operands(t.facts, {row.special, row.reflected}, {a, b}));
+    return t.calls.recorded(operator_function(row.in_place_function),
+                            operands(t.facts, {row.in_place, row.special, row.reflected}, {a, b}));
+  return t.calls.recorded(operator_function(row.function), operands(t.facts, {row.special, row.reflected}, {a, b}));
 }
 
 }  // namespace
@@ -239,7 +232,7 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
       base == kRemainder && left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get());
   if (formats && !is_plain(shadows, b)) return format_percent(*this, left, b);
   if (formats && plain_text(shadows, left, "format").find('%') == std::string::npos)
-    return itself_if_unchanged(shadows, a, call_pure(function, Arguments{{left, right}, {}}));
+    return itself_if_unchanged(shadows, a, calls.pure(function, Arguments{{left, right}, {}}));
   for (Value* v : {a, b})
     if (base == kAdd && (is_list_or_tuple(a) || is_list_or_tuple(b)) && adds_in_c(facts, v) && !is_size(v))
       graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
@@ -256,7 +249,7 @@ Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
   for (Value* v : {left, right})
     if (concrete && base == kOr && v->object && !type_compares_in_c(v->object.get()))
       graph_break(Reason::unsupported_operand, "operator | on " + describe(v));
-  if (concrete) return call_pure(function, Arguments{{left, right}, {}});
+  if (concrete) return calls.pure(function, Arguments{{left, right}, {}});
   for (Value* v : {a, b})
     if (may_know_operator(heap, v) || (base == kMultiply && repeats(shadows, v, v == a ? b : a)))
       graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
@@ -269,6 +262,9 @@ namespace {
 
 const char* function_of(std::string_view special) {
   return special == "__neg__" ? "neg" : special == "__pos__" ? "pos" : "invert";
+}
+const char* symbol_of_unary(std::string_view special) {
+  return special == "__neg__" ? "-" : special == "__pos__" ? "+" : "~";
 }
 
 }  // namespace
@@ -283,7 +279,7 @@ Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
   const std::string_view name = special;
   const char* function_name = function_of(special);
   if (v->kind == ValueKind::tensor)
-    return call_recorded(operator_function(function_name), operands(facts, {special}, {v}));
+    return calls.recorded(operator_function(function_name), operands(facts, {special}, {v}));
   if (v->kind == ValueKind::array) return call_numpy(*this, operator_function(function_name), Arguments{{v}, {}});
   if (Value* method = python_special(*this, v, special)) return call(method, {});
   refuse_unknown_arithmetic(v, special);
@@ -298,12 +294,14 @@ Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
     return numbers.float_arithmetic("mul", inner, heap.integer(-1));
   if (Value* result = numbers.computed(operator_function(function_name), {inner})) return result;
   inner = specialised(heap, inner);
-  if (is_plain(shadows, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
+  if (is_plain(shadows, inner)) return calls.pure(operator_function(function_name), Arguments{{inner}, {}});
   const PyNumberMethods* numbers = builtin_base(facts.type_of(v))->tp_as_number;
   const bool in_c = numbers && (name == "__neg__"   ? numbers->nb_negative
                                 : name == "__pos__" ? numbers->nb_positive
                                                     : numbers->nb_invert);
-  raise_unless_in_c(errors, v, in_c, "bad operand type for unary operator: '" + std::string(v->type->tp_name) + "'");
+  raise_unless_in_c(
+      errors, v, in_c,
+      std::string("bad operand type for unary ") + symbol_of_unary(name) + ": '" + v->type->tp_name + "'");
 }
 
 }  // namespace framejit::frame_hook

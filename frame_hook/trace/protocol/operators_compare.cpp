@@ -2,11 +2,17 @@
 // code does (types/comparisons.cpp), identity as the last resort of == and !=.
 #include <cmath>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/nested.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/torch/tensor_operands.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/numpy_calls.h"
-#include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 
@@ -85,8 +91,8 @@ Value* Tracer::compare_with_own_errors(int op, Value* a, Value* b) {
     if (other->kind == ValueKind::instance && !takes)
       if (Value* result = special_compare(*this, op, a, b)) return result;
     if (Value* input = float_input(*this, other, other == b ? a : b)) (other == b ? b : a) = input;
-    return call_recorded(operator_function(kFunctions[op]),
-                         operands(facts, {kSpecials[op], kSpecials[kSwapped[op]]}, {a, b}));
+    return calls.recorded(operator_function(kFunctions[op]),
+                          operands(facts, {kSpecials[op], kSpecials[kSwapped[op]]}, {a, b}));
   }
   if (a->kind == ValueKind::instance || b->kind == ValueKind::instance || a->kind == ValueKind::object ||
       b->kind == ValueKind::object)

@@ -1,7 +1,7 @@
-// frame_hook/trace/protocol/patterns.cpp — mapping and class patterns of match statements.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/patterns.h"
+
+#include "frame_hook/trace/protocol/strings.h"
 #include "frame_hook/trace/types/containers.h"
-#include "frame_hook/trace/values/object_kinds.h"
 
 namespace framejit::frame_hook {
 

@@ -3,10 +3,14 @@
 
 #include <algorithm>
 
+#include "frame_hook/trace/protocol/made_values.h"
+#include "frame_hook/trace/protocol/own_dict.h"
 #include "frame_hook/trace/values/c_packages.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -232,8 +236,13 @@ PyRef StandIns::make_instance(InstanceValue* v) {
   PyTypeObject* base = builtin_base(v->type);
   Value* payload = v->payload;
   const bool of_exception = is_exception_type(base);
-  if (of_exception && (!payload || payload->kind != ValueKind::tuple)) return {};
+  if (of_exception && payload && payload->kind != ValueKind::tuple) return {};
   const PyRef nothing = PyRef::steal(PyTuple_New(0));
+  if (of_exception && !payload) {  // a real one, whose arguments are unread
+    exact_ = false;
+    const PyRef type = base == v->type ? PyRef::borrow(reinterpret_cast<PyObject*>(base)) : class_like(v->type, base);
+    return type ? call_tp_new(base, type.get(), nothing.get()) : PyRef();
+  }
   if (!payload && base == v->type && is_known(base, KnownType::deque))
     return call_tp_new(base, reinterpret_cast<PyObject*>(base), nothing.get());
   if (!payload) return base == &PyBaseObject_Type || base == v->type ? named(v->type) : PyRef();

@@ -10,7 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/arguments.h"
+#include "frame_hook/trace/values/open_numbers.h"
 
 namespace framejit::frame_hook {
 

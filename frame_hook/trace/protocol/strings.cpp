@@ -4,9 +4,17 @@
 #include <cctype>
 #include <cstring>
 
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/strings.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 
@@ -256,7 +264,7 @@ Value* Tracer::format(Value* v, Value* spec) {
   if (Value* text = numbers.computed(function, {payload_of(v), spec})) return text;
   Value* plain = specialised(heap, payload_of(v));
   if (is_plain(shadows, plain) && is_plain(shadows, spec))
-    return itself_if_unchanged(shadows, v, call_pure(function, Arguments{{plain, spec}, {}}));
+    return itself_if_unchanged(shadows, v, calls.pure(function, Arguments{{plain, spec}, {}}));
   if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict ||
       v->kind == ValueKind::set || v->kind == ValueKind::instance)
     errors.raise_new(PyExc_TypeError,
@@ -278,7 +286,7 @@ Value* str_join(Tracer& t, const Arguments& args) {
                                               t.facts.type_of(part)->tp_name + " found");
     part = text;
   }
-  return t.call_pure(method, Arguments{{payload_of(args.positional[0]), t.heap.tuple(std::move(parts))}, {}});
+  return t.calls.pure(method, Arguments{{payload_of(args.positional[0]), t.heap.tuple(std::move(parts))}, {}});
 }
 
 // Values that are not plain are first turned into their texts. For fields without conversion, spec or attribute that is
@@ -303,7 +311,7 @@ Value* str_format(Tracer& t, const Arguments& args) {
   };
   for (size_t i = 1; i < plain.positional.size(); ++i) convert(plain.positional[i]);
   for (auto& [name, v] : plain.keywords) convert(v);
-  Value* result = t.call_pure(method, plain);
+  Value* result = t.calls.pure(method, plain);
   return text.find_first_of("{}") == std::string::npos ? itself_if_unchanged(t.shadows, args.positional[0], result)
                                                        : result;
 }

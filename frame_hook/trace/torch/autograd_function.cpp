@@ -6,10 +6,13 @@
 // context.
 #include <algorithm>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/made_values.h"
 #include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/torch/outside_state.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook::rows {
@@ -111,7 +114,7 @@ struct Effects {
     Effects effects{state.writes, state.calls_at_exit.size(), 0, {}};
     effects.contexts = state.taken_locks.size() + state.warnings.size();
     for (const auto& [variable, values] : state.context_values) effects.contexts += values.size();
-    for (const ClassData& data : state.class_data) effects.written.push_back(data.value);
+    for (const ClassData& data : state.class_data.values) effects.written.push_back(data.value);
     for (const auto& [tensor, gradient] : state.gradients.values) effects.written.push_back(gradient);
     return effects;
   }

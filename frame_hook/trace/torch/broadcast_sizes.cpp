@@ -1,10 +1,10 @@
 // frame_hook/trace/torch/broadcast_sizes.cpp — the sizes that several sizes are broadcast to.
 #include <algorithm>
 
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 

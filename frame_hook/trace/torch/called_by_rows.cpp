@@ -1,6 +1,5 @@
 #include "frame_hook/trace/torch/called_by_rows.h"
 
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/torch/special.h"
+#include "frame_hook/trace/torch/tensor_operands.h"
 
 namespace framejit::frame_hook {
 
@@ -121,17 +122,9 @@ bool join_numbers(Tracer& t, Value*& list) {
 
 }  // namespace
 
-Value* float_input(Tracer& t, Value* number, Value* beside, bool promotes) {
-  if (!t.numbers.is_open_float(number)) return nullptr;
-  const FloatBeside dtype = t.recording().float_beside(t.tensors.traced(as<TensorValue>(beside)));
-  if (dtype == FloatBeside::kConstant || (dtype == FloatBeside::kFloat && !promotes)) return nullptr;
-  Value* tensor = t.tensors.of_float(number);
-  return dtype == FloatBeside::kFloat ? t.call(t.get_attribute(tensor, interned("float")), {}) : tensor;
-}
-
 Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
   const char* const name = own_name(callable);
-  if (!name) return t.call_recorded(callable, args);
+  if (!name) return t.calls.recorded(callable, args);
   auto& given = args.positional;
   if (std::string_view(name).starts_with(kOfLists)) {
     bool is_joined = true;
@@ -140,7 +133,7 @@ Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
     if (!is_joined) return call_each(t, name, args);
   }
   read_tensors(t.tensors, name, args);
-  if (!any_open_float(t.numbers, args)) return t.call_recorded(callable, args);
+  if (!any_open_float(t.numbers, args)) return t.calls.recorded(callable, args);
   for (const FloatOperand& row : kFloatOperands) {
     if (row.name != name || !args.keywords.empty() || row.position >= given.size() || row.beside >= given.size() ||
         given[row.beside]->kind != ValueKind::tensor)
@@ -156,7 +149,7 @@ Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
       if (row.keyword == text_of(keyword))
         if (Value* number = t.tensors.float_number(v)) v = number;
   }
-  return t.call_recorded(callable, args);
+  return t.calls.recorded(callable, args);
 }
 
 }  // namespace framejit::frame_hook

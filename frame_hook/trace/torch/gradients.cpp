@@ -5,8 +5,11 @@
 // trace's own .grad, which the exit writes. A call for which that would differ from eager is a break.
 #include <algorithm>
 
+#include "frame_hook/trace/machine/unresumable.h"
 #include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 
@@ -55,7 +58,7 @@ class EngineCall {
       Value* gradient = t_.heap.wrap_result(found.gradient.release());
       Value* const old = t_.get_attribute(leaf, interned("grad"));
       if (is_none(t_.facts, old)) {
-        write_gradient(t_.shadows.tables(), leaf, gradient);
+        t_.shadows.tables().gradients.set(leaf, gradient);
         continue;
       }
       if (is_true(old, "requires_grad")) refuse_gradients("a gradient that is added to one with a history");
@@ -90,7 +93,7 @@ class EngineCall {
     return t_.tensors.traced(as<TensorValue>(v));
   }
   Value* called(const char* function, Value* of) {
-    return t_.call_recorded(torch_member("torch", function), Arguments{{of}, {}});
+    return t_.calls.recorded(torch_member("torch", function), Arguments{{of}, {}});
   }
 
   void add_output(Value* output, Value* given) {

@@ -3,6 +3,7 @@
 
 #include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook::rows {
@@ -64,7 +65,7 @@ Value* one_hot(Tracer& t, const Arguments& args) {
   for (Value* size : shape) simple = simple && !(size->kind == ValueKind::object && t.as_index(size) == 0);
   const auto classes = simple ? t.as_size(a[1]) : std::nullopt;
   if (!classes || !t.recording().shapes().decide(0, graph::Relation::kLt, *classes, t.stack.here()))
-    return t.call_recorded(torch_member("torch._C._nn", "one_hot"), args);
+    return t.calls.recorded(torch_member("torch._C._nn", "one_hot"), args);
   shape.push_back(a[1]);
   Value* result = method(t, indices, "new_empty", {t.heap.tuple(std::move(shape))});
   method(t, result, "zero_", {});  // a write of its own, as in torch's: it counts in the version

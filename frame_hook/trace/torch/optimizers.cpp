@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 
@@ -212,12 +215,13 @@ auto pending_range(Shadows& shadows, Value* self) {
 }  // namespace
 
 // No profiler records the range. If the trace ends inside of it, the exit enters it.
-Value* enter_range(Tracer& t, const Arguments& args) {
-  if (args.positional.size() != 1 || args.positional[0]->object || !relies_on_no_listener(t.shadows, t.frontend()))
+Value* enter_range(TracedTensors& tensors, const Arguments& args) {
+  Shadows& shadows = tensors.numbers.shadows;
+  if (args.positional.size() != 1 || args.positional[0]->object || !relies_on_no_listener(shadows, tensors.frontend))
     return nullptr;
   Value* const self = args.positional[0];
-  t.shadows.tables().calls_at_exit.emplace_back(t.heap.constant_value(method_of(self, "__enter__")),
-                                                Arguments{{self}, {}});
+  shadows.tables().calls_at_exit.emplace_back(shadows.heap.constant_value(method_of(self, "__enter__")),
+                                              Arguments{{self}, {}});
   return self;
 }
 

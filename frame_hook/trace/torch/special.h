@@ -3,7 +3,7 @@
 // identity.
 #pragma once
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/tracer.h"
 
 namespace framejit::frame_hook {
 
@@ -23,6 +23,9 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* fu
 
 // Calls a Python function that must not simply be inlined; null: inline it.
 Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args);
+
+// Whether the calling code is torch.optim's.
+bool is_optimizer_calling(const CallStack& stack);
 
 // Calls a torch function, with its floats as float_operands.def says.
 Value* call_torch(Tracer& t, PyObject* callable, Arguments args);

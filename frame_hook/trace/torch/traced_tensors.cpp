@@ -56,7 +56,7 @@ guards::Guard tensor_guard(const TensorValue* v, std::shared_ptr<const guards::T
 
 void TracedTensors::break_at_unsupported(TensorValue* v, std::string reason) {
   GraphBreak at{Reason::unsupported_tensor, std::move(reason)};
-  std::shared_ptr<const guards::TensorFacts> kind = frontend_.facts_of_unsupported(v->object.get());
+  std::shared_ptr<const guards::TensorFacts> kind = frontend.facts_of_unsupported(v->object.get());
   if (kind && v->source != kNoSource && !facts().is_computed(v->source)) at.guard = tensor_guard(v, std::move(kind));
   throw at;
 }
@@ -64,7 +64,7 @@ void TracedTensors::break_at_unsupported(TensorValue* v, std::string reason) {
 PyObject* TracedTensors::traced(TensorValue* v) {
   if (v->traced) return v->traced.get();
   std::string reason;
-  if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain) break_at_unsupported(v, std::move(reason));
+  if (frontend.classify(v->object.get(), &reason) != TensorClass::kPlain) break_at_unsupported(v, std::move(reason));
   if (v->source == kNoSource) graph_break(Reason::unsupported_tensor, "a tensor that is a constant of the program");
   const graph::DynamicExtents extents = dynamic_.extents(v->source, v->object.get(), is_parameter(heap(), v->source));
   PyObject* traced = recording().add_input(v->object.get(), dynamic_.text(v->source), extents);

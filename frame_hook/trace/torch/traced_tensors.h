@@ -1,7 +1,7 @@
 // frame_hook/trace/torch/traced_tensors.h — the link to the recording: real tensors become inputs, calls are recorded,
 // and an open number is a 0-dim tensor there.
 //
-// Nothing here runs code of the program. What a call is given has been made before (Tracer::materialise).
+// Nothing here runs code of the program. What a call is given has been made before (RealCalls::materialise).
 #pragma once
 
 #include "frame_hook/trace/values/open_numbers.h"
@@ -10,11 +10,12 @@ namespace framejit::frame_hook {
 
 class TracedTensors {
  public:
-  TracedTensors(FrameTrace& trace, TensorFrontend& frontend, const DynamicSources& dynamic, OpenNumbers& open)
-      : numbers(open), trace_(trace), frontend_(frontend), dynamic_(dynamic) {}
+  TracedTensors(FrameTrace& trace, TensorFrontend& of_tensors, const DynamicSources& dynamic, OpenNumbers& open)
+      : numbers(open), frontend(of_tensors), trace_(trace), dynamic_(dynamic) {}
   void reset();                                            // a new attempt begins
 
   OpenNumbers& numbers;
+  TensorFrontend& frontend;
 
   PyObject* traced(TensorValue* v);                        // borrowed; makes it an input on first use
   Value* lifted(PyObject* real);                           // a traced tensor that has the contents of a real one
@@ -36,7 +37,6 @@ class TracedTensors {
   };
 
   FrameTrace& trace_;
-  TensorFrontend& frontend_;
   const DynamicSources& dynamic_;
   std::vector<NumberInTensor> read_numbers_;
   std::pair<PyCodeObject*, int> last_line_{nullptr, 0};

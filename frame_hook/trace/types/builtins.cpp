@@ -6,8 +6,17 @@
 #include <cstring>
 #include <span>
 
+#include "frame_hook/trace/machine/nested.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/made_values.h"
+#include "frame_hook/trace/protocol/strings.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -247,7 +256,10 @@ Value* builtin_callable(Errors& errors, const Arguments& args) {
 
 Value* builtin_id(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "id", 1, 1);
-  return t.identity_of(args.positional[0]);
+  auto* identity = t.heap.make<IdentityValue>(ValueKind::identity, &PyLong_Type);
+  identity->of = args.positional[0];
+  identity->made_at = t.attempts.resumable_step();
+  return identity;
 }
 
 Value* builtin_hash(Tracer& t, const Arguments& args) {
@@ -335,11 +347,36 @@ Value* builtin_repr(Tracer& t, const Arguments& args) {
   return t.to_repr(args.positional[0]);
 }
 
+// The text of an open number has no other characters.
+Value* builtin_ascii(Tracer& t, const Arguments& args) {
+  only_positional(t.errors, args, "ascii", 1, 1);
+  Value* text = t.to_repr(args.positional[0]);
+  if (t.numbers.is_open(text) || PyUnicode_IS_ASCII(text->object.get())) return text;
+  const PyRef bytes =
+      PyRef::steal(PyUnicode_AsEncodedString(constant_of(t.shadows, text), "ascii", "backslashreplace"));
+  return t.errors.constant_steal(bytes ? PyUnicode_FromEncodedObject(bytes.get(), "ascii", "strict") : nullptr);
+}
+
+Value* os_fspath(Tracer& t, const Arguments& args) {
+  Value* path = parse(t.errors, args, "fspath", {"path"}, 1)[0];
+  PyTypeObject* type = t.facts.type_of(path);
+  if (PyType_IsSubtype(type, &PyUnicode_Type) || PyType_IsSubtype(type, &PyBytes_Type)) return path;
+  if (Value* method = python_special(t, path, "__fspath__")) {
+    Unresumable guard(t.stack);
+    Value* text = t.call(method, {});
+    PyTypeObject* of = t.facts.type_of(text);
+    if (PyType_IsSubtype(of, &PyUnicode_Type) || PyType_IsSubtype(of, &PyBytes_Type)) return text;
+    t.errors.raise_new(PyExc_TypeError, std::string("expected ") + type->tp_name +
+                                            ".__fspath__() to return str or bytes, not " + of->tp_name);
+  }
+  t.errors.raise_new(PyExc_TypeError, std::string("expected str, bytes or os.PathLike object, not ") + type->tp_name);
+}
+
 Value* builtin_str(Tracer& t, const Arguments& args) {
   if (args.positional.empty() && args.keywords.empty()) return t.heap.string("");
   if (args.positional.size() == 1 && args.keywords.empty()) return t.to_string(args.positional[0]);
   refuse_foreign_codecs(t.shadows, args);
-  return run_plain(t, reinterpret_cast<PyObject*>(&PyUnicode_Type), args);
+  return t.calls.plain(reinterpret_cast<PyObject*>(&PyUnicode_Type), args);
 }
 
 Value* builtin_format(Tracer& t, const Arguments& args) {
@@ -421,46 +458,6 @@ Value* abc_instancecheck(Tracer& t, const Arguments& args) {
       overrides_class_attribute(type) ? t.find_attribute(args.positional[1], interned("__class__")) : nullptr;
   if (pretended && t.truth(has(pretended))) return t.heap.boolean(true);
   return has(t.heap.constant_value(reinterpret_cast<PyObject*>(type)));
-}
-
-// ---- context variables: values set in the trace are kept aside, and set for real at the exit
-
-Value* context_get(Shadows& shadows, const Arguments& args) {
-  only_positional(shadows.errors, args, "get", 1, 2);
-  Value* variable = args.positional[0];
-  shadows.facts.guard_identity(variable);
-  PyObject* real = variable->object.get();
-  if (auto it = shadows.tables().context_values.find(real);
-      it != shadows.tables().context_values.end() && !it->second.empty())
-    return it->second.back().value;
-  PyObject* value = nullptr;
-  if (PyContextVar_Get(real, nullptr, &value) < 0) shadows.errors.raise_pending();
-  const guards::SourceId source =
-      shadows.facts.sources().add(guards::SourceKind::context_value, shadows.facts.source_of(variable));
-  PyRef owned = PyRef::steal(value);
-  if (owned) return shadows.heap.wrap(owned.get(), source);
-  graph_break(Reason::exception_raised, "LookupError of a context variable without a value");
-}
-
-Value* context_set(Shadows& shadows, const Arguments& args) {
-  only_positional(shadows.errors, args, "set", 2, 2);
-  Value* variable = args.positional[0];
-  shadows.facts.guard_identity(variable);
-  InstanceValue* token = make_instance(shadows.heap, &PyContextToken_Type);
-  token->attrs.emplace_back(PyRef::borrow(interned("var")), variable);
-  shadows.tables().context_values[variable->object.get()].push_back({args.positional[1], token});
-  return token;
-}
-
-Value* context_reset(Shadows& shadows, const Arguments& args) {
-  only_positional(shadows.errors, args, "reset", 2, 2);
-  Value *variable = args.positional[0], *token = args.positional[1];
-  shadows.facts.guard_identity(variable);
-  auto& sets = shadows.tables().context_values[variable->object.get()];
-  const auto at = std::ranges::find(sets, token, &SideTables::ContextSet::token);
-  if (at == sets.end()) graph_break(Reason::outside_effect, "ContextVar.reset");
-  sets.erase(at, sets.end());
-  return shadows.heap.none();
 }
 
 // ---- effects outside of the program

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "frame_hook/trace/machine/parts.h"
-#include "frame_hook/trace/protocol/protocol.h"
 
 namespace framejit::frame_hook {
 

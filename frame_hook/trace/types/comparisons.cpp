@@ -1,8 +1,12 @@
 // frame_hook/trace/types/comparisons.cpp — comparisons as the builtin types implement them: sizes through the shape
 // environment (an answer from a hint becomes a guarded fact), containers item by item.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 
@@ -137,8 +141,6 @@ Value* raw_compare(Tracer& t, int op, Value* a, Value* b) {
   }
   if (equality && left->kind == ValueKind::method && right->kind == ValueKind::method) {
     auto *x = as<MethodValue>(left), *y = as<MethodValue>(right);
-    load_method(t.heap, x);
-    load_method(t.heap, y);
     return t.heap.boolean(
         answer(op, same_object(t.shadows, x->self, y->self) && same_object(t.shadows, x->function, y->function)));
   }

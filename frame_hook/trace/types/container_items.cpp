@@ -1,10 +1,15 @@
 // frame_hook/trace/types/container_items.cpp — v[key], v[key] = x, del v[key] and x in v, as the builtin types do them.
 #include <algorithm>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 
@@ -160,7 +165,7 @@ Value* raw_get_item(Tracer& t, Value* v, Value* key) {
       key = plain;
     }
     if (t.heap.is_constant(inner) && is_plain(inner->object.get()))
-      return run_plain(t, operator_function("getitem"), Arguments{{inner, payload_of(key)}, {}});
+      return t.calls.plain(operator_function("getitem"), Arguments{{inner, payload_of(key)}, {}});
   }
   raise_unless_in_c(t.errors, v, has_items(v), std::string("'") + v->type->tp_name + "' object is not subscriptable");
 }
@@ -206,7 +211,7 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
       if (item->kind == ValueKind::instance && PyRange_Check(inner->object.get())) break;  // its own __eq__ compares it
       item = payload_of(specialised(t.heap, item));
       if (is_plain(t.shadows, item))
-        return constant_of(t.shadows, run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) ==
+        return constant_of(t.shadows, t.calls.plain(operator_function("contains"), Arguments{{inner, item}, {}})) ==
                Py_True;
       if (PyUnicode_CheckExact(inner->object.get()))
         t.errors.raise_new(PyExc_TypeError, "'in <string>' requires string as left operand");

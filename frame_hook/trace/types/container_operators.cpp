@@ -1,8 +1,15 @@
 // frame_hook/trace/types/container_operators.cpp — operators of the builtin containers, on shadows, and text % values.
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/made_values.h"
+#include "frame_hook/trace/protocol/operators.h"
+#include "frame_hook/trace/protocol/strings.h"
 #include "frame_hook/trace/types/containers.h"
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 
@@ -225,8 +232,9 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     }
     i = k;
   }
-  return run_plain(t, operator_function("mod"),
-                   Arguments{{holds_reprs ? t.heap.string(text.c_str()) : format, t.heap.tuple(std::move(parts))}, {}});
+  return t.calls.plain(
+      operator_function("mod"),
+      Arguments{{holds_reprs ? t.heap.string(text.c_str()) : format, t.heap.tuple(std::move(parts))}, {}});
 }
 
 }  // namespace framejit::frame_hook

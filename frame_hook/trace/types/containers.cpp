@@ -1,57 +1,22 @@
 // frame_hook/trace/types/containers.cpp — what C code does to lists, tuples and sets: lengths, slices, items that are
 // added.
-//
-// The first write registers a real container as an effect; from then on only the shadow counts.
 #include "frame_hook/trace/types/containers.h"
 
 #include <algorithm>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/made_values.h"
 #include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/types/writes.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
 
 using guards::GuardKind;
 using guards::SourceKind;
-
-bool wrote_attributes_in(const Shadows& shadows, PyObject* dict) {
-  for (const Value* v : shadows.effects()) {
-    PyObject** own = v->kind == ValueKind::instance && v->object ? _PyObject_GetDictPtr(v->object.get()) : nullptr;
-    if (own && *own == dict) return true;
-  }
-  return false;
-}
-
-// Whether a write to the container may drop something, and so run Python code at once. Globals are written one by one.
-static bool write_may_drop(Value* v) {
-  if (v->kind == ValueKind::list) {
-    PyObject** const items = PySequence_Fast_ITEMS(v->object.get());
-    return std::any_of(items, items + PyList_GET_SIZE(v->object.get()),
-                       [](PyObject* item) { return may_be_half_way(Py_TYPE(item)); });
-  }
-  if (v->kind != ValueKind::dict || as<DictValue>(v)->is_globals) return false;
-  PyObject *key, *item;
-  for (Py_ssize_t position = 0; PyDict_Next(v->object.get(), &position, &key, &item);)
-    if (may_be_half_way(Py_TYPE(item))) return true;
-  return false;
-}
-
-void will_mutate(Shadows& shadows, Value* v) {
-  shadows.facts.type_of(v);
-  if (v->kind == ValueKind::list && as<ListValue>(v)->being_sorted)
-    graph_break(Reason::changed_container, "a write to a list that is being sorted");
-  if (v->object && v->object.get() == PyEval_GetBuiltins())
-    graph_break(Reason::outside_effect, "a write to module builtins");
-  if (v->object && !v->mutated && write_may_drop(v))
-    graph_break(Reason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
-  shadows.tables().writes += v->object ? 1 : 0;
-  if (v->mutated) return;
-  if (SetValue* set = v->kind == ValueKind::set && v->object ? as<SetValue>(v) : nullptr) adopt_order(shadows, set);
-  v->mutated = true;
-  if (v->object) shadows.add_effect(v);
-}
 
 std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
   Py_ssize_t start = 0, stop = PY_SSIZE_T_MAX, step = 1;
@@ -178,13 +143,6 @@ bool set_add(Dicts& dicts, SetValue* set, Value* item) {
   set->items.push_back(item);
   add_to_order(dicts.shadows, set, item);
   return true;
-}
-
-void list_append(Shadows& shadows, ListValue* list, Value* item) {
-  if (list->loaded && !list->mutated)
-    for (size_t i = 0; i < list->items.size(); ++i) shadows.item(list, i);
-  will_mutate(shadows, list);
-  list->items.push_back(item);
 }
 
 // From lists, tuples and the list itself, it takes the items that they hold now; from anything else, item by item.

@@ -51,11 +51,7 @@ IteratorValue* make_iterator(Heap& heap, IteratorValue::Over over, PyTypeObject*
 bool changed_while_iterated(const IteratorValue* it);
 Value* make_view(Heap& heap, DictValue* dict, ViewValue::What what);
 
-// ---- writes
-void will_mutate(Shadows& shadows, Value* v);  // registers the effect of a real object
-// dict: the real one of an instance; whether the trace writes to that instance.
-bool wrote_attributes_in(const Shadows& shadows, PyObject* dict);
-void list_append(Shadows& shadows, ListValue* list, Value* item);
+// ---- lists
 void list_extend(Tracer& t, ListValue* list, Value* iterable);
 void deque_extend(Tracer& t, Value* deque, Value* iterable);
 

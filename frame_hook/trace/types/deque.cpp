@@ -2,9 +2,13 @@
 // maxlen. There is no path to the items of a real deque, so it breaks.
 #include <algorithm>
 
+#include "frame_hook/trace/protocol/made_values.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/types/writes.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 

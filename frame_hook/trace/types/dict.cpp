@@ -1,7 +1,15 @@
 // frame_hook/trace/types/dict.cpp — dict(), and the methods of dict, OrderedDict, defaultdict and mappingproxy on
 // shadows.
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/made_values.h"
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 

@@ -1,6 +1,12 @@
 // frame_hook/trace/types/iterators.cpp — iter, zip, map, sorted, any, itertools: lazy ones make iterators of the trace.
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 
@@ -138,7 +144,7 @@ Value* builtin_range(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "range", 1, 3);
   Arguments plain;
   for (Value* v : args.positional) plain.positional.push_back(t.heap.integer(t.as_index(v)));
-  return run_plain(t, reinterpret_cast<PyObject*>(&PyRange_Type), plain);
+  return t.calls.plain(reinterpret_cast<PyObject*>(&PyRange_Type), plain);
 }
 
 Value* builtin_slice(Errors& errors, const Arguments& args) {
@@ -188,15 +194,28 @@ Value* itertools_chain_from(Tracer& t, const Arguments& args) {
   return make_iterator(t.heap, Over::chain, itertools_type("chain"), {t.iterate(args.positional.back())});
 }
 
+namespace {
+
+// Whatever is wrong with an index, islice() raises its own error.
+int64_t index_of_islice(Tracer& t, Value* v) {
+  const PyNumberMethods* const numbers = t.facts.type_of(v)->tp_as_number;
+  if (!numbers || !numbers->nb_index) graph_break(Reason::exception_raised, "itertools.islice()");
+  try {
+    return t.as_index(v);
+  } catch (const SymbolicRaise&) { graph_break(Reason::exception_raised, "itertools.islice()"); }
+}
+
+}  // namespace
+
 Value* itertools_islice(Tracer& t, const Arguments& args) {
   only_positional(t.errors, args, "islice", 2, 4);
   const auto& a = args.positional;
   Value* first = a.size() == 2 ? nullptr : a[1];
   Value* last = a.size() == 2 ? a[1] : a[2];
   IteratorValue* it = make_iterator(t.heap, Over::islice, itertools_type("islice"), {t.iterate(a[0])});
-  it->position = is_none(t.facts, first) ? 0 : t.as_index(first);
-  it->stop = is_none(t.facts, last) ? -1 : t.as_index(last);
-  it->step = a.size() == 4 && !is_none(t.facts, a[3]) ? t.as_index(a[3]) : 1;
+  it->position = is_none(t.facts, first) ? 0 : index_of_islice(t, first);
+  it->stop = is_none(t.facts, last) ? -1 : index_of_islice(t, last);
+  it->step = a.size() == 4 && !is_none(t.facts, a[3]) ? index_of_islice(t, a[3]) : 1;
   if (it->position < 0 || it->stop < -1 || it->step < 1 || (it->stop == -1 && !is_none(t.facts, last)))
     graph_break(Reason::exception_raised, "itertools.islice()");
   return it;

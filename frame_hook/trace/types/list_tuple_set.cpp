@@ -1,7 +1,13 @@
 // frame_hook/trace/types/list_tuple_set.cpp — constructors and methods of list, tuple, set and frozenset on shadows.
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/strings.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 

@@ -5,7 +5,7 @@
 // trace that would end while it holds a lock stops before it took the lock.
 #include <algorithm>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/types/builtins.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook::rows {

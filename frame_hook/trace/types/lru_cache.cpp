@@ -5,6 +5,8 @@
 // program. So the cache counts, keeps and evicts entries as in plain Python, and no code of the program runs for it.
 // Any other call breaks: it runs in plain Python and fills the cache, and the next call is traced again, without a
 // break.
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/values/describe.h"
 #include "guards/cpython/lru_cache.h"
 
 #include "frame_hook/trace/types/builtins.h"

@@ -1,8 +1,10 @@
 // frame_hook/trace/types/make_iterators.cpp — iter() of the builtin types, and iterators from outside of the trace.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/set_order.h"
-#include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/iterators.h"
 

@@ -1,8 +1,10 @@
 // frame_hook/trace/types/next_items.cpp — next() of the iterators in C. Those made in the trace are values with a
 // position. If the type of a real one allows it, its next items are read in the trace and taken at the exit; others
 // break.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/iterators.h"
 
 namespace framejit::frame_hook {

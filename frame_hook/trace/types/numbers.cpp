@@ -1,7 +1,13 @@
 // frame_hook/trace/types/numbers.cpp — numbers: int(), abs(), min(), sum(), math: concretely on constants, sizes
 // symbolically where the result is a size, tensors through their own methods.
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 
@@ -16,9 +22,9 @@ PyObject* math_function(const char* name) {
 }
 
 // A C function of numbers: computed in each call if they are open, otherwise on their values.
-Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
-  Value* result = t.numbers.computed(function, args);
-  return result ? result : run_plain(t, function, without_symbols(t.shadows, args));
+Value* run_number(RealCalls& calls, PyObject* function, const Arguments& args) {
+  Value* result = calls.tensors.numbers.computed(function, args);
+  return result ? result : calls.plain(function, without_symbols(calls.dicts.shadows, args));
 }
 
 [[noreturn]] void reads_tensor(const char* function) {
@@ -48,14 +54,14 @@ Value* exactly(Facts& facts, PyTypeObject* type, Value* result, const char* spec
 Value* number_constructor(Tracer& t, PyTypeObject* type, const Arguments& args, const char* special) {
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tensor) {
     Value* known = args.positional.size() == 1 && args.keywords.empty()
-                       ? of_known_tensor(t, reinterpret_cast<PyObject*>(type), args.positional[0])
+                       ? of_known_tensor(t.calls, reinterpret_cast<PyObject*>(type), args.positional[0])
                        : nullptr;
     return known_or_break(known, type->tp_name);
   }
   if (args.positional.size() == 1 && args.keywords.empty() && args.positional[0]->kind == ValueKind::array)
     return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
   if (Value* result = through_special(t, args, special)) return exactly(t.facts, type, result, special);
-  return run_number(t, reinterpret_cast<PyObject*>(type), args);
+  return run_number(t.calls, reinterpret_cast<PyObject*>(type), args);
 }
 
 // min() and max(): the first smallest or largest by `op`.
@@ -86,11 +92,11 @@ Value* rounded(Tracer& t, const Arguments& args, const char* name, const char* s
   only_positional(t.errors, args, name, 1, 1);
   if (args.positional[0]->kind == ValueKind::tensor) {
     if (Value* method = t.lookup_special(args.positional[0], special)) return t.call(method, {});
-    return known_or_break(of_known_tensor(t, math_function(name), args.positional[0]), name);
+    return known_or_break(of_known_tensor(t.calls, math_function(name), args.positional[0]), name);
   }
   if (payload_of(args.positional[0])->kind == ValueKind::sym_int) return payload_of(args.positional[0]);
   if (Value* result = through_special(t, args, special)) return result;
-  return run_number(t, math_function(name), args);
+  return run_number(t.calls, math_function(name), args);
 }
 
 }  // namespace
@@ -123,7 +129,7 @@ Value* builtin_abs(Tracer& t, const Arguments& args) {
   if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.heap.integer(0))))
     return payload_of(v);
   refuse_unknown_arithmetic(v, "abs()");
-  return run_number(t, builtin("abs"), args);
+  return run_number(t.calls, builtin("abs"), args);
 }
 
 Value* builtin_round(Tracer& t, const Arguments& args) {
@@ -134,7 +140,7 @@ Value* builtin_round(Tracer& t, const Arguments& args) {
   }
   if (Value* result = through_special(t, args, "__round__")) return result;
   if (!args.positional.empty()) refuse_unknown_arithmetic(args.positional[0], "round()");
-  return run_number(t, builtin("round"), args);
+  return run_number(t.calls, builtin("round"), args);
 }
 
 Value* builtin_divmod(Tracer& t, const Arguments& args) {
@@ -158,7 +164,7 @@ Value* builtin_pow(Tracer& t, const Arguments& args) {
   for (Value* v : a)
     if (v->kind == ValueKind::instance)
       graph_break(Reason::unsupported_operand, "pow() with a modulus, of " + describe(v));
-  return run_plain(t, builtin("pow"), without_symbols(t.shadows, args));
+  return t.calls.plain(builtin("pow"), without_symbols(t.shadows, args));
 }
 
 Value* builtin_min(Tracer& t, const Arguments& args) { return extreme(t, args, Py_LT, "min"); }
@@ -186,7 +192,7 @@ Value* builtin_sum(Tracer& t, const Arguments& args) {
   const auto add_numbers = [&] {
     if (numbers.empty()) return;
     Value* taken = t.heap.tuple(std::exchange(numbers, {}));
-    total = t.call_pure(builtin("sum"), Arguments{{taken, total}, {}});
+    total = t.calls.pure(builtin("sum"), Arguments{{taken, total}, {}});
   };
   t.for_each(a[0], [&](Value* v) {
     if (numbers_alone && is_number(t.shadows, v)) return numbers.push_back(v);
@@ -206,7 +212,7 @@ Value* operator_index(Tracer& t, const Arguments& args) {
   const bool is_an_int = PyType_IsSubtype(t.facts.type_of(v), &PyLong_Type);  // it is its own index
   if (is_an_int && v->kind == ValueKind::instance) return payload_of(v);
   if (Value* result = through_special(t, args, "__index__")) return exactly(t.facts, &PyLong_Type, result, "__index__");
-  return run_plain(t, operator_function("index"), without_symbols(t.shadows, args));
+  return t.calls.plain(operator_function("index"), without_symbols(t.shadows, args));
 }
 
 Value* math_prod(Tracer& t, const Arguments& args) {

@@ -3,51 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/values/c_packages.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
+#include "frame_hook/trace/values/numpy_objects.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
-
-bool is_of_numpy(PyObject* callable) {
-  if (is_of(Py_TYPE(callable), CPackage::numpy)) return true;
-  if (PyType_Check(callable)) return is_numpy_scalar_type(reinterpret_cast<PyTypeObject*>(callable));
-  if (Py_IS_TYPE(callable, &PyMethodDescr_Type))
-    return is_of(reinterpret_cast<PyDescrObject*>(callable)->d_type, CPackage::numpy);
-  return is_function_of(callable, CPackage::numpy);
-}
-
-bool calls_numpy(PyObject* callable, const std::vector<PyObject*>& args) {
-  return is_of_numpy(callable) ||
-         std::any_of(args.begin(), args.end(), [](PyObject* o) { return o && is_numpy_scalar(o); });
-}
-
-NumpyWarnings::NumpyWarnings(bool active) {
-  PyObject* const make = active ? member_of_module("numpy", "errstate") : nullptr;
-  const PyRef nothing = PyRef::steal(PyTuple_New(0)), all = PyRef::steal(Py_BuildValue("{s:s}", "all", "raise"));
-  PyRef state = PyRef::steal(make ? PyObject_Call(make, nothing.get(), all.get()) : nullptr);
-  const PyRef entered = PyRef::steal(state ? PyObject_CallMethod(state.get(), "__enter__", nullptr) : nullptr);
-  if (entered) state_ = std::move(state);
-  drop_error();
-}
-
-NumpyWarnings::~NumpyWarnings() {
-  if (!state_) return;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyRef::steal(PyObject_CallMethod(state_.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
-  drop_error();
-  PyErr_Restore(type, value, traceback);
-}
-
-PyRef attribute_of(PyObject* object, const char* name) {
-  PyRef found = PyRef::steal(PyObject_GetAttrString(object, name));
-  if (!found) drop_error();
-  return found;
-}
 
 namespace {
 
@@ -55,14 +19,12 @@ constexpr int64_t kMostBytes = 1 << 20;  // of an array: a larger one is too muc
                                          // it
 
 // The contents of a traced tensor, if they are the same in every call; null: not known.
-PyRef known_contents(Tracer& t, Value* tensor) {
-  const PyRef traced = t.materialise(tensor);
-  return PyRef::steal(t.recording().known_contents(traced.get()));
+PyRef known_contents(RealCalls& calls, Value* tensor) {
+  const PyRef traced = calls.materialise(tensor);
+  return PyRef::steal(calls.recording().known_contents(traced.get()));
 }
 
 bool is_array_type(PyTypeObject* type) { return is_known(type, KnownType::numpy_array); }
-
-bool is_true(PyObject* object, const char* name) { return object && attribute_of(object, name).get() == Py_True; }
 
 bool is_dtype(PyObject* object) {
   PyTypeObject* const dtype = known_type(KnownType::numpy_dtype);
@@ -79,7 +41,7 @@ class Operands {
     switch (v->kind) {
       case ValueKind::array: arrays.push_back(as<ArrayValue>(v)); return as<ArrayValue>(v)->array;
       case ValueKind::tensor: {
-        PyRef contents = known_contents(t_, v);
+        PyRef contents = known_contents(t_.calls, v);
         if (!contents) graph_break(Reason::data_dependent_value, name_ + " of a tensor");
         tensors.push_back(contents);
         return contents;
@@ -192,10 +154,10 @@ Value* wrap_tensor(TracedTensors& tensors, PyObject* made, const Operands& opera
   return tensors.lifted(made);
 }
 
-void share(Tracer& t, ArrayValue* array, Value* tensor) {
-  if (!std::exchange(array->root->is_shared, true)) array->root->shared_at = t.attempts.resumable_step();
-  const PyRef traced = t.materialise(tensor);
-  t.recording().keep_unwritten(traced.get());
+void share(RealCalls& calls, ArrayValue* array, Value* tensor) {
+  if (!std::exchange(array->root->is_shared, true)) array->root->shared_at = calls.attempts.resumable_step();
+  const PyRef traced = calls.materialise(tensor);
+  calls.recording().keep_unwritten(traced.get());
 }
 
 void refuse_shared(ArrayValue* array) {
@@ -271,36 +233,34 @@ void write_array_item(Tracer& t, ArrayValue* array, Value* key, Value* to) {
   call_numpy(t, operator_function("setitem"), Arguments{{array, key, to}, {}}, array);
 }
 
-bool lies_in_order(PyObject* array) { return is_true(attribute_of(array, "flags").get(), "c_contiguous"); }
-
-Value* of_known_tensor(Tracer& t, PyObject* function, Value* tensor) {
-  const PyRef contents = known_contents(t, tensor);
+Value* of_known_tensor(RealCalls& calls, PyObject* function, Value* tensor) {
+  const PyRef contents = known_contents(calls, tensor);
   if (!contents) return nullptr;
   PyObject* result = PyObject_CallOneArg(function, contents.get());
-  return result ? t.heap.wrap_result(result) : t.errors.constant_steal(nullptr);
+  return result ? calls.dicts.heap.wrap_result(result) : calls.dicts.errors.constant_steal(nullptr);
 }
 
-Value* array_of_tensor(Tracer& t, Value* tensor) {
+Value* array_of_tensor(RealCalls& calls, Value* tensor) {
   if (tensor->kind != ValueKind::tensor) return nullptr;
-  const PyRef contents = known_contents(t, tensor);
+  const PyRef contents = known_contents(calls, tensor);
   const PyRef real = contents ? PyRef::steal(PyObject_CallMethod(contents.get(), "numpy", nullptr)) : PyRef();
   const PyRef own =
       real && lies_in_order(real.get()) ? PyRef::steal(PyObject_CallMethod(real.get(), "copy", nullptr)) : PyRef();
   if (!own) return drop_error(), nullptr;
-  ArrayValue* made = wrap_array(t.shadows, own.get(), "Tensor.numpy");
-  share(t, made, tensor);
+  ArrayValue* made = wrap_array(calls.dicts.shadows, own.get(), "Tensor.numpy");
+  share(calls, made, tensor);
   return made;
 }
 
-Value* tensor_of_array(Tracer& t, ArrayValue* array, bool shares) {
+Value* tensor_of_array(RealCalls& calls, ArrayValue* array, bool shares) {
   if (!lies_in_order(array->array.get()))
     graph_break(Reason::numpy_array, "a tensor of an array that is not C-contiguous");
   PyObject* const make = member_of_module("torch", "from_numpy");
   const PyRef copy = PyRef::steal(PyObject_CallMethod(array->array.get(), "copy", nullptr));
   const PyRef real = PyRef::steal(copy && make ? PyObject_CallOneArg(make, copy.get()) : nullptr);
   if (!real) drop_error(), graph_break(Reason::numpy_array, "a tensor of an array of this dtype");
-  Value* tensor = t.tensors.lifted(real.get());
-  if (shares) share(t, array, tensor);
+  Value* tensor = calls.tensors.lifted(real.get());
+  if (shares) share(calls, array, tensor);
   return tensor;
 }
 

@@ -1,6 +1,13 @@
 // frame_hook/trace/types/objects.cpp — methods of object, type, exceptions and generators; copy protocol.
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/own_dict.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 
@@ -141,13 +148,13 @@ Value* exception_add_note(Tracer& t, const Arguments& args) {
   return t.heap.none();
 }
 
-Value* generator_send(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "send", 2, 2);
+Value* generator_send(Machine& machine, const Arguments& args) {
+  only_positional(machine.errors, args, "send", 2, 2);
   GeneratorValue* generator = self_generator(args, "send");
-  if (generator->state == GeneratorValue::State::finished) raise_with(t.errors, PyExc_StopIteration, {});
-  Value* next = t.machine.resume_generator(generator, args.positional[1], nullptr);
+  if (generator->state == GeneratorValue::State::finished) raise_with(machine.errors, PyExc_StopIteration, {});
+  Value* next = machine.resume_generator(generator, args.positional[1], nullptr);
   if (next) return next;
-  stop_iteration(t.errors, generator);
+  stop_iteration(machine.errors, generator);
 }
 
 Value* generator_throw(Tracer& t, const Arguments& args) {
@@ -170,26 +177,26 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
   stop_iteration(t.errors, generator);
 }
 
-Value* generator_close(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "close", 1, 1);
+Value* generator_close(Machine& machine, const Arguments& args) {
+  only_positional(machine.errors, args, "close", 1, 1);
   GeneratorValue* generator = self_generator(args, "close");
   if (generator->state != GeneratorValue::State::suspended) {
     generator->state = GeneratorValue::State::finished;
-    return t.heap.none();
+    return machine.errors.heap.none();
   }
   Value* yielded = nullptr;
   try {
-    yielded = t.machine.resume_generator(generator, nullptr, call_exception(t.errors, PyExc_GeneratorExit, {}));
+    yielded = machine.resume_generator(generator, nullptr, machine.errors.new_exception(PyExc_GeneratorExit, {}));
   } catch (const SymbolicRaise& raised) {
-    if (!t.errors.exception_matches(raised.exception, PyExc_GeneratorExit) &&
-        !t.errors.exception_matches(raised.exception, PyExc_StopIteration))
+    if (!machine.errors.exception_matches(raised.exception, PyExc_GeneratorExit) &&
+        !machine.errors.exception_matches(raised.exception, PyExc_StopIteration))
       throw;
   }
-  if (yielded) t.errors.raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
+  if (yielded) machine.errors.raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
 #if PY_VERSION_HEX >= 0x030D0000
   if (generator->return_value) return generator->return_value;
 #endif
-  return t.heap.none();
+  return machine.errors.heap.none();
 }
 
 }  // namespace framejit::frame_hook::rows

@@ -1,9 +1,32 @@
 // frame_hook/trace/types/operator_functions.cpp — the functions of module operator, and its getters: each does what the
 // operator, the item or the attribute that it names does in traced code.
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
+#include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
 
 namespace framejit::frame_hook {
+
+namespace {
+
+// C code asks the sequence slot of the class on the left, which no method of a Python class replaces.
+Value* concatenated(Tracer& t, const char* name, int op, const std::vector<Value*>& a) {
+  bool are_sequences = true;
+  for (Value* v : a) {
+    t.facts.type_of(v);
+    are_sequences = are_sequences && (v->kind == ValueKind::list || v->kind == ValueKind::tuple || is_size(v));
+    if (!is_size(v) && payload_of(v) != v)
+      graph_break(Reason::unsupported_operand, std::string(name) + "() of " + describe(v));
+  }
+  if (!are_sequences) return t.calls.plain(operator_function(name), Arguments{a, {}});
+  if (op == kAdd && a[0]->kind == ValueKind::list && is_size(a[1]))
+    graph_break(Reason::exception_raised, std::string(name) + "()");
+  return t.binary_operator(op, a[0], is_size(a[0]) ? a[1] : payload_of(a[1]));
+}
+
+}  // namespace
 
 namespace rows {
 
@@ -52,6 +75,10 @@ FJ_UNARY(neg, "__neg__")
 FJ_UNARY(pos, "__pos__")
 FJ_UNARY(invert, "__invert__")
 FJ_ROW(not, "not_", 1, t.heap.boolean(!t.truth(a[0])))
+FJ_ROW(is, "is_", 2, t.heap.boolean(same_object(t.shadows, a[0], a[1])))
+FJ_ROW(is_not, "is_not", 2, t.heap.boolean(!same_object(t.shadows, a[0], a[1])))
+FJ_ROW(concat, "concat", 2, concatenated(t, "concat", kAdd, a))
+FJ_ROW(iconcat, "iconcat", 2, concatenated(t, "iconcat", kInPlace + kAdd, a))
 FJ_ROW(truth, "truth", 1, t.heap.boolean(t.truth(a[0])))
 FJ_ROW(contains, "contains", 2, t.heap.boolean(t.contains(a[0], a[1])))
 FJ_ROW(getitem, "getitem", 2, t.get_item(a[0], a[1]))
@@ -63,9 +90,9 @@ FJ_ROW(delitem, "delitem", 2, (t.delete_item(a[0], a[1]), t.heap.none()))
 #undef FJ_ROW
 
 // A getter never changes, so one that is made of constants is a constant.
-#define FJ_GETTER(handler, type)                                                         \
-  Value* handler(Tracer& t, const Arguments& args) {                                     \
-    return run_plain(t, reinterpret_cast<PyObject*>(known_type(KnownType::type)), args); \
+#define FJ_GETTER(handler, type)                                                          \
+  Value* handler(Tracer& t, const Arguments& args) {                                      \
+    return t.calls.plain(reinterpret_cast<PyObject*>(known_type(KnownType::type)), args); \
   }
 FJ_GETTER(operator_itemgetter, item_getter)
 FJ_GETTER(operator_attrgetter, attribute_getter)

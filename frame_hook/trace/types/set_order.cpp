@@ -3,8 +3,9 @@
 
 #include <algorithm>
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/tracer.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
 

@@ -1,11 +1,21 @@
 // frame_hook/trace/types/slots.cpp — slot wrappers of builtin classes, called as methods: super().__setattr__(...),
 // dict.__getitem__(self, key), function.__get__(...). They act on the shadow and never look at overrides.
+#include "frame_hook/trace/protocol/attributes.h"
+#include "frame_hook/trace/protocol/construct.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/made_values.h"
+#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 
@@ -320,14 +330,14 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
   if (op < 0 && compared == std::end(kComparisons)) return nullptr;
   PyObject* slot = _PyType_Lookup(owner, interned(std::string(name)));
   if (args.positional.size() != 2 || !args.keywords.empty()) {
-    if (all_plain(t.shadows, args)) return slot ? run_plain(t, slot, args) : nullptr;
+    if (all_plain(t.shadows, args)) return slot ? t.calls.plain(slot, args) : nullptr;
     if (args.positional.size() == 3) return nullptr;
     raise_as_cpython(t.numbers, PyExc_TypeError, "expected 1 argument", CCall{slot, args});
   }
   Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
   const bool is_of_subclass = owner != a->type && args.positional[0] != a;  // in C: OrderedDict, torch.Size
   if (slot && !is_of_subclass && is_plain(t.shadows, a) && is_plain(t.shadows, b))
-    return run_plain(t, slot, Arguments{{a, b}, {}});
+    return t.calls.plain(slot, Arguments{{a, b}, {}});
   const bool repeats = op >= 0 && kOperators[op] == "mul" && is_int(b);  // a long sequence gets no stand-in
   if (!repeats)
     if (Value* refused = refusal_of_slot(t.numbers, owner, std::string(name).c_str(), args)) return refused;

@@ -9,6 +9,9 @@
 
 #include <exception>
 
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
@@ -88,6 +91,9 @@ struct Emptied {
 }  // namespace
 
 void sort_list(Tracer& t, ListValue* list, Value* key, Value* reverse) {
+  // What else C code takes depends on the version of CPython, and a large number is an error.
+  if (reverse && t.facts.type_of(reverse) != &PyBool_Type && (!is_int(reverse) || !t.as_size(reverse)))
+    graph_break(Reason::unsupported_operand, "sorting with reverse=" + describe(reverse));
   const bool backwards = reverse && t.truth(reverse);
   if (key && same_object(t.shadows, key, t.heap.none())) key = nullptr;
   Unresumable guard(t.stack);

@@ -3,7 +3,8 @@
 //
 // Module typing's own code makes them, natively: it only reads types, and its results are immutable. The operands are
 // guarded.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/machine/nested.h"
+#include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/object_kinds.h"

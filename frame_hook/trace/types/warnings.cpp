@@ -7,6 +7,7 @@
 #include <array>
 
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/weak_objects.h"
 

@@ -18,4 +18,14 @@ struct Arguments {                        // of a call: positional ones, then th
   Keywords keywords;
 };
 
+// With one more in front.
+inline Arguments with_first(Value* first, const Arguments& args) {
+  Arguments all;
+  all.positional.reserve(args.positional.size() + 1);
+  all.positional.push_back(first);
+  all.positional.insert(all.positional.end(), args.positional.begin(), args.positional.end());
+  all.keywords = args.keywords;
+  return all;
+}
+
 }  // namespace framejit::frame_hook

@@ -91,4 +91,16 @@ bool is_pybind_function_of(PyObject* callable, CPackage package) {
   return module && (module->empty() || within(*module, package));
 }
 
+PyTypeObject* type_of_callable(PyObject* callable) {
+  if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type ||
+      Py_TYPE(callable) == &PyClassMethodDescr_Type)
+    return reinterpret_cast<PyDescrObject*>(callable)->d_type;
+  return PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : Py_TYPE(callable);
+}
+
+bool is_torch_c_function(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) return is_of(type_of_callable(callable), CPackage::torch);
+  return is_function_of(callable, CPackage::torch) || is_pybind_function_of(callable, CPackage::torch);
+}
+
 }  // namespace framejit::frame_hook

@@ -23,6 +23,9 @@ bool has_no_package(PyTypeObject* type);  // a type of C code whose name has no 
 enum ModuleUse : uint8_t { kPure = 1, kAsked = 2, kRecorded = 4, kByRow = 8 };
 bool is_function_for(PyObject* callable, ModuleUse use);  // of a module whose row has this use
 
+PyTypeObject* type_of_callable(PyObject* callable);  // whose method it is; a class itself; otherwise its own type
+bool is_torch_c_function(PyObject* callable);
+
 // A function that pybind11 made. It keeps its module only as text: "" for a method.
 bool is_pybind_function_of(PyObject* callable, CPackage package);
 

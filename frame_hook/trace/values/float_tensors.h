@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "frame_hook/trace/values/value.h"
+#include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
 

@@ -50,4 +50,9 @@ PyTypeObject* known_type(KnownType which) {
   return row.type = reinterpret_cast<PyTypeObject*>(Py_NewRef(found));
 }
 
+PyTypeObject* builtin_base(PyTypeObject* type) {
+  while (!is_made_by_c(type)) type = type->tp_base;
+  return type;
+}
+
 }  // namespace framejit::frame_hook

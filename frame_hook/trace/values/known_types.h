@@ -20,6 +20,7 @@ enum class KnownType : uint8_t {
 PyTypeObject* known_type(KnownType which);  // borrowed, for ever; null: its module is not loaded
 inline bool is_known(const PyTypeObject* type, KnownType which) { return type == known_type(which); }
 bool is_made_by_c(PyTypeObject* type);      // not by a class statement or by type()
+PyTypeObject* builtin_base(PyTypeObject* type);  // the C class that defines the layout of its instances
 // Whether C code made an object, or Python code of the package: the program may have put its own in that place.
 bool is_of_package(PyObject* object, std::string_view package);
 

@@ -29,6 +29,11 @@ struct ClassData {  // a data attribute of a class that the trace has written
   PyRef name;
   Value* value;
 };
+struct WrittenClassData {
+  std::vector<ClassData> values;  // in order of first write
+  Value* find(PyTypeObject* owner, PyObject* name) const;  // of `owner` itself; null: none was written
+  void set(PyTypeObject* owner, PyObject* name, Value* to);
+};
 
 struct GivenWarning {  // by warnings.warn(); the exit gives it
   Value *category, *message;
@@ -40,6 +45,8 @@ struct GivenWarning {  // by warnings.warn(); the exit gives it
 
 struct WrittenGradients {
   std::vector<std::pair<TensorValue*, Value*>> values;  // what .grad is now: a tensor or None
+  Value* find(const TensorValue* v) const;  // null: none was written
+  void set(TensorValue* v, Value* to);
   std::unordered_map<const Value*, uint64_t> new_leaves;  // tensors that the trace made leaves; the step to stop before
                                                           // if one would leave it
   // An autograd.Function with a traced gradient: the step to stop before if that is differentiated. Of the first one.
@@ -49,7 +56,7 @@ struct WrittenGradients {
 struct SideTables {
   uint64_t writes = 0;  // to real objects, so far
   std::vector<Value*> distinct_keys;  // that guard_key() has told apart
-  std::vector<ClassData> class_data;
+  WrittenClassData class_data;
   std::vector<Value*> taken_locks;  // at any time in the trace
   WrittenGradients gradients;
   std::unordered_map<PyObject*, TracedCache> caches;  // by wrapper

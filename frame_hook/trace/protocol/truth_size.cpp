@@ -1,12 +1,12 @@
-// frame_hook/trace/protocol/truth_size_identity.cpp — whether a value is true, which size or index it is, and which
-// object.
+// frame_hook/trace/protocol/truth_size.cpp — whether a value is true, and which size or index it is.
 //
 // Nothing here runs Python code: if a type answers in Python, that code is inlined.
 #include <cmath>
 
-#include "frame_hook/trace/protocol/protocol.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
@@ -76,7 +76,7 @@ bool Tracer::truth(Value* v) {
       return instance_truth(v);
     }
     case ValueKind::tensor:
-      if (Value* known = of_known_tensor(*this, operator_function("truth"), v)) return truth(known);
+      if (Value* known = of_known_tensor(calls, operator_function("truth"), v)) return truth(known);
       graph_break(Reason::data_dependent_jump, "a tensor");
     case ValueKind::array: return truth(call_numpy(*this, operator_function("truth"), {{v}, {}}));
     case ValueKind::sym_int:
@@ -111,7 +111,7 @@ std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
     return facts.type_of(v), as_size(as<InstanceValue>(v)->payload);
   if (v->kind == ValueKind::tensor || v->kind == ValueKind::array) {
     Value* known = v->kind == ValueKind::array ? call_numpy(*this, operator_function("index"), {{v}, {}})
-                                               : of_known_tensor(*this, operator_function("index"), v);
+                                               : of_known_tensor(calls, operator_function("index"), v);
     return known ? as_size(known) : std::nullopt;
   }
   if (v->kind != ValueKind::object) return std::nullopt;
@@ -123,14 +123,6 @@ std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
   return overflow ? std::nullopt : std::optional<graph::SymExpr>(graph::SymExpr(value));
-}
-
-Value* exact_int(Shadows& shadows, Value* v) {
-  shadows.facts.type_of(v);
-  Value* number = payload_of(v);
-  if (number->kind == ValueKind::sym_int) return number;
-  PyObject* object = constant_of(shadows, number);
-  return PyLong_CheckExact(object) ? number : shadows.errors.constant_steal(PyLong_Type.tp_as_number->nb_int(object));
 }
 
 int64_t Tracer::as_index(Value* v) {
@@ -147,13 +139,6 @@ int64_t Tracer::as_index(Value* v) {
   }
   if (auto constant = size->as_constant()) return *constant;
   return recording().shapes().specialise(*size, stack.here());
-}
-
-Value* Tracer::identity_of(Value* v) {
-  auto* identity = heap.make<IdentityValue>(ValueKind::identity, &PyLong_Type);
-  identity->of = v;
-  identity->made_at = attempts.resumable_step();
-  return identity;
 }
 
 }  // namespace framejit::frame_hook

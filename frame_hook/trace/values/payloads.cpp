@@ -1,24 +1,10 @@
-// frame_hook/trace/protocol/operands.cpp — what an operand is for C code: its payload, number, text, builtin base
-// class. Nothing here runs Python code.
-#include <string>
-#include <unordered_map>
+#include "frame_hook/trace/values/payloads.h"
 
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
-
-std::string describe(Value* v) {
-  if (!v) return "nothing";
-  if (v->object && PyType_Check(v->object.get()))
-    return std::string("class ") + reinterpret_cast<PyTypeObject*>(v->object.get())->tp_name;
-  if (v->kind == ValueKind::function) {
-    PyCodeObject* code = as<FunctionValue>(v)->code;
-    return std::string("function ") + (code ? text_of(code->co_qualname) : "?");
-  }
-  return std::string("an object of type ") + (v->type ? v->type->tp_name : "?");
-}
 
 namespace {
 
@@ -54,6 +40,20 @@ bool shows_ordered_dict(Value* v) {
   return mapping && PyODict_Check(mapping);
 }
 
+Value* exact_int(Shadows& shadows, Value* v) {
+  shadows.facts.type_of(v);
+  Value* number = payload_of(v);
+  if (number->kind == ValueKind::sym_int) return number;
+  PyObject* object = constant_of(shadows, number);
+  return PyLong_CheckExact(object) ? number : shadows.errors.constant_steal(PyLong_Type.tp_as_number->nb_int(object));
+}
+
+bool is_subclassed_number(Value* v) {
+  return v->kind == ValueKind::instance &&
+         (PyType_IsSubtype(v->type, &PyLong_Type) || PyType_IsSubtype(v->type, &PyFloat_Type) ||
+          PyType_IsSubtype(v->type, &PyComplex_Type));
+}
+
 void raise_unless_in_c(Errors& errors, Value* v, bool in_c, const std::string& message) {
   errors.heap.facts.type_of(v);
   if (in_c) graph_break(Reason::unsupported_operand, "C code of " + describe(v));
@@ -71,11 +71,6 @@ std::string plain_text(Shadows& shadows, Value* v, const char* what) {
   if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get()))
     return text_of(constant_of(shadows, v));
   shadows.errors.raise_new(PyExc_TypeError, std::string(what) + " must be string");
-}
-
-PyTypeObject* builtin_base(PyTypeObject* type) {
-  while (!is_made_by_c(type)) type = type->tp_base;
-  return type;
 }
 
 }  // namespace framejit::frame_hook

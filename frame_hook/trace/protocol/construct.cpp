@@ -1,28 +1,27 @@
-// frame_hook/trace/protocol/calls_construct.cpp — calling a class: the metaclass's __call__, then __new__ and __init__
+// frame_hook/trace/protocol/construct.cpp — calling a class: the metaclass's __call__, then __new__ and __init__
 // as type.__call__ does.
 //
 // C constructors make shadows: an instance whose payload holds the contents of the builtin base. builtin_new() lists
 // the C classes that can be constructed; exact builtin classes have rows in builtins.def.
-#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/construct.h"
+#include "frame_hook/trace/machine/unresumable.h"
+#include "frame_hook/trace/protocol/descriptors.h"
+#include "frame_hook/trace/protocol/lookup.h"
+#include "frame_hook/trace/protocol/made_values.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/protocol/strings.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
 
 namespace {
-
-Arguments with_first(Value* first, const Arguments& args) {
-  Arguments all;
-  all.positional.push_back(first);
-  all.positional.insert(all.positional.end(), args.positional.begin(), args.positional.end());
-  all.keywords = args.keywords;
-  return all;
-}
 
 Value* sizes_of(Tracer& t, const Arguments& args) {
   std::vector<Value*> items = args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]);
@@ -37,7 +36,7 @@ Value* sizes_of(Tracer& t, const Arguments& args) {
 Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
   CFunction row = find_c_function(reinterpret_cast<PyObject*>(base));
   if (base == &PyBytes_Type) refuse_foreign_codecs(t.shadows, args);
-  return payload_of(row ? row(t, args) : run_plain(t, reinterpret_cast<PyObject*>(base), args));
+  return payload_of(row ? row(t, args) : t.calls.plain(reinterpret_cast<PyObject*>(base), args));
 }
 
 InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args) {
@@ -145,7 +144,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (type == base && is_torch_c_function(callable) && t.frontend().is_pure_without_tensors(callable)) {
     Arguments plain = args;
     for (Value*& v : plain.positional) v = specialised(t.heap, v);
-    return run_plain(t, callable, plain);
+    return t.calls.plain(callable, plain);
   }
   graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
 }

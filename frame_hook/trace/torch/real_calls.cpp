@@ -1,15 +1,11 @@
-// frame_hook/trace/torch/recorded_calls.cpp — C functions called for real: on traced tensors under the recorder, or on
-// constants.
-//
-// materialise() makes the Python object for such a call: constants (guarded deeply), traced tensors, torch's symbolic
-// ints, and fresh containers of them. It passes no object of the user's program that the callee could write to.
-#include "frame_hook/trace/protocol/protocol.h"
-#include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/torch/real_calls.h"
+
+#include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/types/set_order.h"
-#include "frame_hook/trace/values/loaded_modules.h"
+#include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/numpy_objects.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
-#include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
 
@@ -22,16 +18,16 @@ struct CallArguments {  // in vectorcall form
   size_t positional = 0;
 };
 
-CallArguments materialise_arguments(Tracer& tracer, const Arguments& from) {
+CallArguments materialise_arguments(RealCalls& calls, const Arguments& from) {
   CallArguments to;
   to.positional = from.positional.size();
   to.owned.reserve(to.positional + from.keywords.size());
-  for (Value* v : from.positional) to.owned.push_back(tracer.materialise(v));
+  for (Value* v : from.positional) to.owned.push_back(calls.materialise(v));
   if (!from.keywords.empty()) {
     to.names = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(from.keywords.size())));
     for (size_t i = 0; i < from.keywords.size(); ++i) {
       PyTuple_SET_ITEM(to.names.get(), i, Py_NewRef(from.keywords[i].first));
-      to.owned.push_back(tracer.materialise(from.keywords[i].second));
+      to.owned.push_back(calls.materialise(from.keywords[i].second));
     }
   }
   for (const PyRef& r : to.owned) to.args.push_back(r.get());
@@ -55,18 +51,11 @@ bool make_symbols_constant(Shadows& shadows, const Arguments& args) {
 
 }  // namespace
 
-bool c_functions_may_ask(Shadows& shadows, Value* v) {
-  Value* const payload = payload_of(v);
-  if (payload->kind == ValueKind::tuple) return has_any_special(shadows, v, {"__iter__", "__len__", "__getitem__"});
-  return is_subclassed_number(v) && (has_any_special(shadows, v, {"__getitem__"}) ||
-                                     (is_int(payload) && has_any_special(shadows, v, {"__float__", "__complex__"})));
-}
-
-PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
+PyRef RealCalls::materialise_items(Value* v, const std::vector<Value*>& items) {
   const bool is_list = v->kind == ValueKind::list;
   PyRef made = PyRef::steal(is_list ? PyList_New(static_cast<Py_ssize_t>(items.size()))
                                     : PyTuple_New(static_cast<Py_ssize_t>(items.size())));
-  if (!made) errors.raise_pending();
+  if (!made) dicts.errors.raise_pending();
   for (size_t i = 0; i < items.size(); ++i) {
     PyObject* object = materialise(items[i]).release();
     if (is_list) PyList_SET_ITEM(made.get(), i, object);
@@ -75,15 +64,15 @@ PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
   return made;
 }
 
-PyRef Tracer::materialise(Value* v) {
+PyRef RealCalls::materialise(Value* v) {
   switch (v->kind) {
     case ValueKind::object:
-      if (heap.is_constant_object(v->object.get())) return PyRef::borrow(constant_of(shadows, v));
+      if (dicts.heap.is_constant_object(v->object.get())) return PyRef::borrow(constant_of(dicts.shadows, v));
       // Arrays of other libraries: no guard sees writes to their memory, and what is made from them shares it.
       if (PyObject_CheckBuffer(v->object.get()))
         graph_break(Reason::unsupported_operand,
                     std::string("the memory of an object of type ") + Py_TYPE(v->object.get())->tp_name);
-      facts.guard_identity(v);
+      dicts.facts.guard_identity(v);
       return v->object;
     case ValueKind::tensor: return PyRef::borrow(tensors.traced(as<TensorValue>(v)));
     case ValueKind::sym_int: {
@@ -92,13 +81,13 @@ PyRef Tracer::materialise(Value* v) {
       return PyRef::steal(recording().wrap_size(size));
     }
     case ValueKind::tuple:
-      if (heap.is_constant(v)) return PyRef::borrow(constant_of(shadows, v));
-      return facts.type_of(v), materialise_items(v, items_of(shadows, v));
-    case ValueKind::list: return facts.type_of(v), materialise_items(v, items_of(shadows, v));
+      if (dicts.heap.is_constant(v)) return PyRef::borrow(constant_of(dicts.shadows, v));
+      return dicts.facts.type_of(v), materialise_items(v, items_of(dicts.shadows, v));
+    case ValueKind::list: return dicts.facts.type_of(v), materialise_items(v, items_of(dicts.shadows, v));
     case ValueKind::set: {
-      if (heap.is_constant(v)) return PyRef::borrow(constant_of(shadows, v));
-      facts.type_of(v);
-      PyRef items = materialise_items(v, items_of(shadows, v));
+      if (dicts.heap.is_constant(v)) return PyRef::borrow(constant_of(dicts.shadows, v));
+      dicts.facts.type_of(v);
+      PyRef items = materialise_items(v, items_of(dicts.shadows, v));
       return real_set(v->type, items.get());
     }
     case ValueKind::slice: {
@@ -108,23 +97,23 @@ PyRef Tracer::materialise(Value* v) {
     }
     case ValueKind::dict: {
       auto* d = as<DictValue>(v);
-      facts.type_of(d);
+      dicts.facts.type_of(d);
       dicts.load(d);
       PyRef made = PyRef::steal(PyDict_New());
       for (size_t i = 0; i < d->entries.size(); ++i) {
         PyRef key = materialise(d->entries[i].key), item = materialise(dicts.get(d, d->entries[i].key));
-        if (PyDict_SetItem(made.get(), key.get(), item.get()) < 0) errors.raise_pending();
+        if (PyDict_SetItem(made.get(), key.get(), item.get()) < 0) dicts.errors.raise_pending();
       }
       return made;
     }
     case ValueKind::instance: {
-      if (c_functions_may_ask(shadows, v)) break;
-      if (heap.is_constant(v)) return PyRef::borrow(constant_of(shadows, v));
+      if (c_functions_may_ask(dicts.shadows, v)) break;
+      if (dicts.heap.is_constant(v)) return PyRef::borrow(constant_of(dicts.shadows, v));
       auto* instance = as<InstanceValue>(v);
       // torch.Size and torch's named results: C functions only read the tuple.
       if (instance->payload &&
           (instance->payload->kind == ValueKind::tuple || instance->payload->kind == ValueKind::object)) {
-        facts.type_of(v);
+        dicts.facts.type_of(v);
         return materialise(instance->payload);
       }
       break;
@@ -144,43 +133,22 @@ PyRef Tracer::materialise(Value* v) {
               std::string("an object of type ") + (v->type ? v->type->tp_name : "NULL") + " passed to a C function");
 }
 
-Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
+Value* RealCalls::recorded(PyObject* callable, const Arguments& args) {
   const auto call_with = [&](const CallArguments& made) {
     return tensors.call(callable, made.args.data(), made.positional, made.names.get());
   };
   Value* result = call_with(materialise_arguments(*this, args));
-  if (!result && PyErr_ExceptionMatches(PyExc_TypeError) && make_symbols_constant(shadows, args)) {
+  if (!result && PyErr_ExceptionMatches(PyExc_TypeError) && make_symbols_constant(dicts.shadows, args)) {
     drop_error();  // lists of floats take no symbols
     result = call_with(materialise_arguments(*this, args));
   }
   if (!result) tensors.break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
-  if (recording().take_new_leaf()) shadows.tables().gradients.new_leaves.emplace(result, attempts.resumable_step());
+  if (recording().take_new_leaf())
+    dicts.shadows.tables().gradients.new_leaves.emplace(result, attempts.resumable_step());
   return result;
 }
 
-namespace {
-
-bool is_torchs_method(PyObject* found) {
-  if (!found || found == Py_None) return true;
-  if (PyFunction_Check(found)) return are_globals_of(PyFunction_GET_GLOBALS(found), "torch");
-  return Py_IS_TYPE(found, &PyMethodDescr_Type) || Py_IS_TYPE(found, &PyWrapperDescr_Type);
-}
-
-}  // namespace
-
-Arguments operands(Facts& facts, std::initializer_list<const char*> specials, std::vector<Value*> of) {
-  for (Value* v : of) {
-    if (v->kind != ValueKind::tensor) continue;
-    auto* const type_object = reinterpret_cast<PyObject*>(v->type);
-    facts.guard_type_unchanged(v->type, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, type_object));
-    for (const char* special : specials)
-      if (!is_torchs_method(_PyType_Lookup(v->type, interned(special))))
-        graph_break(Reason::unknown_callable, std::string(v->type->tp_name) + "." + special);
-  }
-  return {std::move(of), {}};
-}
-
-Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {
+Value* RealCalls::pure(PyObject* callable, const Arguments& args) {
   const CallArguments made = materialise_arguments(*this, args);
   const bool of_numpy = calls_numpy(callable, made.args);
   PyObject* result = nullptr;
@@ -192,8 +160,18 @@ Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {
       graph_break(Reason::outside_effect, "a floating-point warning of NumPy");
     }
   }
-  if (!result) errors.raise_of_pure_call();
-  return heap.wrap_result(result);
+  if (!result) dicts.errors.raise_of_pure_call();
+  return dicts.heap.wrap_result(result);
+}
+
+Value* RealCalls::plain(PyObject* callable, const Arguments& args) {
+  for (Value* v : args.positional)
+    if (!dicts.heap.is_constant(v))
+      graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
+  for (const auto& [name, v] : args.keywords)
+    if (!dicts.heap.is_constant(v))
+      graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
+  return pure(callable, args);
 }
 
 }  // namespace framejit::frame_hook

@@ -1,0 +1,48 @@
+#include "frame_hook/trace/values/describe.h"
+
+#include "frame_hook/trace/values/c_packages.h"
+#include "frame_hook/trace/values/known_types.h"
+#include "guards/cpython/interrupts.h"
+
+namespace framejit::frame_hook {
+
+std::string describe(Value* v) {
+  if (!v) return "nothing";
+  if (v->object && PyType_Check(v->object.get()))
+    return std::string("class ") + reinterpret_cast<PyTypeObject*>(v->object.get())->tp_name;
+  if (v->kind == ValueKind::function) {
+    PyCodeObject* code = as<FunctionValue>(v)->code;
+    return std::string("function ") + (code ? text_of(code->co_qualname) : "?");
+  }
+  return std::string("an object of type ") + (v->type ? v->type->tp_name : "?");
+}
+
+namespace {
+
+// The module or type that messages name as its origin.
+std::string module_text(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) {
+    PyTypeObject* const type = type_of_callable(callable);
+    return is_made_by_c(type) ? type->tp_name : "";
+  }
+  PyObject* const module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  if (module) return PyUnicode_Check(module) ? text_of(module) : "";
+  PyObject* const self = PyCFunction_GET_SELF(callable);
+  return self && PyType_Check(self) ? module_text(self) : "";
+}
+
+}  // namespace
+
+std::string name_of_callable(PyObject* callable) {
+  PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__qualname__"));
+  if (!name) drop_error();
+  std::string own = name && PyUnicode_Check(name.get()) && PyUnicode_GET_LENGTH(name.get()) > 0
+                        ? text_of(name.get())
+                        : Py_TYPE(callable)->tp_name;
+  if (own.starts_with("pybind11_detail_function_record")) own = own.substr(own.rfind('.') + 1);
+  if (own.find('.') != std::string::npos) return own;
+  const std::string module = module_text(callable);
+  return module.empty() || module == "builtins" ? own : module + "." + own;
+}
+
+}  // namespace framejit::frame_hook
