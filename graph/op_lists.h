@@ -15,6 +15,7 @@ enum class OpList : uint8_t {
   row_passes,
   keeps_format,
   takes_columns,
+  returns_lengths,
   casts_inside,
   of_masks,
   moves_indices,

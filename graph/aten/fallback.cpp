@@ -431,6 +431,23 @@ void Recorder::build_args(OpCall& call) {
   }
 }
 
+namespace {
+
+// Numbers among the results (OpList::returns_lengths): number k is the size of dimension 2 of argument k. Null: it is
+// not known here.
+const SymExpr* length_of(const Graph& graph, const OpCall& call, size_t number) {
+  const TracedTensorImpl* traced = as_traced(call.args[number].toTensor());
+  const SymExpr* length = traced == nullptr ? nullptr : &graph.meta(traced->value).sizes[2];
+  return length != nullptr && length->is_constant() ? length : nullptr;
+}
+
+bool knows_numbers(const Graph& graph, const OpCall& call) {
+  return is_in(OpList::returns_lengths, call.def().name) && length_of(graph, call, 0) != nullptr &&
+         length_of(graph, call, 1) != nullptr;
+}
+
+}  // namespace
+
 bool Recorder::shape_by_rule(OpCall& call) {
   std::vector<TensorMeta> metas;
   const DType number = dtype_of(c10::get_default_dtype_as_scalartype());
@@ -440,9 +457,10 @@ bool Recorder::shape_by_rule(OpCall& call) {
   if (!has_metas) return false;
   const auto& returns = call.info.returns;
   const auto is_list = [](ReturnClass r) { return r == ReturnClass::kTensorList; };
-  if (std::any_of(returns.begin(), returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; })) return false;
+  const auto numbers = std::count(returns.begin(), returns.end(), ReturnClass::kOther);
+  if (numbers != 0 && !knows_numbers(graph(), call)) return false;
   const bool lists = std::any_of(returns.begin(), returns.end(), is_list);
-  if (lists ? returns.size() != 1 : metas.size() != returns.size()) return false;
+  if (lists ? returns.size() != 1 : metas.size() + static_cast<size_t>(numbers) != returns.size()) return false;
   if (!lists && is_as_strided(call.def()) &&
       !is_within(static_cast<int64_t>(traced_storage_of(call.args[0].toTensor()).nbytes()), metas[0], shapes()))
     fail({Reason::exception_raised, "an error of " + call.def().name});
@@ -485,8 +503,13 @@ void Recorder::add_rule_results(OpCall& call, const std::vector<TensorMeta>& met
     call.results.emplace_back(std::move(list));
     return;
   }
-  for (size_t i = 0; i < metas.size(); ++i) {
-    at::Tensor item = result_of_rule(call, i, metas[i]);
+  size_t next = 0, number = 0;
+  for (size_t i = 0; i < call.info.returns.size(); ++i) {
+    if (call.info.returns[i] == ReturnClass::kOther) {
+      call.results.emplace_back(length_of(graph(), call, number++)->constant());
+      continue;
+    }
+    at::Tensor item = result_of_rule(call, i, metas[next++]);
     call.node.results.push_back(value_of(item));
     call.results.emplace_back(std::move(item));
   }

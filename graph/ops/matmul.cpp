@@ -72,6 +72,48 @@ bool library_attention(const RuleArgs& args, ShapeEnv& env,
          is_dense_along_rows(args.tensor(2)) && flash_attention_for_cpu(args, env, results);
 }
 
+// Operands of the GPU's kernels: [batch, heads, length, width] of one dtype, dense along the last dimension.
+bool are_heads(const RuleArgs& args, ShapeEnv& env) {
+  const TensorMeta *q = args.tensor(0), *k = args.tensor(1), *v = args.tensor(2);
+  for (const TensorMeta* t : {q, k, v})
+    if (!is_dense_along_rows(t) || t->ndim() != 4 || t->dtype != q->dtype || t->device != q->device) return false;
+  for (size_t d : {0, 1})
+    if (!same_size(env, q->sizes[d], k->sizes[d]) || !same_size(env, k->sizes[d], v->sizes[d])) return false;
+  return !q->device.is_cpu() && same_size(env, k->sizes[2], v->sizes[2]) && same_size(env, q->sizes[3], k->sizes[3]);
+}
+TensorMeta random_state(Device device) { return dense(DType::kInt64, device, {}); }
+
+// query, key, value, bias, compute_log_sumexp, ...: result, sums, lengths of packed rows of queries and keys, seed,
+// offset, mask. Two numbers are left out.
+bool cudnn_attention(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!are_heads(args, env) || args.flag(7)) return false;
+  const TensorMeta &q = *args.tensor(0), &v = *args.tensor(2);
+  if (!same_size(env, q.sizes[3], v.sizes[3])) return false;
+  results = {preserved(q, env),
+             dense(DType::kFloat32, q.device, {q.sizes[0], q.sizes[1], q.sizes[2], 1}),
+             no_tensor(),
+             no_tensor(),
+             random_state(q.device),
+             random_state(q.device),
+             no_tensor()};
+  return true;
+}
+
+// query, key, value, bias, compute_log_sumexp, ...: result, sums, seed, offset. The result is made as [batch, length,
+// heads, width] and transposed. On NVIDIA, sums are those of whole blocks of 32 queries; elsewhere, of the queries.
+bool efficient_attention(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!are_heads(args, env)) return false;
+  const TensorMeta &q = *args.tensor(0), &v = *args.tensor(2);
+  const SymExpr &heads = q.sizes[1], &length = q.sizes[2], &width = v.sizes[3];
+  const bool has_sums = args.flag(4);
+  if (has_sums && !(SymExpr::mod(length, 32) == SymExpr(0))) return false;
+  TensorMeta out = dense_like(q, {q.sizes[0], heads, length, width});
+  out.strides = {length * heads * width, width, heads * width, 1};
+  results = {std::move(out), dense(DType::kFloat32, q.device, {q.sizes[0], heads, has_sums ? length : SymExpr(0)}),
+             random_state(q.device), random_state(q.device)};
+  return true;
+}
+
 // Our own op (runtime/aten/attention.h): query, key, value, mask, whether the mask replaces scores, scale.
 bool attention(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (!flash_attention_for_cpu(args, env, results)) return false;
@@ -218,6 +260,8 @@ std::vector<OpRow> matmul_ops() {
   add_rows(rows, pack_pairs, {"_convert_weight_to_int4pack_for_cpu"});
   add_rows(rows, dot, {"dot", "vdot"});
   add_rows(rows, library_attention, {"_scaled_dot_product_flash_attention_for_cpu"});
+  add_rows(rows, cudnn_attention, {"_scaled_dot_product_cudnn_attention"});
+  add_rows(rows, efficient_attention, {"_scaled_dot_product_efficient_attention"});
   add_rows(rows, attention, {"framejit::attention"});
   add_rows(rows, native_multi_head_attention, {"_native_multi_head_attention"});
   add_rows(rows, transformer_encoder_layer, {"_transformer_encoder_layer_fwd"});

@@ -33,6 +33,7 @@ bool filled_by_argument(Decomposing& d) { return d.rule().number(at).has_value()
 
 bool fill_tensor(Decomposing& d) {  // self, value
   if (!surely_fits(d, d.args[1])) return false;
+  if (d.meta(d.value(1)).device != d.metas[0].device) return false;  // a number of the CPU in a tensor of a GPU
   const ValueId value = converted(d.out, d.value(1), d.metas[0].dtype);
   d.results = {d.emit("expand", {value, d.metas[0].sizes, false})};
   return true;

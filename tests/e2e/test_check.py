@@ -11,6 +11,7 @@ import torch.nn.functional as F
 import framejit
 from bounds import norms, ulp
 from check import check, fresh, same  # noqa: F401
+import wide_attention
 from wide import in_float64
 
 pytestmark = pytest.mark.nothing_captured
@@ -439,6 +440,33 @@ class TestInFloat64:
     ], ids=range(5))
     def test_ops(self, fn, dtype):
         self.assert_is(fn, fn, torch.randn(4, 8).to(dtype), torch.randn(4, 8).to(dtype))
+
+    @pytest.mark.parametrize("causal", [False, True])
+    @pytest.mark.parametrize("has_bias", [False, True])
+    def test_attention_of_a_gpu(self, has_bias, causal):
+        """The forms of the GPU's kernels, and of their backward, are those of torch's own attention in float64."""
+        q, k, v = (torch.randn(2, 3, n, 4, dtype=torch.float64, requires_grad=True) for n in (5, 7, 7))
+        bias = torch.randn(2, 1, 5, 7, dtype=torch.float64, requires_grad=True) if has_bias else None
+        mask = torch.zeros(5, 7).masked_fill(torch.ones(5, 7).triu(1) == 1, -torch.inf) if causal else torch.zeros(5, 7)
+        with torch.enable_grad():
+            want = F.scaled_dot_product_attention(q, k, v, mask.double() if bias is None else mask + bias, scale=0.7)
+            grad = torch.randn_like(want)
+            wanted = torch.autograd.grad(want, [q, k, v] + [bias] * has_bias, grad)
+        got, sums = wide_attention.attention(q, k, v, bias, 0.0, causal, 0.7)
+        torch.testing.assert_close(got, want)
+        made = wide_attention.attention_backward(grad, q, k, v, bias, 0.0, causal, 0.7)
+        for mine, theirs in zip(made, wanted):
+            torch.testing.assert_close(mine, theirs)
+        assert sums.shape == (2, 3, 5)
+
+    def test_dropout_keeps_what_it_has_drawn(self):
+        def fn(x):
+            kept, mask = torch.native_dropout(x.exp(), 0.25, True)
+            return kept.sum(0), mask
+        x = torch.randn(50, 3)
+        torch.manual_seed(0)
+        (result, mask), _, _ = in_float64(fn, [x])
+        torch.testing.assert_close(result, (x.double().exp() * mask / 0.75).sum(0), rtol=1e-12, atol=1e-12)
 
     def test_views_and_writes(self):
         def fn(x, y):

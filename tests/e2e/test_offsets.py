@@ -5,6 +5,7 @@ import torch
 
 import framejit
 from check import backend, check, fresh, same  # noqa: F401
+from devices import DEVICE, moved
 
 BASE = torch.arange(60.0)
 OFFSETS = (0, 3, 7, 1, 0, 3)
@@ -29,7 +30,7 @@ def twice_written(x):
 def at_every_offset(fn):
     compiled = framejit.compile(fn)
     for offset in OFFSETS:
-        given, ours = part(offset), part(offset)
+        given, ours = (moved(part(offset), DEVICE) for _ in range(2))
         want, got = fn(given), compiled(ours)
         same(got, want, None, f"offset {offset}")
         same(ours, given, None, f"offset {offset}: argument")

@@ -185,13 +185,17 @@ for line in sys.argv[1:]:
         print(line)
 """
 
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
+SINCE = {"Tensor.const_data_ptr": (2, 13)}  # names that torch 2.11 does not have
+
 
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("package, table", [("torch", "torch/special.def"), ("numpy", "types/numpy_rows.def")])
 def test_each_row_names_what_the_package_has_loaded(package, table):
     """framejit imports no module of theirs to find a row; a row whose name is wrong would do nothing."""
     text = (pathlib.Path(__file__).parents[2] / "frame_hook/trace" / table).read_text()
-    rows = [f"{module} {path}" for module, path in re.findall(r"^(?:ROW|CONCRETE)\(([\w.]+), ([\w.]+)", text, re.M)]
+    rows = [f"{module} {path}" for module, path in re.findall(r"^(?:ROW|CONCRETE)\(([\w.]+), ([\w.]+)", text, re.M)
+            if TORCH >= SINCE.get(path, TORCH)]
     assert len(rows) > 100
     done = subprocess.run([sys.executable, "-c", NAMES.format(package=package), *rows], capture_output=True, text=True)
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)

@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+import wide_attention
 from devices import random_state, same_random_state, set_random_state
 
 aten = torch.ops.aten
@@ -45,7 +46,14 @@ def unscale(tensors, found_inf, inv_scale):
         t.mul_(inv_scale)
 
 
-IN_FLOAT64 = {aten._amp_foreach_non_finite_check_and_unscale_.default: unscale}
+def dropped(outputs, x, p, train):
+    mask = outputs[1]
+    return x * mask / (1 - p) if p < 1 else x * 0, mask
+
+
+IN_FLOAT64 = {aten._amp_foreach_non_finite_check_and_unscale_.default: unscale, **wide_attention.FORMS}
+# Ops that draw: what they return in float64, given what they have drawn. Others go on from eager's own elements.
+DRAWN = {aten.native_dropout.default: dropped}
 
 
 class Kept:
@@ -114,7 +122,9 @@ class Wide(TorchDispatchMode):
         def rounded(v):
             return self.of(v).to(v.dtype) if isinstance(v, torch.Tensor) and is_float(v) else v
 
-        def call():
+        def call(outputs):
+            if func in DRAWN:
+                return DRAWN[func](outputs, *wide[0], **wide[1])
             try:
                 return tree_flatten(IN_FLOAT64.get(func, func)(*wide[0], **wide[1]))[0]
             except (RuntimeError, TypeError, IndexError):
@@ -134,11 +144,11 @@ class Wide(TorchDispatchMode):
         old = [(t, self.of(t).clone(), t.stride()) for t in inputs if is_float(t)] if mutable else []
         before = random_state()
         result = func(*args, **kwargs)
-        drew = not same_random_state(before)
+        drew = not same_random_state(before) and func not in DRAWN
         outputs = tree_flatten(result)[0]
         if not any(map(is_float, inputs + outputs)):
             return result
-        wide = None if drew else again()
+        wide = None if drew else again(outputs)
         written = list(filter(is_float, inputs)) if func._schema.is_mutable else []
         if wide is None or len(wide) != len(outputs):
             wide = outputs

@@ -33,7 +33,7 @@ CASES = {
     "argmax": (lambda x, w, b: x.argmax(-1), 1),
     "transpose": (lambda x, w, b: x.T.contiguous(), 2),
 }
-SIZES = ((197, 768), (8192, 8192), (4099, 1023), (64, 50257))
+SIZES = ((197, 768), (8192, 8192), (4099, 1023), (64, 50257), (2048, 50257))
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 

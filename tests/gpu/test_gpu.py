@@ -387,6 +387,16 @@ def test_rows_of_several_blocks():
     check(lambda x: (x - x.amax(-1, keepdim=True), x.argmax(-1)), randn(5, 70001))
 
 
+def test_shapes_of_attention_have_rules():
+    """Torch's shape functions of these ops are in Python. The first call of one takes seconds: it imports SymPy."""
+    for dtype in DTYPES:
+        for queries, width in ((1, 128), (33, 64), (64, 128)):
+            q, k, v = (randn(2, n, 4, width, dtype=dtype).transpose(1, 2) for n in (queries, 300, 300))
+            mask = torch.rand(1, 1, queries, 300, device="cuda") > 0.3
+            check(lambda *args: F.scaled_dot_product_attention(*args) * 2, q, k, v, mask)
+            assert framejit.stats()["python_shapes"] == 0, (dtype, queries, width)
+
+
 def main():
     if not torch.cuda.is_available():
         print("no GPU: nothing was run")

@@ -38,6 +38,9 @@ assert DEVICE != "cpu", "set TEST_DEVICE=cuda: make test-gpu does"
 BREAKS = {"character LSTM": 1, "graph": 2}
 if tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 23):
     BREAKS["Whisper"] = None  # it keeps a token of a ContextVar
+# The backward of cuDNN's LSTM reads what its forward kept in a form of its own, so there is none in float64: gradients
+# are compared with eager's, in which terms cancel.
+REFERENCES = {"character LSTM": {"float64": False, "luck": "terms"}}
 # Constants on the CPU.
 NOT_HERE = {"solve", "det", "slogdet", "inverse", "cholesky", "prod of zeros", "cross-entropy", "stft"}
 
@@ -67,7 +70,8 @@ def test_gradients_of_models(name, dropout, precision):
         pytest.skip("not tested: cuDNN's layers have no form in float64, the reference of bfloat16")
     breaks = BREAKS.get(name, 0)
     check_step(model_of(name, dropout), steps=2, breaks=breaks, autocast=precision == "bf16",
-               captured=breaks is not None, backward=None if breaks is None else True, graphs=None)
+               captured=breaks is not None, backward=None if breaks is None else True, graphs=None,
+               **REFERENCES.get(name, {}))
 
 
 @pytest.mark.parametrize("name", ["GPT-2", "ViT", "ResNet"])

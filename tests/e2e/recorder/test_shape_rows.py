@@ -41,8 +41,9 @@ FAMILIES = {os.path.basename(path): rows_of(path)
 # The dispatcher splits these before the recorder sees them: shape_rules.txt has a case of each.
 COMPOSITE = {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar",
              "isfinite", "relu6", "reshape"}
-# Only a GPU has kernels for these, and only passes make them.
-OF_A_GPU = {"cudnn_convolution_relu", "cudnn_convolution_add_relu"}
+# Only a GPU has kernels for these.
+OF_A_GPU = {"cudnn_convolution_relu", "cudnn_convolution_add_relu", "_scaled_dot_product_cudnn_attention",
+            "_scaled_dot_product_efficient_attention"}
 # Kernels that read outside of their tensors: if lengths do not add up, as those of other sizes do not; if rows are not
 # whole vectors.
 UNCHECKED = {"_segment_reduce_backward", "_weight_int8pack_mm", "_weight_int4pack_mm_for_cpu"}
