@@ -54,11 +54,32 @@ PyObject* armed_repr(PyObject* self) {
   return PyUnicode_FromFormat("<framejit compiled %R>", as_armed(self)->function);
 }
 
+// What a call binds and runs is the plain function's own, so a change through either of the two takes effect on both.
+PyObject* plain_function(PyObject* self) {
+  PyObject* function = as_armed(self)->function;
+  return PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function;
+}
+
+PyObject* get_of_function(PyObject* self, void* name) {
+  return PyObject_GetAttrString(plain_function(self), static_cast<const char*>(name));
+}
+
+int set_of_function(PyObject* self, PyObject* value, void* name) {
+  return PyObject_SetAttrString(plain_function(self), static_cast<const char*>(name), value);
+}
+
+PyGetSetDef of_function(const char* name) {
+  return {name, get_of_function, set_of_function, nullptr, const_cast<char*>(name)};
+}
+
 PyMemberDef armed_members[] = {
     {"function", T_OBJECT_EX, offsetof(ArmedCall, function), READONLY, "the plain function"},
     {"options", T_OBJECT, offsetof(ArmedCall, options), READONLY, "what the call is armed with"},
     {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef armed_getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                              of_function("__code__"),
+                              of_function("__defaults__"),
+                              of_function("__kwdefaults__"),
                               {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyTypeObject make_type() {

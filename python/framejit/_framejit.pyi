@@ -10,7 +10,7 @@ def configure() -> None:
 
 class ArmedCall:
     """Calls a Python function with its frame compiled. It has a __dict__, binds as a method, and takes no argument
-    tuple."""
+    tuple. Its __code__, __defaults__ and __kwdefaults__ are those of the function."""
     function: Callable[..., Any]
     options: Options
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
