@@ -68,7 +68,7 @@ Outcome tune(TableTimer timer, double budget = 60, const std::string& text = kGr
   EXPECT_TRUE(graph.ok());
   const uint64_t listener = log::add_listener([&](const log::Event& event) {
     if (log::channel_of(event.kind) == log::Channel::autotune)
-      out.lines.push_back(log::to_text(event).substr(sizeof "[framejit autotune] f"));
+      out.lines.push_back(log::to_text(event).substr(sizeof "[framejit autotune]"));
   });
   const MakePlan make = [&](const Choices& choices) -> Result<runtime::Executable> {
     out.made.push_back(name_of(choices));
