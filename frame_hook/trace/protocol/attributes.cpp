@@ -442,7 +442,7 @@ Value* Tracer::existing_attribute(Value* v, PyObject* name) {
       drop_error(),
           errors.raise_new(PyExc_AttributeError, std::string("module has no attribute '") + text_of(name) + "'");
     message = std::string("module '") + own_name;
-  } else message = std::string("'") + (v->type ? v->type->tp_name : "?");
+  } else message = "'" + (v->type ? class_of_missing(v->type, name) : "?");
   const bool is_named = real_type(v) || (v->object && PyModule_Check(v->object.get()));  // a type or a module
   errors.raise_new(PyExc_AttributeError,
                    message + (is_named ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");

@@ -21,6 +21,15 @@ PyObject* own_class_attribute(PyTypeObject* type, PyObject* name) {
   return found;
 }
 
+std::string class_of_missing(PyTypeObject* type, [[maybe_unused]] PyObject* name) {
+#if PY_VERSION_HEX >= 0x030D0000
+  if (PyObject* found = _PyType_Lookup(type, name); found && Py_IS_TYPE(found, &PyMemberDescr_Type))
+    if (const PyRef full = PyRef::steal(PyType_GetFullyQualifiedName(type))) return text_of(full.get());
+  drop_error();
+#endif
+  return type->tp_name;
+}
+
 namespace {
 
 // The class along the MRO that has the attribute in its own dict.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <string>
 
 #include "frame_hook/trace/values/shadows.h"
 
@@ -17,6 +18,8 @@ struct Found {                                               // an object found 
 Found look_up(Shadows& shadows, PyTypeObject* type, guards::SourceId type_source, PyObject* name);
 Found look_up(Shadows& shadows, Value* v, PyObject* name);  // along type(v); the type is guarded unchanged
 PyObject* own_class_attribute(PyTypeObject* type, PyObject* name);  // in the dict of this class only; borrowed
+// The class of an object as the error of a missing attribute names it: CPython 3.13 adds the module if a slot is empty.
+std::string class_of_missing(PyTypeObject* type, PyObject* name);
 void guard_descriptor_class(Facts& facts, const Found& found);
 Value* found_value(Heap& heap, const Found& found);  // the object itself; identity of C descriptors is known
 

@@ -128,7 +128,7 @@ Value* slot_getattribute(Tracer& t, PyTypeObject* owner, const Arguments& args) 
                                                : attribute_or_null(t, self, name);
   if (found) return found;
   t.errors.raise_new(PyExc_AttributeError,
-                     std::string("'") + self->type->tp_name + "' object has no attribute '" + text_of(name) + "'");
+                     "'" + class_of_missing(self->type, name) + "' object has no attribute '" + text_of(name) + "'");
 }
 
 Value* slot_setattr(Tracer& t, PyTypeObject*, const Arguments& args) {
