@@ -13,7 +13,7 @@
 namespace framejit::runtime {
 namespace {
 
-constexpr int64_t kAlignment = 64, kPage = 4096;
+constexpr int64_t kAlignment = kArenaAlignment, kPage = 4096;
 constexpr int64_t kMostBytes = int64_t{1} << 60;  // more than any machine has; can still be rounded up
 
 // Sizes are rounded up by at most a quarter, so that a slightly larger batch finds the block of the last one.

@@ -14,6 +14,8 @@
 
 namespace framejit::runtime {
 
+inline constexpr int64_t kArenaAlignment = 64;  // bytes; of a block, and of what lies in it
+
 class ArenaPool {
  public:
   struct Block {

@@ -25,10 +25,8 @@ namespace framejit::runtime {
 
 class KernelCache {
  public:
-  static constexpr int64_t kDefaultBytes = int64_t{256} << 20;
-
   // A missing folder is created. Refused: one that others can write to, one of another user, a link, a file.
-  static Result<std::unique_ptr<KernelCache>> open(const std::string& folder, int64_t most_bytes = kDefaultBytes);
+  static Result<std::unique_ptr<KernelCache>> open(const std::string& folder, int64_t most_bytes);
   ~KernelCache();
   KernelCache(const KernelCache&) = delete;
 

@@ -16,10 +16,10 @@ using graph::ValueId;
 namespace {
 
 // Which dimensions of `ndim` are reduced; absent or empty: all of them (empty_is_all).
-std::optional<std::vector<bool>> reduced_dims(LowerContext& ctx, size_t argument, size_t ndim) {
+std::optional<std::vector<bool>> reduced_dims(LowerContext& ctx, std::optional<size_t> argument, size_t ndim) {
   std::vector<bool> reduced(ndim, false);
-  if (!ctx.given(argument)) return std::vector<bool>(ndim, true);
-  const auto dims = ctx.integers(argument);
+  if (!argument || !ctx.given(*argument)) return std::vector<bool>(ndim, true);
+  const auto dims = ctx.integers(*argument);
   if (!dims) return std::nullopt;
   if (dims->empty()) return std::vector<bool>(ndim, true);
   if (ndim == 0) return reduced;
@@ -73,7 +73,7 @@ InstId load_input(LowerContext& ctx, NestBuilder& b, const Split& s, DType dtype
   return b.cast(value, dtype);
 }
 
-std::optional<Split> split_argument(LowerContext& ctx, size_t dims_argument) {
+std::optional<Split> split_argument(LowerContext& ctx, std::optional<size_t> dims_argument) {
   const auto self = ctx.tensor(0);
   if (!self) return std::nullopt;
   const auto dims = reduced_dims(ctx, dims_argument, ctx.meta(*self).ndim());
@@ -81,9 +81,9 @@ std::optional<Split> split_argument(LowerContext& ctx, size_t dims_argument) {
   return split_sizes(ctx.meta(*self).sizes, *dims);
 }
 
-constexpr size_t kNoArgument = 1000;  // a full reduction: no dims to read
-
-bool reduce_as(LowerContext& ctx, size_t dims_argument, ReduceOp op, DType dtype, bool discrete, bool empty_allowed) {
+// dims_argument: null in a full reduction.
+bool reduce_as(LowerContext& ctx, std::optional<size_t> dims_argument, ReduceOp op, DType dtype, bool discrete,
+               bool empty_allowed) {
   const auto s = split_argument(ctx, dims_argument);
   if (!s || (is_surely_empty(*s) && !empty_allowed)) return false;
   NestBuilder b = ctx.nest(s->kept, s->reduced);
@@ -97,28 +97,28 @@ bool lower_sum_dims(LowerContext& ctx) {
   return reduce_as(ctx, 1, ReduceOp::kSum, ctx.result_meta().dtype, false, true);
 }
 bool lower_sum(LowerContext& ctx) {
-  return reduce_as(ctx, kNoArgument, ReduceOp::kSum, ctx.result_meta().dtype, false, true);
+  return reduce_as(ctx, std::nullopt, ReduceOp::kSum, ctx.result_meta().dtype, false, true);
 }
 bool lower_prod_dim(LowerContext& ctx) {
   return reduce_as(ctx, 1, ReduceOp::kProd, ctx.result_meta().dtype, false, true);
 }
 bool lower_prod(LowerContext& ctx) {
-  return reduce_as(ctx, kNoArgument, ReduceOp::kProd, ctx.result_meta().dtype, false, true);
+  return reduce_as(ctx, std::nullopt, ReduceOp::kProd, ctx.result_meta().dtype, false, true);
 }
 bool lower_amax(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kMax, ctx.result_meta().dtype, false, false); }
 bool lower_amin(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kMin, ctx.result_meta().dtype, false, false); }
 bool lower_max(LowerContext& ctx) {
-  return reduce_as(ctx, kNoArgument, ReduceOp::kMax, ctx.result_meta().dtype, false, false);
+  return reduce_as(ctx, std::nullopt, ReduceOp::kMax, ctx.result_meta().dtype, false, false);
 }
 bool lower_min(LowerContext& ctx) {
-  return reduce_as(ctx, kNoArgument, ReduceOp::kMin, ctx.result_meta().dtype, false, false);
+  return reduce_as(ctx, std::nullopt, ReduceOp::kMin, ctx.result_meta().dtype, false, false);
 }
 
 // any and all of uint8 return uint8 (torch's old mask dtype), which is 0 or 1 there.
 bool lower_any_dim(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kAny, DType::kBool, false, true); }
-bool lower_any(LowerContext& ctx) { return reduce_as(ctx, kNoArgument, ReduceOp::kAny, DType::kBool, false, true); }
+bool lower_any(LowerContext& ctx) { return reduce_as(ctx, std::nullopt, ReduceOp::kAny, DType::kBool, false, true); }
 bool lower_all_dim(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kAll, DType::kBool, false, true); }
-bool lower_all(LowerContext& ctx) { return reduce_as(ctx, kNoArgument, ReduceOp::kAll, DType::kBool, false, true); }
+bool lower_all(LowerContext& ctx) { return reduce_as(ctx, std::nullopt, ReduceOp::kAll, DType::kBool, false, true); }
 
 // Not for bools: torch has no such kernel, and its error reaches the user.
 bool lower_position(LowerContext& ctx, ReduceOp op) {
@@ -145,7 +145,7 @@ bool lower_min_dim(LowerContext& ctx) { return lower_extremum_dim(ctx, ReduceOp:
 
 InstId count_of(NestBuilder& b, const SymExpr& count, DType dtype) { return b.cast(b.index(count), dtype); }
 
-bool lower_mean_over(LowerContext& ctx, size_t dims_argument) {
+bool lower_mean_over(LowerContext& ctx, std::optional<size_t> dims_argument) {
   const auto s = split_argument(ctx, dims_argument);
   if (!s || !is_float(ctx.result_meta().dtype)) return false;
   const DType compute = value_dtype(ctx.result_meta().dtype);
@@ -157,7 +157,7 @@ bool lower_mean_over(LowerContext& ctx, size_t dims_argument) {
   return true;
 }
 bool lower_mean_dim(LowerContext& ctx) { return lower_mean_over(ctx, 1); }
-bool lower_mean(LowerContext& ctx) { return lower_mean_over(ctx, kNoArgument); }
+bool lower_mean(LowerContext& ctx) { return lower_mean_over(ctx, std::nullopt); }
 
 // var, std, var_mean, std_mean over (self, dim, *, correction, keepdim).
 bool lower_variance(LowerContext& ctx, bool root, bool with_mean) {

@@ -7,13 +7,15 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/arena.h"
+
 namespace framejit::inductor {
 
 using graph::SymExpr;
 
 namespace {
 
-constexpr int64_t kAlign = 64;
+constexpr int64_t kAlign = runtime::kArenaAlignment;  // offsets keep what the block has
 
 bool meet(const ArenaRequest& a, const ArenaRequest& b) {
   return a.first_step <= b.last_step && b.first_step <= a.last_step;

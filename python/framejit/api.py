@@ -1,5 +1,4 @@
-"""The public functions: cache, compile, disable, is_compiling, reset, list_backends, list_mode_options, mark_dynamic,
-mark_static, mark_static_address, refresh, stats."""
+"""The public functions; explain() has its own file."""
 from __future__ import annotations
 
 import copyreg

@@ -26,7 +26,6 @@ NAMED = re.compile(r"\bk(?:CacheLine|CacheBytes|L[123]\w*|Cores)\b")
 ALLOWED = {
     "kRoom": "address space that LLVM wants before it begins",
     "kStackBytes": "stack of a thread, whatever the machine",
-    "kNoArgument": "no position of an argument",
     "kRounding32": "a property of float32",
 }
 SKIPPED = re.compile(r"^inductor/cpu/(?:vector_math|wide_math|avx512_math|lane_math|lane_ops|code_names)\."

@@ -102,7 +102,7 @@ TEST(Code, HandlersAndJumpsPointAtInstructions) {
   EXPECT_GT(jumps, 2);  // the loop's end, its beginning, and past a handler that does not match
 }
 
-TEST(Code, LivenessKillsBehindTheLastRead) {
+TEST(Code, LivenessKillsAfterTheLastRead) {
   const PyRef code = code_of("def f(a, b):\n  c = a\n  a = b\n  return c\n");
   const auto decoded = decode(code);
   EXPECT_TRUE(decoded->is_live(0, 0));

@@ -228,7 +228,7 @@ TEST(OpTable, InPlaceRowsNameAFunctionalForm) {
   }
 }
 
-TEST(EagerBackend, PlansEveryNodeAndFreesBehindTheLastUse) {
+TEST(EagerBackend, PlansEveryNodeAndFreesAfterTheLastUse) {
   const Graph g = parse_graph(R"(graph @f(%x : f32[s0, 4]) where s0 = 3 {
   %0 = exp %x : f32[s0, 4]
   %1 = view %0, [4*s0] : f32[4*s0]

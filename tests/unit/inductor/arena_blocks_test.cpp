@@ -107,14 +107,14 @@ TEST(ArenaBlocks, RandomBuffers) {
   EXPECT_GT(split, 100u);
 }
 
-TEST(ArenaBlocks, AnOutputBehindEverything) {
+TEST(ArenaBlocks, AnOutputAfterEverything) {
   const ArenaBlocks blocks = plan_blocks({{8 * kMib, 0, 2}, {kMib, 2, 3}}, {0, 0, 0, 9 * kMib}, kSaving);
   EXPECT_EQ(blocks.places[0].block, 1u);
   EXPECT_EQ(blocks.places[1].block, 2u);
   EXPECT_EQ(peak(blocks, {0, 0, 0, 9 * kMib}), 10 * kMib);
 }
 
-TEST(ArenaBlocks, TakenAgainBehindEachHeavyStep) {
+TEST(ArenaBlocks, TakenAgainAfterEachHeavyStep) {
   const std::vector<int64_t> beside{0, 9 * kMib, 0, 9 * kMib, 0};
   const ArenaBlocks blocks =
       plan_blocks({{4 * kMib, 0, 0}, {4 * kMib, 2, 2}, {4 * kMib, 4, 4}, {kMib, 0, 4}}, beside, kSaving);

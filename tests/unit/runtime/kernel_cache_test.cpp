@@ -20,6 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kMegabytes = int64_t{256} << 20;  // more than these tests write
+
 class KernelCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -29,7 +31,7 @@ class KernelCacheTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  std::unique_ptr<KernelCache> open(int64_t most_bytes = KernelCache::kDefaultBytes) {
+  std::unique_ptr<KernelCache> open(int64_t most_bytes = kMegabytes) {
     auto cache = KernelCache::open(folder_, most_bytes);
     EXPECT_TRUE(cache.ok()) << cache.error().message;
     return cache.take();
@@ -248,7 +250,7 @@ TEST_F(KernelCacheTest, ManyProcessesAtOnce) {
 }
 
 TEST_F(KernelCacheTest, FoldersOfOthersAreRefused) {
-  const auto message = [](const std::string& folder, int64_t most_bytes = KernelCache::kDefaultBytes) {
+  const auto message = [](const std::string& folder, int64_t most_bytes = kMegabytes) {
     const auto cache = KernelCache::open(folder, most_bytes);
     return cache.ok() ? std::string() : cache.error().message;
   };
