@@ -2,6 +2,7 @@
 #include "frame_hook/trace/machine/exit.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "frame_hook/trace/machine/reachable.h"
 #include "frame_hook/trace/types/builtins.h"
@@ -142,11 +143,97 @@ void guard_effects_apart(Heap& heap, FrameTrace& trace) {
   }
 }
 
+// A dict that the trace read or wrote: the __dict__ of an object, or one that was met as a value.
+struct UsedDict {
+  guards::SourceId source;
+  PyObject* object;  // borrowed; null: unknown
+  bool is_own;       // the source goes through an object
+  bool is_listed = false;  // all its keys were read
+  std::vector<std::string_view> names = {};
+};
+
+UsedDict used_dict(Heap& heap, guards::SourceId source) {
+  const guards::Source& path = heap.facts.sources()[source];
+  const bool is_own = path.kind == guards::SourceKind::instance_dict;
+  const Value* of = heap.find(is_own ? path.base : source);
+  PyObject* object = of ? of->object.get() : nullptr;
+  PyObject** own = is_own && object ? _PyObject_GetDictPtr(object) : nullptr;
+  return {source, is_own ? (own ? *own : nullptr) : object, is_own};
+}
+
+// What a trace read in dicts is what it guards in them.
+std::vector<UsedDict> read_dicts(Heap& heap) {
+  std::vector<UsedDict> found;
+  std::unordered_map<guards::SourceId, size_t> at;
+  for (const guards::Guard& guard : heap.facts.guards().guards()) {
+    const bool is_key = guard.kind == guards::GuardKind::dict_has || guard.kind == guards::GuardKind::dict_lacks;
+    const bool is_all = guard.kind == guards::GuardKind::dict_keys || guard.kind == guards::GuardKind::dict_key_set ||
+                        guard.kind == guards::GuardKind::length;
+    if (!(is_all || (is_key && PyUnicode_CheckExact(guard.object.get())))) continue;
+    const auto [place, fresh] = at.try_emplace(guard.source, found.size());
+    if (fresh) found.push_back(used_dict(heap, guard.source));
+    if (is_key) found[place->second].names.push_back(text_of(guard.object.get()));
+    else found[place->second].is_listed = true;
+  }
+  return found;
+}
+
+std::vector<UsedDict> written_dicts(Heap& heap, const FrameTrace& trace) {
+  std::vector<UsedDict> found;
+  const auto add_name = [](UsedDict& to, PyObject* name) {
+    if (name && PyUnicode_CheckExact(name)) to.names.push_back(text_of(name));
+  };
+  for (Value* v : trace.effects) {
+    if (!v->object || v->source == guards::kNoSource) continue;
+    if (v->kind == ValueKind::instance && !as<InstanceValue>(v)->attrs.empty()) {
+      found.push_back(used_dict(heap, heap.facts.sources().add(guards::SourceKind::instance_dict, v->source)));
+      for (const auto& [name, value] : as<InstanceValue>(v)->attrs) add_name(found.back(), name.get());
+    } else if (v->kind == ValueKind::dict && PyDict_Check(v->object.get())) {
+      found.push_back({v->source, v->object.get(), false});
+      for (const DictEntry& e : as<DictValue>(v)->entries) add_name(found.back(), e.key->object.get());
+      PyObject *key, *item;
+      for (Py_ssize_t position = 0; PyDict_Next(v->object.get(), &position, &key, &item);) add_name(found.back(), key);
+    }
+  }
+  return found;
+}
+
+// Other calls may pass objects that share one __dict__, or a dict together with the object whose __dict__ it is.
+void guard_own_dicts_apart(Heap& heap, const FrameTrace& trace) {
+  const std::vector<UsedDict> written = written_dicts(heap, trace);
+  if (written.empty()) return;
+  std::vector<UsedDict> others = read_dicts(heap);
+  others.insert(others.end(), written.begin(), written.end());
+  std::unordered_map<std::string_view, std::vector<const UsedDict*>> by_name;
+  std::vector<const UsedDict*> listed;
+  for (const UsedDict& other : others) {
+    if (other.is_listed) listed.push_back(&other);
+    for (const std::string_view name : other.names) by_name[name].push_back(&other);
+  }
+  const auto keep_apart = [&](const UsedDict& a, const UsedDict& b) {
+    if (a.source == b.source || !(a.is_own || b.is_own) || !a.object || !b.object || a.object == b.object) return;
+    guards::Guard guard;
+    guard.kind = guards::GuardKind::distinct;
+    guard.source = std::min(a.source, b.source);
+    guard.other = std::max(a.source, b.source);
+    heap.facts.add_guard(std::move(guard));
+  };
+  for (const UsedDict& one : written) {
+    for (const std::string_view name : one.names)
+      for (const UsedDict* other : by_name[name]) keep_apart(one, *other);
+    for (const UsedDict* other : listed) keep_apart(one, *other);
+  }
+}
+
 }  // namespace
 
 bool accept_exit(Tracer& t, FrameTrace& trace) {
   const auto obstacle = find_obstacle(t, trace);
-  if (!obstacle) return guard_effects_apart(t.heap, trace), true;
+  if (!obstacle) {
+    guard_effects_apart(t.heap, trace);
+    guard_own_dicts_apart(t.heap, trace);
+    return true;
+  }
   if (trace.returned) {
     t.attempts.stop_before(obstacle->step, Reason::escaped_traced, obstacle->what, "");
   } else {

@@ -22,6 +22,7 @@ using guards::SourceKind;
 
 void Heap::reset() {
   by_object_.clear();
+  dict_owners_.clear();
   by_source_.clear();
   by_traced_.clear();
   has_half_way_ = false;
@@ -219,7 +220,33 @@ Value* Heap::wrap_fresh(PyObject* object, SourceId source) {
   v->type_guarded = v->value_guarded = guarded;
   v->identity_guarded = false;
   has_half_way_ = has_half_way_ || may_be_half_way(type);
+  if (PyDict_Check(object)) link_to_owner(v);
   return v;
+}
+
+void Heap::guard_owner(SourceId dict, InstanceValue* owner) {
+  facts.type_of(owner);
+  guards::Guard guard;
+  guard.kind = GuardKind::same;
+  guard.source = dict;
+  guard.other = facts.sources().add(SourceKind::instance_dict, facts.source_of(owner));
+  if (guard.source != guard.other) facts.add_guard(std::move(guard));
+}
+
+// A real dict may be the __dict__ of an instance, or its own __dict__.
+void Heap::link_to_owner(Value* v) {
+  PyObject* real = v->object.get();
+  auto* instance = v->kind == ValueKind::instance ? as<InstanceValue>(v) : nullptr;
+  auto* dict = as<DictValue>(instance ? instance->payload : v);
+  InstanceValue** owner = dict_owners_.find(real);
+  if (!owner && instance) {
+    PyObject** own = _PyObject_GetDictPtr(real);
+    if (!own || *own != real || !has_only_names(real)) return;
+    owner = &(dict_owners_[real] = instance->dict_owner = instance);
+  }
+  if (!owner || !*owner) return;
+  dict->owner = *owner;
+  guard_owner(v->source, dict->owner);
 }
 
 Value* Heap::wrap_int(PyObject* object, SourceId source) {

@@ -1,8 +1,8 @@
 // frame_hook/trace/values/heap.h — the values of a trace: those that it makes, and one for each real object that it
 // meets.
 //
-// wrap() looks at the exact type of a real object and adds no guard for it (except for members of enumerations and for
-// subclasses of int, str, ...). Equal pointers are equal identity: one real mutable object has one Value. Nothing here
+// wrap() looks at the exact type of a real object and adds no guard for it (except for members of enumerations, for
+// subclasses of int, str, ..., and for a dict that is the __dict__ of an instance). Equal pointers are equal identity: one real mutable object has one Value. Nothing here
 // runs code of the program.
 #pragma once
 
@@ -48,6 +48,10 @@ class Heap {
     return known ? *known : nullptr;
   }
   Value* find(guards::SourceId source) const { return source < by_source_.size() ? by_source_[source] : nullptr; }
+  // A real dict that is the __dict__ of instances has its items in one place: they are attributes of this instance.
+  // Null: the trace has met none.
+  InstanceValue*& dict_owner(PyObject* dict) { return dict_owners_[dict]; }
+  void guard_owner(guards::SourceId dict, InstanceValue* owner);  // that this is its __dict__
   const std::vector<Value*>& all() const { return trace_.values.values(); }  // in the order in which they were made
   bool has_half_way() const { return has_half_way_; }  // the trace has met a real generator, or an iterator that may
                                                        // hold one
@@ -57,6 +61,7 @@ class Heap {
   const DynamicSources& dynamic_;
   TensorFrontend& frontend_;
   PointerMap<PyObject, Value*> by_object_;  // real mutable objects -> their one value
+  PointerMap<PyObject, InstanceValue*> dict_owners_;
   std::vector<Value*> by_source_;  // source -> the value that was wrapped there
   PointerMap<PyObject, Value*> by_traced_;  // traced tensors -> their value
   Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
@@ -69,6 +74,7 @@ class Heap {
   Value* wrap_container(PyObject* object, guards::SourceId source);
   Value* wrap_callable(PyObject* object, guards::SourceId source);
   Value* wrap_result_container(PyObject* object);
+  void link_to_owner(Value* v);
 };
 
 template <class T>
