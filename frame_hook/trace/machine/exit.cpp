@@ -146,8 +146,8 @@ void guard_effects_apart(Heap& heap, FrameTrace& trace) {
 // A dict that the trace read or wrote: the __dict__ of an object, or one that was met as a value.
 struct UsedDict {
   guards::SourceId source;
-  PyObject* object;  // borrowed; null: unknown
-  bool is_own;       // the source goes through an object
+  PyObject* object;  // borrowed; null: not a dict
+  bool is_own;  // the source goes through an object
   bool is_listed = false;  // all its keys were read
   std::vector<std::string_view> names = {};
 };
@@ -158,7 +158,8 @@ UsedDict used_dict(Heap& heap, guards::SourceId source) {
   const Value* of = heap.find(is_own ? path.base : source);
   PyObject* object = of ? of->object.get() : nullptr;
   PyObject** own = is_own && object ? _PyObject_GetDictPtr(object) : nullptr;
-  return {source, is_own ? (own ? *own : nullptr) : object, is_own};
+  if (is_own) object = own ? *own : nullptr;
+  return {source, object && PyDict_Check(object) ? object : nullptr, is_own};
 }
 
 // What a trace read in dicts is what it guards in them.

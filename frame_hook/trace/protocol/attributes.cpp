@@ -47,7 +47,8 @@ Value* class_dict(Dicts& dicts, Value* type_value, PyTypeObject* type) {
                                                  : found_value(dicts.heap, found));
   }
   // The copy does not follow later writes: set_class_data() breaks if it finds that the dict was read.
-  if (dict) dicts.heap.wrap(dict.get(), dicts.facts.sources().add(SourceKind::constant, guards::kNoSource, 0, dict.get()));
+  if (dict)
+    dicts.heap.wrap(dict.get(), dicts.facts.sources().add(SourceKind::constant, guards::kNoSource, 0, dict.get()));
   return mapping_proxy(dicts.heap, items);
 }
 

@@ -82,7 +82,8 @@ bool has_own_dict(Facts& facts, Value* v) {
 Value* own_attribute(Heap& heap, Value* v, PyObject* name) {
   InstanceValue* instance = v->kind == ValueKind::instance ? dict_owner(heap, as<InstanceValue>(v)) : nullptr;
   if (instance) {
-    if (instance != v && is_data_descriptor(instance->type, name))  // what the owner holds under this name lies elsewhere
+    // What the owner holds under such a name lies elsewhere.
+    if (instance != v && is_data_descriptor(instance->type, name))
       graph_break(Reason::unknown_attribute, std::string(text_of(name)) + " in a __dict__ that objects share");
     v = instance;
     bool known;

@@ -406,6 +406,7 @@ bool Dicts::remove(DictValue* v, Value* key) {
     if (!name || !own_attribute(heap, v->owner, name)) return false;
     refuse_ordered(v);
     set_own_attribute(drops, t_.numbers, v->owner, name, nullptr);
+    ++v->removals;
     return true;
   }
   const Py_hash_t hash = this->hash(key);

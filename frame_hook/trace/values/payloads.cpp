@@ -31,7 +31,7 @@ Value* contents_of(Heap& heap, Value* v) {
     graph_break(Reason::unsupported_operand,
                 std::string("a mappingproxy of ") + (mapping ? Py_TYPE(mapping)->tp_name : "nothing"));
   heap.facts.guard_identity(v);
-  for (const Value* written : heap.all())
+  for (Value* written : heap.all())
     if (written->mutated && is_dict_of_class(written, mapping))
       graph_break(Reason::outside_effect, "a mappingproxy of " + describe(written) + ", which was written");
   return payload_of(

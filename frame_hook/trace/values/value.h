@@ -145,7 +145,7 @@ struct InstanceValue : Value {
   // Own attributes of `object` read so far, names interned; null: guarded to be absent.
   PointerMap<PyObject, std::pair<PyRef, Value*>> read;
   std::vector<std::pair<PyRef, Value*>> members;  // of an exception made in the trace: exception_members.h
-  DictValue* dict = nullptr;     // made in the trace: the value of __dict__, after it was read (its `owner` is this)
+  DictValue* dict = nullptr;  // made in the trace: the value of __dict__, after it was read (its `owner` is this)
   // Keeps the attributes of the real __dict__: this one, or the first of those that share it. Null: not asked yet.
   InstanceValue* dict_owner = nullptr;
   // What a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind.
