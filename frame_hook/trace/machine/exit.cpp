@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "frame_hook/trace/machine/reachable.h"
 #include "frame_hook/trace/types/builtins.h"
@@ -148,7 +149,8 @@ struct UsedDict {
   guards::SourceId source;
   PyObject* object;  // borrowed; null: not a dict
   bool is_own;  // the source goes through an object
-  bool is_listed = false;  // all its keys were read
+  bool is_listed = false;  // all its keys were read, or their number
+  bool changes_keys = false;  // a write adds or removes one
   std::vector<std::string_view> names = {};
 };
 
@@ -173,28 +175,43 @@ std::vector<UsedDict> read_dicts(Heap& heap) {
     if (!(is_all || (is_key && PyUnicode_CheckExact(guard.object.get())))) continue;
     const auto [place, fresh] = at.try_emplace(guard.source, found.size());
     if (fresh) found.push_back(used_dict(heap, guard.source));
-    if (is_key) found[place->second].names.push_back(text_of(guard.object.get()));
-    else found[place->second].is_listed = true;
+    UsedDict& dict = found[place->second];
+    if (is_key) dict.names.push_back(text_of(guard.object.get()));
+    else dict.is_listed = true;
+    const bool has_keys = is_all && guard.kind != guards::GuardKind::length;
+    for (Py_ssize_t i = 0; has_keys && i < PyTuple_GET_SIZE(guard.object.get()); ++i)
+      if (PyObject* key = PyTuple_GET_ITEM(guard.object.get(), i); PyUnicode_CheckExact(key))
+        dict.names.push_back(text_of(key));
   }
   return found;
 }
 
 std::vector<UsedDict> written_dicts(Heap& heap, const FrameTrace& trace) {
   std::vector<UsedDict> found;
-  const auto add_name = [](UsedDict& to, PyObject* name) {
-    if (name && PyUnicode_CheckExact(name)) to.names.push_back(text_of(name));
-  };
   for (Value* v : trace.effects) {
     if (!v->object || v->source == guards::kNoSource) continue;
-    if (v->kind == ValueKind::instance && !as<InstanceValue>(v)->attrs.empty()) {
-      found.push_back(used_dict(heap, heap.facts.sources().add(guards::SourceKind::instance_dict, v->source)));
-      for (const auto& [name, value] : as<InstanceValue>(v)->attrs) add_name(found.back(), name.get());
-    } else if (v->kind == ValueKind::dict && PyDict_Check(v->object.get())) {
-      found.push_back({v->source, v->object.get(), false});
-      for (const DictEntry& e : as<DictValue>(v)->entries) add_name(found.back(), e.key->object.get());
-      PyObject *key, *item;
-      for (Py_ssize_t position = 0; PyDict_Next(v->object.get(), &position, &key, &item);) add_name(found.back(), key);
-    }
+    const bool is_instance = v->kind == ValueKind::instance && !as<InstanceValue>(v)->attrs.empty();
+    if (!is_instance && !(v->kind == ValueKind::dict && PyDict_Check(v->object.get()))) continue;
+    const guards::SourceId source =
+        is_instance ? heap.facts.sources().add(guards::SourceKind::instance_dict, v->source) : v->source;
+    UsedDict& dict = found.emplace_back(used_dict(heap, source));
+    if (!is_instance) dict.object = v->object.get();
+    std::unordered_set<PyObject*> before;
+    PyObject *key, *item;
+    for (Py_ssize_t position = 0; dict.object && PyDict_Next(dict.object, &position, &key, &item);) before.insert(key);
+    const auto note = [&](PyObject* written, bool stays) {
+      if (PyUnicode_CheckExact(written)) dict.names.push_back(text_of(written));
+      dict.changes_keys = dict.changes_keys || !stays || !before.contains(written);
+    };
+    if (is_instance)
+      for (const auto& [name, to] : as<InstanceValue>(v)->attrs) note(name.get(), to);
+    else
+      for (const DictEntry& e : as<DictValue>(v)->entries)
+        note(e.key->object.get(), e.value || as<DictValue>(v)->loaded);
+    if (is_instance || !as<DictValue>(v)->loaded) continue;
+    dict.changes_keys = dict.changes_keys || as<DictValue>(v)->entries.size() != before.size();
+    for (PyObject* removed : before)
+      if (PyUnicode_CheckExact(removed)) dict.names.push_back(text_of(removed));
   }
   return found;
 }
@@ -222,6 +239,7 @@ void guard_own_dicts_apart(Heap& heap, const FrameTrace& trace) {
   for (const UsedDict& one : written) {
     for (const std::string_view name : one.names)
       for (const UsedDict* other : by_name[name]) keep_apart(one, *other);
+    if (!one.changes_keys) continue;
     for (const UsedDict* other : listed) keep_apart(one, *other);
   }
 }
