@@ -2,6 +2,8 @@
 #include "frame_hook/trace/machine/exit.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "frame_hook/trace/machine/reachable.h"
 #include "frame_hook/trace/types/builtins.h"
@@ -142,11 +144,115 @@ void guard_effects_apart(Heap& heap, FrameTrace& trace) {
   }
 }
 
+// A dict that the trace read or wrote: the __dict__ of an object, or one that was met as a value.
+struct UsedDict {
+  guards::SourceId source;
+  PyObject* object;  // borrowed; null: not a dict
+  bool is_own;  // the source goes through an object
+  bool is_listed = false;  // all its keys were read, or their number
+  bool changes_keys = false;  // a write adds or removes one
+  std::vector<std::string_view> names = {};
+};
+
+UsedDict used_dict(Heap& heap, guards::SourceId source) {
+  const guards::Source& path = heap.facts.sources()[source];
+  const bool is_own = path.kind == guards::SourceKind::instance_dict;
+  const Value* of = heap.find(is_own ? path.base : source);
+  PyObject* object = of ? of->object.get() : nullptr;
+  PyObject** own = is_own && object ? _PyObject_GetDictPtr(object) : nullptr;
+  if (is_own) object = own ? *own : nullptr;
+  return {source, object && PyDict_Check(object) ? object : nullptr, is_own};
+}
+
+// What a trace read in dicts is what it guards in them.
+std::vector<UsedDict> read_dicts(Heap& heap) {
+  std::vector<UsedDict> found;
+  std::unordered_map<guards::SourceId, size_t> at;
+  for (const guards::Guard& guard : heap.facts.guards().guards()) {
+    const bool is_key = guard.kind == guards::GuardKind::dict_has || guard.kind == guards::GuardKind::dict_lacks;
+    const bool is_all = guard.kind == guards::GuardKind::dict_keys || guard.kind == guards::GuardKind::dict_key_set ||
+                        guard.kind == guards::GuardKind::length;
+    if (!(is_all || (is_key && PyUnicode_CheckExact(guard.object.get())))) continue;
+    const auto [place, fresh] = at.try_emplace(guard.source, found.size());
+    if (fresh) found.push_back(used_dict(heap, guard.source));
+    UsedDict& dict = found[place->second];
+    if (is_key) dict.names.push_back(text_of(guard.object.get()));
+    else dict.is_listed = true;
+    const bool has_keys = is_all && guard.kind != guards::GuardKind::length;
+    for (Py_ssize_t i = 0; has_keys && i < PyTuple_GET_SIZE(guard.object.get()); ++i)
+      if (PyObject* key = PyTuple_GET_ITEM(guard.object.get(), i); PyUnicode_CheckExact(key))
+        dict.names.push_back(text_of(key));
+  }
+  return found;
+}
+
+std::vector<UsedDict> written_dicts(Heap& heap, const FrameTrace& trace) {
+  std::vector<UsedDict> found;
+  for (Value* v : trace.effects) {
+    if (!v->object || v->source == guards::kNoSource) continue;
+    const bool is_instance = v->kind == ValueKind::instance && !as<InstanceValue>(v)->attrs.empty();
+    if (!is_instance && !(v->kind == ValueKind::dict && PyDict_Check(v->object.get()))) continue;
+    const guards::SourceId source =
+        is_instance ? heap.facts.sources().add(guards::SourceKind::instance_dict, v->source) : v->source;
+    UsedDict& dict = found.emplace_back(used_dict(heap, source));
+    if (!is_instance) dict.object = v->object.get();
+    std::unordered_set<PyObject*> before;
+    PyObject *key, *item;
+    for (Py_ssize_t position = 0; dict.object && PyDict_Next(dict.object, &position, &key, &item);) before.insert(key);
+    const auto note = [&](PyObject* written, bool stays) {
+      if (PyUnicode_CheckExact(written)) dict.names.push_back(text_of(written));
+      dict.changes_keys = dict.changes_keys || !stays || !before.contains(written);
+    };
+    if (is_instance)
+      for (const auto& [name, to] : as<InstanceValue>(v)->attrs) note(name.get(), to);
+    else
+      for (const DictEntry& e : as<DictValue>(v)->entries)
+        note(e.key->object.get(), e.value || as<DictValue>(v)->loaded);
+    if (is_instance || !as<DictValue>(v)->loaded) continue;
+    dict.changes_keys = dict.changes_keys || as<DictValue>(v)->entries.size() != before.size();
+    for (PyObject* removed : before)
+      if (PyUnicode_CheckExact(removed)) dict.names.push_back(text_of(removed));
+  }
+  return found;
+}
+
+// Other calls may pass objects that share one __dict__, or a dict together with the object whose __dict__ it is.
+void guard_own_dicts_apart(Heap& heap, const FrameTrace& trace) {
+  const std::vector<UsedDict> written = written_dicts(heap, trace);
+  if (written.empty()) return;
+  std::vector<UsedDict> others = read_dicts(heap);
+  others.insert(others.end(), written.begin(), written.end());
+  std::unordered_map<std::string_view, std::vector<const UsedDict*>> by_name;
+  std::vector<const UsedDict*> listed;
+  for (const UsedDict& other : others) {
+    if (other.is_listed) listed.push_back(&other);
+    for (const std::string_view name : other.names) by_name[name].push_back(&other);
+  }
+  const auto keep_apart = [&](const UsedDict& a, const UsedDict& b) {
+    if (a.source == b.source || !(a.is_own || b.is_own) || !a.object || !b.object || a.object == b.object) return;
+    guards::Guard guard;
+    guard.kind = guards::GuardKind::distinct;
+    guard.source = std::min(a.source, b.source);
+    guard.other = std::max(a.source, b.source);
+    heap.facts.add_guard(std::move(guard));
+  };
+  for (const UsedDict& one : written) {
+    for (const std::string_view name : one.names)
+      for (const UsedDict* other : by_name[name]) keep_apart(one, *other);
+    if (!one.changes_keys) continue;
+    for (const UsedDict* other : listed) keep_apart(one, *other);
+  }
+}
+
 }  // namespace
 
 bool accept_exit(Tracer& t, FrameTrace& trace) {
   const auto obstacle = find_obstacle(t, trace);
-  if (!obstacle) return guard_effects_apart(t.heap, trace), true;
+  if (!obstacle) {
+    guard_effects_apart(t.heap, trace);
+    guard_own_dicts_apart(t.heap, trace);
+    return true;
+  }
   if (trace.returned) {
     t.attempts.stop_before(obstacle->step, Reason::escaped_traced, obstacle->what, "");
   } else {

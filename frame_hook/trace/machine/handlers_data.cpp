@@ -188,7 +188,7 @@ Flow OpcodeHandlers::load_global(Dicts& dicts, SymbolicFrame& f, const Instructi
     std::fill(cache.globals.begin(), cache.globals.end(), nullptr);
     cache.globals_dict = globals;
   }
-  Value* v = globals->mutated ? nullptr : cache.globals[static_cast<size_t>(i.arg)];
+  Value* v = globals->mutated || globals->owner ? nullptr : cache.globals[static_cast<size_t>(i.arg)];
   if (!v) {
     Value* name = name_value(dicts.heap, f, i);
     v = dicts.get(globals, name);

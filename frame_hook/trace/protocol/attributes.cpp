@@ -46,6 +46,9 @@ Value* class_dict(Dicts& dicts, Value* type_value, PyTypeObject* type) {
               : guards::is_class_data(key, item) ? dicts.heap.wrap(item, found.source)
                                                  : found_value(dicts.heap, found));
   }
+  // The copy does not follow later writes: set_class_data() breaks if it finds that the dict was read.
+  if (dict)
+    dicts.heap.wrap(dict.get(), dicts.facts.sources().add(SourceKind::constant, guards::kNoSource, 0, dict.get()));
   return mapping_proxy(dicts.heap, items);
 }
 

@@ -154,6 +154,7 @@ void set_class_data(Shadows& shadows, Value* v, PyObject* name, Value* to) {
   const bool is_plain_object = to && to->kind == ValueKind::object && to->object;
   const bool is_scalar = to && (is_plain_object ? is_exact_scalar(Py_TYPE(to->object.get()))
                                                 : to->kind == ValueKind::sym_int);
+  if (type->tp_dict && shadows.heap.find(type->tp_dict)) refuse();  // read through a mappingproxy
   if (!own || !guards::is_class_data(name, own) || !is_scalar || v->source == guards::kNoSource) refuse();
   will_mutate(shadows, v);
   shadows.tables().class_data.set(type, name, to);

@@ -5,6 +5,7 @@
 #include "frame_hook/trace/types/writes.h"
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -27,14 +28,48 @@ PyRef real_instance_dict(PyObject* object) {
   PyRef dict = PyRef::steal(PyObject_GenericGetDict(object, nullptr));
   if (!dict) drop_error();
   if (!dict || !PyDict_Check(dict.get())) return PyRef();
-  PyObject *key, *item;
-  for (Py_ssize_t position = 0; PyDict_Next(dict.get(), &position, &key, &item);)
-    if (!PyUnicode_CheckExact(key))
-      graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
+  if (!has_only_names(dict.get()))
+    graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
   return dict;
 }
 
+// The exit writes the attributes of one object. So the trace must not have written the dict as a dict before.
+void adopt(Heap& heap, Value* met, InstanceValue* owner) {
+  auto* dict = as<DictValue>(payload_of(met));
+  if (dict->mutated)
+    graph_break(Reason::changed_container, "an attribute of an object whose __dict__ was written as a dict");
+  dict->owner = owner;
+  heap.guard_owner(met->source, owner);
+}
+
+// Its own attributes are not kept, so what the trace has written to its __dict__ is only known elsewhere.
+void refuse_written_elsewhere(Heap& heap, Value* v, PyObject* dict) {
+  const Value* owner = heap.dict_owner(dict);
+  Value* met = heap.find(dict);
+  if ((owner && owner->mutated) || (met && payload_of(met)->mutated))
+    graph_break(Reason::changed_container, "an attribute of " + describe(v) + ", whose __dict__ was written elsewhere");
+}
+
+bool is_data_descriptor(PyTypeObject* type, PyObject* name) {
+  PyObject* found = _PyType_Lookup(type, name);
+  return found && Py_TYPE(found)->tp_descr_set;
+}
+
 }  // namespace
+
+InstanceValue* dict_owner(Heap& heap, InstanceValue* v) {
+  if (v->dict_owner) return v->dict_owner;
+  if (!v->object || !has_own_dict(heap.facts, v)) return v->dict_owner = v;
+  const PyRef dict = real_instance_dict(v->object.get());
+  if (!dict) return v->dict_owner = v;
+  if (InstanceValue* owner = heap.dict_owner(dict.get())) {
+    heap.guard_owner(heap.facts.sources().add(SourceKind::instance_dict, heap.facts.source_of(v)), owner);
+    return v->dict_owner = owner;
+  }
+  heap.dict_owner(dict.get()) = v->dict_owner = v;
+  if (Value* met = heap.find(dict.get())) adopt(heap, met, v);
+  return v;
+}
 
 bool has_own_dict(Facts& facts, Value* v) {
   PyTypeObject* type = facts.type_of(v);
@@ -45,8 +80,12 @@ bool has_own_dict(Facts& facts, Value* v) {
 }
 
 Value* own_attribute(Heap& heap, Value* v, PyObject* name) {
-  InstanceValue* instance = v->kind == ValueKind::instance ? as<InstanceValue>(v) : nullptr;
+  InstanceValue* instance = v->kind == ValueKind::instance ? dict_owner(heap, as<InstanceValue>(v)) : nullptr;
   if (instance) {
+    // What the owner holds under such a name lies elsewhere.
+    if (instance != v && is_data_descriptor(instance->type, name))
+      graph_break(Reason::unknown_attribute, std::string(text_of(name)) + " in a __dict__ that objects share");
+    v = instance;
     bool known;
     Value* written = instance->find_attr(name, &known);
     if (known) return written;
@@ -55,6 +94,7 @@ Value* own_attribute(Heap& heap, Value* v, PyObject* name) {
   if (!v->object || !has_own_dict(heap.facts, v)) return nullptr;
   PyRef dict = real_instance_dict(v->object.get());
   if (!dict) return nullptr;
+  if (!instance) refuse_written_elsewhere(heap, v, dict.get());
   auto& sources = heap.facts.sources();
   const guards::SourceId where = sources.add(SourceKind::instance_dict, heap.facts.source_of(v));
   PyObject* item = PyDict_GetItemWithError(dict.get(), name);
@@ -101,7 +141,9 @@ void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* n
       d.object && Py_TYPE(d.object)->tp_descr_set)  // the exit's write would go to it
     graph_break(Reason::unsupported_write, std::string("an item of __dict__ under the name of a data descriptor, ") +
                                                v->type->tp_name + "." + text_of(name));
-  auto* instance = as<InstanceValue>(v);
+  auto* instance = dict_owner(drops.shadows.heap, as<InstanceValue>(v));
+  if (instance != v && is_data_descriptor(instance->type, name))
+    graph_break(Reason::unsupported_write, std::string(text_of(name)) + " in a __dict__ that objects share");
   bool is_written = false;
   if (to && instance->object && !instance->find_attr(name, &is_written) &&
       is_written)  // the write would move it to the end of the dict
@@ -120,7 +162,9 @@ void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* n
   write_overlay(drops.shadows, instance, name, to);
 }
 
-std::vector<PyObject*> own_names(Facts& facts, InstanceValue* v) {
+std::vector<PyObject*> own_names(Heap& heap, InstanceValue* v) {
+  Facts& facts = heap.facts;
+  v = dict_owner(heap, v);
   std::vector<PyObject*> names;
   auto state = [&](PyObject* name, bool* known) { return v->find_attr(name, known); };
   if (v->object) {
@@ -152,17 +196,21 @@ std::vector<PyObject*> own_names(Facts& facts, InstanceValue* v) {
   return names;
 }
 
-DictValue* instance_dict(Errors& errors, InstanceValue* v) {
-  if (v->dict) return v->dict;
-  auto* dict = errors.heap.make<DictValue>(ValueKind::dict, &PyDict_Type);
-  dict->owner = v;
+Value* instance_dict(Errors& errors, InstanceValue* v) {
+  Heap& heap = errors.heap;
   if (v->object) {
-    PyRef real = real_instance_dict(v->object.get());
+    const PyRef real = real_instance_dict(v->object.get());
     if (!real) errors.raise_new(PyExc_AttributeError, "object has no attribute '__dict__'");
-    dict->object = std::move(real);
-    dict->source = errors.heap.facts.sources().add(SourceKind::instance_dict, errors.heap.facts.source_of(v));
+    dict_owner(heap, v);
+    const guards::SourceId source = heap.facts.sources().add(SourceKind::instance_dict, heap.facts.source_of(v));
+    Value* dict = heap.wrap(real.get(), source);
+    if (dict->source == source && PyDict_CheckExact(real.get())) dict->type_guarded = true;
+    return dict;
   }
-  return v->dict = dict;
+  if (v->dict) return v->dict;
+  v->dict = heap.make<DictValue>(ValueKind::dict, &PyDict_Type);
+  v->dict->owner = v;
+  return v->dict;
 }
 
 DictValue* module_dict(Heap& heap, Value* module) {

@@ -2,6 +2,8 @@
 // value.
 //
 // A real one is guarded by key: the item that was read, or that the name is absent. Writes go to the value's shadow.
+// Instances may share one real __dict__, and the program may reach it as a value, before or after. So a real dict has
+// one owner: an instance whose attributes stand for its items, however they are reached.
 #pragma once
 
 #include <vector>
@@ -18,10 +20,12 @@ void set_own_attribute(Drops& drops, OpenNumbers& numbers, Value* v, PyObject* n
 // Notes what the trace writes; what was there stays undropped.
 void write_overlay(Shadows& shadows, InstanceValue* v, PyObject* name, Value* to);
 // Names in order. Those of a real dict are guarded.
-std::vector<PyObject*> own_names(Facts& facts, InstanceValue* v);
+std::vector<PyObject*> own_names(Heap& heap, InstanceValue* v);
+// The instance that keeps the attributes of v's __dict__. That v has this very dict is guarded.
+InstanceValue* dict_owner(Heap& heap, InstanceValue* v);
 
 // ---- the value of __dict__
-DictValue* instance_dict(Errors& errors, InstanceValue* v);
+Value* instance_dict(Errors& errors, InstanceValue* v);
 DictValue* module_dict(Heap& heap, Value* module);
 DictValue* function_dict(Errors& errors, FunctionValue* f);
 

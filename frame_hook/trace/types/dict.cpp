@@ -51,7 +51,8 @@ Value* dict_get_row(Dicts& dicts, const Arguments& args) {
 Value* dict_pop(Dicts& dicts, const Arguments& args) {
   std::vector<Value*> a = parse(dicts.errors, args, "pop", {"self", "key", "default"}, 2);
   DictValue* dict = self_dict(dicts.errors, args, "pop");
-  const bool is_empty = dict->loaded && dict->entries.empty() && builtin_base(args.positional[0]->type) == &PyDict_Type;
+  const bool is_empty =
+      !dict->owner && dict->loaded && dict->entries.empty() && builtin_base(args.positional[0]->type) == &PyDict_Type;
   const Py_hash_t hash = is_empty ? kUnknownHash : hash_in_python(dicts, a[1]);  // an empty dict does not ask
   Value* found = is_empty ? nullptr : dicts.get(dict, a[1], hash);
   if (!found) {

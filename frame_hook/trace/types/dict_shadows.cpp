@@ -292,9 +292,16 @@ void refuse_keys_that_compare(Dicts& dicts, DictValue* v) {
       graph_break(Reason::unsupported_key, "a key with the hash of another, and an equality written in Python,");
 }
 
+// C code that takes an OrderedDict for a dict changes its items, but not its order.
+void refuse_ordered(const DictValue* v) {
+  if (v->object && PyODict_Check(v->object.get()))
+    graph_break(Reason::changed_container, "an OrderedDict that is the __dict__ of an object");
+}
+
 void load_owner(Heap& heap, DictValue* v) {
+  refuse_ordered(v);
   v->entries.clear();
-  for (PyObject* name : own_names(heap.facts, v->owner))
+  for (PyObject* name : own_names(heap, v->owner))
     v->entries.push_back({heap.constant_value(name), own_attribute(heap, v->owner, name)});
   v->loaded = true;
 }
@@ -379,7 +386,8 @@ Value* Dicts::get(DictValue* v, Value* key, Py_hash_t known) {
   if (v->owner) {
     if (PyObject* name = attribute_name(key))
       return constant_of(shadows, payload_of(key)), own_attribute(heap, v->owner, name);
-    if (known == kUnknownHash) hash(key);
+    const Py_hash_t hash = known != kUnknownHash ? known : this->hash(key);
+    if (v->object) read_real(shadows, v, key, hash);  // absent: only strs are in the dict
     return nullptr;
   }
   const Py_hash_t hash = known != kUnknownHash ? known : this->hash(key);
@@ -397,6 +405,7 @@ void Dicts::set(DictValue* v, Value* key, Value* to, Py_hash_t known) {
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name) graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
+    refuse_ordered(v);
     constant_of(shadows, payload_of(key));
     return set_own_attribute(drops, t_.numbers, v->owner, name, to);
   }
@@ -415,7 +424,9 @@ bool Dicts::remove(DictValue* v, Value* key, Py_hash_t known) {
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name || !own_attribute(heap, v->owner, name)) return false;
+    refuse_ordered(v);
     set_own_attribute(drops, t_.numbers, v->owner, name, nullptr);
+    ++v->removals;
     return true;
   }
   const Py_hash_t hash = known != kUnknownHash ? known : this->hash(key);

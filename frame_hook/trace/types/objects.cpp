@@ -49,8 +49,7 @@ Value* default_state(Errors& errors, Value* self) {
     graph_break(Reason::unsupported_copy, std::string("a copy of an object with slots: ") + self->type->tp_name);
   if (!has_own_dict(errors.heap.facts, self)) return errors.heap.none();
   auto* instance = as<InstanceValue>(self);
-  return own_names(errors.heap.facts, instance).empty() ? errors.heap.none()
-                                                        : static_cast<Value*>(instance_dict(errors, instance));
+  return own_names(errors.heap, instance).empty() ? errors.heap.none() : instance_dict(errors, instance);
 }
 
 Value* new_arguments(Tracer& t, Value* self) {

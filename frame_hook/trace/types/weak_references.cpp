@@ -3,6 +3,7 @@
 // Each call reads the reference again, and its object is guarded like anything that is read. In the trace everything
 // that was read stays alive; in plain Python it dies with its last owner. So a reference breaks if the trace may have
 // dropped its object.
+#include "frame_hook/trace/protocol/own_dict.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "guards/cpython/weak_objects.h"
 
@@ -26,10 +27,10 @@ bool still_leads_to(Heap& heap, const Value* v) {
     }
     const Value* owner = source.base == guards::kNoSource ? nullptr : heap.find(source.base);
     if (source.kind == SourceKind::dict_item && sources[source.base].kind == SourceKind::instance_dict) {
-      const Value* instance = heap.find(sources[source.base].base);
+      Value* instance = heap.find(sources[source.base].base);
       bool written = false;
       if (instance && instance->kind == ValueKind::instance)
-        static_cast<const InstanceValue*>(instance)->find_attr(source.key.get(), &written);
+        dict_owner(heap, as<InstanceValue>(instance))->find_attr(source.key.get(), &written);
       if (written) return false;
     } else if (owner && owner->mutated) {
       return false;

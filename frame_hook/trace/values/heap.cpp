@@ -21,9 +21,7 @@ using guards::SourceId;
 using guards::SourceKind;
 
 void Heap::reset() {
-  by_object_.clear();
-  by_source_.clear();
-  by_traced_.clear();
+  known_ = {};
   has_half_way_ = false;
   null_ = none_ = true_ = false_ = nullptr;
 }
@@ -175,14 +173,14 @@ bool Heap::is_constant(Value* v) {
 
 Value* Heap::wrap(PyObject* object, SourceId source) {
   FJ_ASSERT(object && source != kNoSource, "a real object is wrapped without an object or a source");
-  if (source < by_source_.size()) {
-    if (Value* known = by_source_[source]) return known;
+  if (source < known_.by_source.size()) {
+    if (Value* known = known_.by_source[source]) return known;
   } else {
-    by_source_.resize(std::max<size_t>(source + 1, by_source_.size() * 2), nullptr);
+    known_.by_source.resize(std::max<size_t>(source + 1, known_.by_source.size() * 2), nullptr);
   }
   if (is_exact_scalar(Py_TYPE(object)) || PyTuple_CheckExact(object))
-    return by_source_[source] = wrap_fresh(object, source);
-  if (Value** known = by_object_.find(object)) {
+    return known_.by_source[source] = wrap_fresh(object, source);
+  if (Value** known = known_.by_object.find(object)) {
     if ((*known)->source != kNoSource) {
       guards::Guard guard;
       guard.kind = GuardKind::same;
@@ -190,12 +188,33 @@ Value* Heap::wrap(PyObject* object, SourceId source) {
       guard.other = (*known)->source;
       facts.add_guard(std::move(guard));
     }
-    return by_source_[source] = *known;
+    return known_.by_source[source] = *known;
   }
   Value* v = wrap_fresh(object, source);
-  by_object_[object] = v;
-  return by_source_[source] = v;
+  known_.by_object[object] = v;
+  return known_.by_source[source] = v;
 }
+
+namespace {
+
+// A real dict may be the __dict__ of an instance, or its own __dict__.
+void link_to_owner(Heap& heap, Value* v) {
+  PyObject* real = v->object.get();
+  auto* instance = v->kind == ValueKind::instance ? as<InstanceValue>(v) : nullptr;
+  Value* holds = instance ? instance->payload : v;
+  if (!holds || holds->kind != ValueKind::dict) return;
+  InstanceValue*& owner = heap.dict_owner(real);
+  if (!owner && instance) {
+    PyObject** own = _PyObject_GetDictPtr(real);
+    if (!own || *own != real || !has_only_names(real)) return;
+    owner = instance->dict_owner = instance;
+  }
+  if (!owner) return;
+  as<DictValue>(holds)->owner = owner;
+  heap.guard_owner(v->source, owner);
+}
+
+}  // namespace
 
 Value* Heap::wrap_fresh(PyObject* object, SourceId source) {
   PyTypeObject* type = Py_TYPE(object);
@@ -219,7 +238,17 @@ Value* Heap::wrap_fresh(PyObject* object, SourceId source) {
   v->type_guarded = v->value_guarded = guarded;
   v->identity_guarded = false;
   has_half_way_ = has_half_way_ || may_be_half_way(type);
+  if (PyDict_Check(object)) link_to_owner(*this, v);
   return v;
+}
+
+void Heap::guard_owner(SourceId dict, InstanceValue* owner) {
+  facts.type_of(owner);
+  guards::Guard guard;
+  guard.kind = GuardKind::same;
+  guard.source = dict;
+  guard.other = facts.sources().add(SourceKind::instance_dict, facts.source_of(owner));
+  if (guard.source != guard.other) facts.add_guard(std::move(guard));
 }
 
 Value* Heap::wrap_int(PyObject* object, SourceId source) {
@@ -322,16 +351,16 @@ Value* Heap::wrap_result(PyObject* object) {
   PyRef owned = PyRef::steal(object);
   PyTypeObject* type = Py_TYPE(object);
   if (is_exact_scalar(type)) return constant_value(object);
-  if (Value** known = by_traced_.find(object)) return *known;
+  if (Value** known = known_.by_traced.find(object)) return *known;
   if (recording().is_traced(object)) {
     auto* v = make<TensorValue>(ValueKind::tensor, type);
     v->traced = owned;
-    by_traced_[object] = v;
+    known_.by_traced[object] = v;
     return v;
   }
   if (Value* v = wrap_result_container(object)) return v;
   if (auto size = recording().unwrap_size(object)) return size_value(*size);
-  if (Value** known = by_object_.find(object)) return *known;
+  if (Value** known = known_.by_object.find(object)) return *known;
   std::string reason;
   if (frontend_.classify(object, &reason) != TensorClass::kNot)
     graph_break(Reason::unsupported_tensor, "a tensor that a C function made outside of the recording");

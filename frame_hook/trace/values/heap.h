@@ -1,9 +1,9 @@
 // frame_hook/trace/values/heap.h — the values of a trace: those that it makes, and one for each real object that it
 // meets.
 //
-// wrap() looks at the exact type of a real object and adds no guard for it (except for members of enumerations and for
-// subclasses of int, str, ...). Equal pointers are equal identity: one real mutable object has one Value. Nothing here
-// runs code of the program.
+// wrap() looks at the exact type of a real object and adds no guard for it (except for members of enumerations, for
+// subclasses of int, str, ..., and for a dict that is the __dict__ of an instance). Equal pointers are equal identity:
+// one real mutable object has one Value. Nothing here runs code of the program.
 #pragma once
 
 #include "frame_hook/trace/values/dynamic_sources.h"
@@ -40,14 +40,20 @@ class Heap {
   // ---- what is real
   Value* wrap(PyObject* object, guards::SourceId source);  // a real object reached by `source` (borrowed)
   Value* wrap_result(PyObject* object);  // new reference: result of a recorded or pure call, tensors inside
-  void adopt(TensorValue* v) { by_traced_[v->traced.get()] = v; }  // the traced tensor of this result belongs to this
-                                                                   // value
+  // The traced tensor of this result belongs to this value.
+  void adopt(TensorValue* v) { known_.by_traced[v->traced.get()] = v; }
   // The value of a real object, or of what was reached by a source; null: the trace has not met it.
   Value* find(PyObject* object) {
-    Value** known = by_object_.find(object);
+    Value** known = known_.by_object.find(object);
     return known ? *known : nullptr;
   }
-  Value* find(guards::SourceId source) const { return source < by_source_.size() ? by_source_[source] : nullptr; }
+  Value* find(guards::SourceId source) const {
+    return source < known_.by_source.size() ? known_.by_source[source] : nullptr;
+  }
+  // A real dict that is the __dict__ of instances has its items in one place: they are attributes of this instance.
+  // Null: the trace has met none.
+  InstanceValue*& dict_owner(PyObject* dict) { return known_.dict_owners[dict]; }
+  void guard_owner(guards::SourceId dict, InstanceValue* owner);  // that this is its __dict__
   const std::vector<Value*>& all() const { return trace_.values.values(); }  // in the order in which they were made
   bool has_half_way() const { return has_half_way_; }  // the trace has met a real generator, or an iterator that may
                                                        // hold one
@@ -56,9 +62,12 @@ class Heap {
   FrameTrace& trace_;
   const DynamicSources& dynamic_;
   TensorFrontend& frontend_;
-  PointerMap<PyObject, Value*> by_object_;  // real mutable objects -> their one value
-  std::vector<Value*> by_source_;  // source -> the value that was wrapped there
-  PointerMap<PyObject, Value*> by_traced_;  // traced tensors -> their value
+  struct Known {
+    PointerMap<PyObject, Value*> by_object;  // real mutable objects -> their one value
+    PointerMap<PyObject, InstanceValue*> dict_owners;
+    std::vector<Value*> by_source;  // source -> the value that was wrapped there
+    PointerMap<PyObject, Value*> by_traced;  // traced tensors -> their value
+  } known_;
   Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
   bool has_half_way_ = false;
 

@@ -318,4 +318,11 @@ bool holds_only_scalars(PyObject* object) {
   return true;
 }
 
+bool has_only_names(PyObject* dict) {
+  PyObject *key, *item;
+  for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &key, &item);)
+    if (!PyUnicode_CheckExact(key)) return false;
+  return true;
+}
+
 }  // namespace framejit::frame_hook

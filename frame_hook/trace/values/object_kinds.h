@@ -31,6 +31,7 @@ bool is_plain_object(PyObject* object);
 bool may_be_half_way(PyTypeObject* type);
 // Whether the object holds one, itself or through few objects. Functions, classes and modules are not searched.
 bool holds_half_way(PyObject* object);
+bool has_only_names(PyObject* dict);  // all keys are exact strs
 // A number or bool of one of NumPy's own exact classes: immutable, compared bit by bit.
 bool is_numpy_scalar(PyObject* object);
 bool is_numpy_scalar_type(PyTypeObject* type);

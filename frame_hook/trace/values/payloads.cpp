@@ -14,6 +14,11 @@ int keep_first(PyObject* object, void* first) {
   return 0;
 }
 
+bool is_dict_of_class(const Value* v, const PyObject* dict) {
+  PyObject* type = v->object && PyType_Check(v->object.get()) ? v->object.get() : nullptr;
+  return type && reinterpret_cast<PyTypeObject*>(type)->tp_dict == dict;
+}
+
 }  // namespace
 
 // A real mappingproxy always shows the same mapping, and its tp_traverse names it.
@@ -26,6 +31,9 @@ Value* contents_of(Heap& heap, Value* v) {
     graph_break(Reason::unsupported_operand,
                 std::string("a mappingproxy of ") + (mapping ? Py_TYPE(mapping)->tp_name : "nothing"));
   heap.facts.guard_identity(v);
+  for (Value* written : heap.all())
+    if (written->mutated && is_dict_of_class(written, mapping))
+      graph_break(Reason::outside_effect, "a mappingproxy of " + describe(written) + ", which was written");
   return payload_of(
       heap.wrap(mapping, heap.facts.sources().add(guards::SourceKind::constant, guards::kNoSource, 0, mapping)));
 }

@@ -109,7 +109,8 @@ struct DictValue : Value {
   uint32_t removals = 0;                     // how often something was removed
   guards::LineId keys_line = guards::kNoLine;  // the user's line that caused the loading
   std::vector<DictValue*> order_from;  // real dicts whose order `entries` follow, and whose order is not guarded yet
-  // This is the __dict__ of a traced instance: its attributes count, not `entries`.
+  // This is the __dict__ of a traced instance: its attributes count, not `entries`. Of a real dict, the instance that
+  // keeps its items: Heap::dict_owner.
   InstanceValue* owner = nullptr;
 };
 struct SetValue : Value {
@@ -144,7 +145,9 @@ struct InstanceValue : Value {
   // Own attributes of `object` read so far, names interned; null: guarded to be absent.
   PointerMap<PyObject, std::pair<PyRef, Value*>> read;
   std::vector<std::pair<PyRef, Value*>> members;  // of an exception made in the trace: exception_members.h
-  DictValue* dict = nullptr;     // the value of __dict__, after the trace has read it (its `owner` is this)
+  DictValue* dict = nullptr;  // made in the trace: the value of __dict__, after it was read (its `owner` is this)
+  // Keeps the attributes of the real __dict__: this one, or the first of those that share it. Null: not asked yet.
+  InstanceValue* dict_owner = nullptr;
   // What a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind.
   Value* payload = nullptr;
   Value* find_attr(PyObject* name, bool* known) const {
