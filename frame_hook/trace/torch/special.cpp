@@ -14,6 +14,7 @@
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/log.h"
@@ -92,7 +93,8 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
   if (f->func_dict &&
       (is_true_mark(f->func_dict, "_torchdynamo_disable") || is_true_mark(f->func_dict, "_framejit_disable"))) {
     PyObject* original = PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable"));
-    const bool torchs_own = original && PyFunction_Check(original) && is_of_package(original, "torch");
+    const bool torchs_own =
+        original && PyFunction_Check(original) && are_globals_of(PyFunction_GET_GLOBALS(original), "torch");
     return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap
                                                                           : SpecialFunction::disabled;
   }
@@ -196,7 +198,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     t.shadows.load(function);
     return row(t, args);
   }
-  if (runs_concretely(function->object.get()) && is_of_package(function->object.get(), "numpy")) {
+  if (runs_concretely(function->object.get()) && are_globals_of(f->func_globals, "numpy")) {
     t.shadows.load(function);
     return call_numpy(t, function->object.get(), args);
   }
@@ -235,8 +237,8 @@ void refuse_override(Tracer& t, Value* v) {
     graph_break(Reason::custom_dispatch, std::string("__torch_function__ of ") + v->type->tp_name);
 }
 
-PyObject* torch_function(const char* name) { return torch_member("torch", name); }
-PyObject* inference_mode_type() { return torch_member("torch._C", "_InferenceMode"); }
+PyObject* torch_function(const char* name) { return original("torch", name); }
+PyObject* inference_mode_type() { return original("torch._C", "_InferenceMode"); }
 
 ModeGuard& mode_guard(Shadows& shadows, Value* v) {
   auto it = shadows.tables().mode_guards.find(v);
@@ -263,6 +265,14 @@ Value* call_first_argument(Tracer& t, const Arguments& args) {
 Value* mark_graph_step(Heap& heap, const Arguments&) {
   PyObject* graphs = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._inductor.cudagraph_trees");
   return graphs ? nullptr : heap.none();
+}
+
+// The dispatch keys guard None: a run of torch.jit.trace includes one. Its state is another object in each run.
+Value* tracing_state(Heap& heap, const Arguments&) {
+  const PyRef state = PyRef::steal(PyObject_CallNoArgs(original("torch._C", "_get_tracing_state")));
+  drop_error();
+  if (state.get() != Py_None) graph_break(Reason::modes_unsupported, "tracing of torch.jit");
+  return heap.none();
 }
 
 // Ops that run plainly, between two segments, cache the casts of weights. Without this call they would find casts of
@@ -294,6 +304,15 @@ Value* enter_function_mode(CallStack& stack, const Arguments&) { enters_mode(sta
 Value* enter_dispatch_mode(CallStack& stack, const Arguments&) { enters_mode(stack, "a torch-dispatch mode"); }
 Value* enter_forward_ad(CallStack& stack, const Arguments&) { enters_mode(stack, "forward-mode AD"); }
 Value* enter_transform(CallStack& stack, const Arguments&) { enters_mode(stack, "a functorch transform"); }
+
+// torch.cond() and others. One break names the op.
+Value* higher_order_op(NoPart&, const Arguments& args) {
+  PyObject* const op = args.positional.empty() ? nullptr : args.positional[0]->object.get();
+  PyObject** const members = op ? _PyObject_GetDictPtr(op) : nullptr;
+  PyObject* const name = members && *members ? PyDict_GetItemWithError(*members, interned("_name")) : nullptr;
+  graph_break(Reason::unknown_callable,
+              std::string("torch.ops.higher_order.") + (name && PyUnicode_Check(name) ? text_of(name) : "*"));
+}
 
 Value* inference_mode_new(Shadows& shadows, const Arguments& args) {
   Value* mode = parse(shadows.errors, args, "_InferenceMode", {"mode"}, 1)[0];
