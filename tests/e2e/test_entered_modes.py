@@ -160,3 +160,15 @@ def test_a_mode_around_the_call():
             got, want = compiled(x), f(x)
         same(got, want)
     assert framejit.stats()["break_reasons"] == {"modes_unsupported": 1}, framejit.stats()
+
+
+@pytest.mark.breaks(unknown_callable=1)
+def test_a_higher_order_op_is_one_break_that_names_it():
+    def f(x):
+        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x + 1,)) + 1
+    compiled = framejit.compile(f)
+    with torch.no_grad():
+        for x in (torch.ones(3), -torch.ones(3) * 2):
+            same(compiled(x), f(x))
+        breaks = framejit.explain(f)(torch.ones(3)).breaks
+    assert [e.fields["detail"] for e in breaks] == ["torch.ops.higher_order.cond"]

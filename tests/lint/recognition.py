@@ -93,7 +93,7 @@ def check_lists(path: str, text: str) -> list[str]:
 
 
 def check_look_ups(path: str, text: str) -> list[str]:
-    if not LOOK_UPS.match(path) or path in rows.HOMES_OF_LOOK_UPS:
+    if not LOOK_UPS.match(path) or path in rows.PLACES_OF_LOOK_UPS:
         return []
     return [f"{path}:{number}: a member of a module is looked up: ask frame_hook/trace/values/originals.h"
             for number, line in enumerate(text.splitlines(), 1)
@@ -127,10 +127,10 @@ def stale_rows(texts: dict[str, str]) -> list[str]:
     flat = {path: " ".join(text.split()) for path, text in texts.items()}
     return [f"tests/lint/recognition_rows.py: {path} has no such line any more: {part}" for path, part, _ in listed
             if part not in flat.get(path, "")] \
-        + [f"tests/lint/recognition_rows.py: there is no {path}" for path in [*rows.WORDS_OF_FILES, *rows.HOMES_OF_LOOK_UPS]
-           if path not in texts] \
+        + [f"tests/lint/recognition_rows.py: there is no {path}"
+           for path in [*rows.WORDS_OF_FILES, *rows.PLACES_OF_LOOK_UPS] if path not in texts] \
         + [f"tests/lint/recognition_rows.py: no reason: {row}" for *row, why in [*listed, *rows.WORDS_OF_FILES.items(),
-                                                                           *rows.HOMES_OF_LOOK_UPS.items()]
+                                                                           *rows.PLACES_OF_LOOK_UPS.items()]
            if len(why.split()) < REASON_WORDS]
 
 

@@ -96,26 +96,26 @@ SENTINELS = [("runtime/kernel_cache.cpp", "head.magic == kRecordMagic", "the fir
 CPUS = [("graph/tensor_meta.cpp", "meta.device != Device{}", "the text of a device with an index names it")]
 
 # Where members of modules are looked up by name: the home of originals, and places where nothing is believed.
-HOMES_OF_LOOK_UPS = {
+PLACES_OF_LOOK_UPS = {
     "frame_hook/trace/values/originals.cpp": "checks what it finds",
     "frame_hook/trace/values/loaded_modules.cpp": "modules that are loaded, for the home of originals",
     "frame_hook/trace/values/loaded_modules.h": "modules that are loaded, for the home of originals",
 }
 LOOK_UPS = [
     ("frame_hook/resume/compile_segment.cpp", '"linecache"', "lines of the user's source, for messages"),
-    ("frame_hook/trace/machine/handlers_call.cpp", "modules = PyImport_GetModuleDict()", "an import of the program"),
-    ("frame_hook/trace/torch/special.cpp", "globals == dict_of_module(row.module)", "compares the globals of a function"),
-    ("frame_hook/trace/torch/special.cpp", "modules = PyImport_GetModuleDict()", "what torch has replaced, for the log"),
+    ("frame_hook/trace/machine/handlers_call.cpp", "modules = PyImport_GetModuleDict()", "imports of the program"),
+    ("frame_hook/trace/torch/special.cpp", "globals == dict_of_module(row.module)", "globals of a function"),
+    ("frame_hook/trace/torch/special.cpp", "modules = PyImport_GetModuleDict()", "only for the log"),
     ("frame_hook/trace/torch/special.cpp", '"torch._inductor.cudagraph_trees"', "only whether it is loaded"),
-    ("frame_hook/trace/types/builtins.cpp", "PyImport_ImportModule(row.module)", "loads what an original is looked up in"),
+    ("frame_hook/trace/types/builtins.cpp", "PyImport_ImportModule(row.module)", "only loads a module"),
     ("frame_hook/trace/types/builtins.cpp", '"torch.nn.functional"', "only whether it is loaded"),
     ("frame_hook/trace/types/builtins.cpp", '"numpy.matrixlib"', "only whether it is loaded"),
-    ("frame_hook/trace/types/type_expressions.cpp", 'dict_of_module("typing")', "compares the globals of a function"),
+    ("frame_hook/trace/types/type_expressions.cpp", 'dict_of_module("typing")', "globals of a function"),
     ("frame_hook/trace/types/warnings.cpp", "PyImport_GetModuleDict(), name", "the state of the program's warnings"),
     ("frame_hook/trace/types/writes.cpp", "PyEval_GetBuiltins()", "whether the program writes to it"),
-    ("frame_hook/trace/values/c_packages.cpp", "PyImport_GetModuleDict(), row.name", "compares the module of a function"),
+    ("frame_hook/trace/values/c_packages.cpp", "PyImport_GetModuleDict(), row.name", "module of a function"),
     ("frame_hook/trace/values/object_kinds.cpp", '"__file__"', "the folder of a module"),
-    ("frame_hook/trace/values/object_kinds.cpp", 'dict_of_module("typing")', "classes that derive from an original"),
+    ("frame_hook/trace/values/object_kinds.cpp", 'dict_of_module("typing")', "heirs of an original"),
     ("guards/cpython/lru_cache.cpp", '"_functools"', "checks what it finds"),
     ("guards/fetch.h", "PyImport_GetModuleDict()", "an object that the program imports"),
 ]

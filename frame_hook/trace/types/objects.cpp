@@ -83,7 +83,7 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
   Value* items = list_of(self) ? t.iterate(list_of(self)) : t.heap.none();
   Value* pairs = dict_of(self) ? t.iterate(make_view(t.heap, dict_of(self), ViewValue::What::items)) : t.heap.none();
   return t.heap.tuple(
-      {t.heap.constant_value(original("copyreg", "__newobj__")), t.heap.tuple(std::move(made)), state, items, pairs});
+      {t.heap.constant_value(unreplaced("copyreg", "__newobj__")), t.heap.tuple(std::move(made)), state, items, pairs});
 }
 
 Value* object_reduce(NoPart&, const Arguments& args) {

@@ -97,9 +97,10 @@ bool is_python_class(PyTypeObject* type, const Definition& wanted) {
   return has_own || !has_any;
 }
 
+// torch changes how its classes of tensors are deallocated, so they look as if C code had made them.
 bool is_the_class(PyTypeObject* type, const Definition& wanted) {
-  if (!is_made_by_c(type)) return is_python_class(type, wanted);
-  return wanted.name == last_word(type->tp_name) && is_type_of(type, wanted.package());
+  if (wanted.name == last_word(type->tp_name) && is_type_of(type, wanted.package())) return true;
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && is_python_class(type, wanted);
 }
 
 bool is_descriptor(PyObject* object) {
@@ -130,21 +131,22 @@ bool is_defined_as(PyObject* object, const Definition& wanted) {
   if (PyType_Check(object)) return is_the_class(reinterpret_cast<PyTypeObject*>(object), wanted);
   if (is_descriptor(object)) {
     auto* const descriptor = reinterpret_cast<PyDescrObject*>(object);
-    return wanted.owner && text_in(descriptor->d_name) == wanted.name &&
-           PyType_IsSubtype(wanted.owner, descriptor->d_type);
+    PyTypeObject* const of = descriptor->d_type;
+    if (!wanted.owner || text_in(descriptor->d_name) != wanted.name) return false;
+    return of == wanted.owner || (PyType_IsSubtype(wanted.owner, of) && is_type_of(of, wanted.package()));
   }
   if (PyInstanceMethod_Check(object)) {  // a method that pybind11 made
     PyObject* const inner = PyInstanceMethod_GET_FUNCTION(object);
     return PyCFunction_Check(inner) && is_c_function(inner, wanted);
   }
-  return is_object_of_package(object, wanted);
+  return !wanted.owner && is_object_of_package(object, wanted);
 }
 
 constexpr struct {
-  std::string_view module, name, home, own;
+  std::string_view module, name, place, own;
 } kDefinedAs[] = {
 #define ORIGINALS(module, why)
-#define DEFINED_AS(module, name, home, own, why) {module, name, home, own},
+#define DEFINED_AS(module, name, place, own, why) {module, name, place, own},
 #include "frame_hook/trace/values/originals.def"
 #undef DEFINED_AS
 #undef ORIGINALS
@@ -154,7 +156,7 @@ bool is_believed(PyObject* object, const Definition& wanted) {
   if (is_defined_as(object, wanted)) return true;
   for (const auto& row : kDefinedAs)
     if (!wanted.owner && row.module == wanted.module && row.name == wanted.name &&
-        is_defined_as(object, {row.home, row.own}))
+        is_defined_as(object, {row.place, row.own}))
       return true;
   return false;
 }
@@ -201,6 +203,12 @@ PyObject* original(const char* module, const char* path) {
   graph_break(Reason::unknown_callable, std::string(module) + "." + path + " as the program has replaced it");
 }
 
+PyObject* unreplaced(const char* module, const char* name) {
+  PyObject* const found = original(module, name);
+  if (member_of_module(module, name) == found) return found;
+  graph_break(Reason::unknown_callable, std::string(module) + "." + name + " as the program has replaced it");
+}
+
 PyTypeObject* original_type(const char* module, const char* path) {
   if (PyTypeObject* const found = find_original_type(module, path)) return found;
   graph_break(Reason::unknown_callable, std::string(module) + "." + path + " as the program has replaced it");
@@ -209,7 +217,7 @@ PyTypeObject* original_type(const char* module, const char* path) {
 void take_originals() {
   constexpr const char* kModules[] = {
 #define ORIGINALS(module, why) module,
-#define DEFINED_AS(module, name, home, own, why)
+#define DEFINED_AS(module, name, place, own, why)
 #include "frame_hook/trace/values/originals.def"
 #undef DEFINED_AS
 #undef ORIGINALS

@@ -19,6 +19,8 @@ PyTypeObject* find_original_type(const char* module, const char* path);  // the 
 PyObject* original(const char* module, const char* path);
 PyTypeObject* original_type(const char* module, const char* path);
 
+// For what C code looks up by name itself: a break as well if the module has something else now.
+PyObject* unreplaced(const char* module, const char* name);
 // Whether an object is the one that a module defines so; the module may hold another one.
 bool is_original(PyObject* object, const char* module, const char* path);
 
