@@ -171,4 +171,4 @@ def test_a_higher_order_op_is_one_break_that_names_it():
         for x in (torch.ones(3), -torch.ones(3) * 2):
             same(compiled(x), f(x))
         breaks = framejit.explain(f)(torch.ones(3)).breaks
-    assert [e.fields["detail"] for e in breaks] == ["torch.ops.higher_order.cond"]
+    assert ["torch.ops.higher_order.cond" in e.fields["detail"] for e in breaks] == [True]

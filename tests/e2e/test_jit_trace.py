@@ -35,6 +35,7 @@ def test_a_module_under_jit_trace():
     assert not stats["fallbacks"] and stats["break_reasons"].pop("modes_unsupported"), stats
 
 
+@pytest.mark.nothing_captured
 def test_the_state_of_jit_trace_is_read_anew():
     state = framejit.compile(lambda: torch._C._get_tracing_state())
     seen = []

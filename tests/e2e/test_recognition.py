@@ -273,7 +273,7 @@ def f(x, n):
 """,
     "an iterator of builtins": """
 first = reversed
-builtins.reversed = lambda *args: iter([7])
+builtins.reversed = lambda v: iter([7]) if type(v) is list and v[:1] == [1] else first(v)
 def f(x, n):
     z = first([1, 2, 3])
     return x * next(z), [*z]

@@ -61,8 +61,11 @@ bool is_c_function(PyObject* object, const Definition& wanted) {
   auto* const function = reinterpret_cast<PyCFunctionObject*>(object);
   PyObject* const self = function->m_self;  // of a static method: its type
   if (!self || wanted.name != function->m_ml->ml_name) return false;
-  if (PyModule_Check(self)) return is_module_of(self, wanted.package());
-  if (PyType_Check(self)) return is_type_of(reinterpret_cast<PyTypeObject*>(self), wanted.package());
+  if (PyModule_Check(self)) return !wanted.owner && is_module_of(self, wanted.package());
+  if (PyType_Check(self)) {
+    auto* const type = reinterpret_cast<PyTypeObject*>(self);
+    return wanted.owner ? PyType_IsSubtype(wanted.owner, type) : is_type_of(type, wanted.package());
+  }
   // pybind11 binds a function to a record of its own, and keeps the module as text; a method has none.
   const bool is_pybinds =
       is_made_by_c(Py_TYPE(self)) && std::string_view(Py_TYPE(self)->tp_name).starts_with("pybind11");
