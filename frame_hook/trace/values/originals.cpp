@@ -19,6 +19,7 @@ namespace {
 struct Definition {
   std::string_view module, name;
   PyTypeObject* owner = nullptr;
+  std::string_view found_in = {};  // another module, if a row of DEFINED_AS names two
 
   std::string_view package() const { return module.substr(0, module.find('.')); }
 };
@@ -91,11 +92,13 @@ bool is_python_class(PyTypeObject* type, const Definition& wanted) {
   const std::string_view module = text_in(PyDict_GetItemWithError(type->tp_dict, interned("__module__")));
   if (wanted.name != type->tp_name || !is_within(module, wanted.package())) return false;
   if (member_of_module(std::string(module).c_str(), type->tp_name) != reinterpret_cast<PyObject*>(type)) return false;
+  PyObject* const found_in = wanted.found_in.empty() ? nullptr : dict_of_module(std::string(wanted.found_in).c_str());
   bool has_any = false, has_own = false;  // the program may have replaced some of its methods
   PyObject *name, *member;
   for (Py_ssize_t at = 0; PyDict_Next(type->tp_dict, &at, &name, &member);) {
     has_any = has_any || PyFunction_Check(member);
-    has_own = has_own || is_function_within(member, wanted.package());
+    has_own = has_own || is_function_within(member, wanted.package()) ||
+              (PyFunction_Check(member) && PyFunction_GET_GLOBALS(member) == found_in);
   }
   return has_own || !has_any;
 }
@@ -159,7 +162,7 @@ bool is_believed(PyObject* object, const Definition& wanted) {
   if (is_defined_as(object, wanted)) return true;
   for (const auto& row : kDefinedAs)
     if (!wanted.owner && row.module == wanted.module && row.name == wanted.name &&
-        is_defined_as(object, {row.place, row.own}))
+        is_defined_as(object, {row.place, row.own, nullptr, row.module}))
       return true;
   return false;
 }
