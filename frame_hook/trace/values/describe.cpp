@@ -36,11 +36,10 @@ std::string module_text(PyObject* callable) {
 std::string nameless_property(PyObject* callable) {
   const PyRef doc = PyRef::steal(PyObject_GetAttrString(callable, "__doc__"));
   if (!doc) drop_error();
-  constexpr std::string_view kSelf = "(self: ";
   const std::string_view text = doc && PyUnicode_Check(doc.get()) ? text_of(doc.get()) : "";
-  const size_t end = text.find_first_of(",)");
-  if (!text.starts_with(kSelf) || end == std::string_view::npos) return "a property of an object of C++";
-  return "a property of " + std::string(text.substr(kSelf.size(), end - kSelf.size()));
+  const size_t colon = text.find(": "), end = text.find_first_of(",)");
+  if (!text.starts_with('(') || end == std::string_view::npos || colon >= end) return "a property of an object of C++";
+  return "a property of " + std::string(text.substr(colon + 2, end - colon - 2));
 }
 
 }  // namespace
