@@ -40,6 +40,7 @@ ERRORS = [
     ("runtime/aten/extern_call.cpp", '.find("::")', "a name of an operator, not a message"),
     ("runtime/aten/shape_functions.cpp", '.find("::")', "a name of an operator, not a message"),
     ("inductor/autotune.cpp", '.find("::")', "a name of an operator, not a message"),
+    ("frame_hook/trace/values/describe.cpp", 'text.find(": ")', "shortens what a message says"),
     ("frame_hook/trace/values/object_kinds.cpp", '"<frozen "', "the file of a module that CPython froze"),
     ("frame_hook/trace/protocol/stand_ins.cpp", '"framejit.Unread"', "the name of a class that we made"),
 ]

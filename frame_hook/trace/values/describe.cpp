@@ -31,8 +31,7 @@ std::string module_text(PyObject* callable) {
   return self && PyType_Check(self) ? module_text(self) : "";
 }
 
-// pybind11 gives the getter of a property no name. Its docstring begins with the signature: "(self: module.Class) ->
-// int".
+// pybind11 gives the getter of a property no name. Its docstring begins with the signature: "(self: module.Class)".
 std::string nameless_property(PyObject* callable) {
   const PyRef doc = PyRef::steal(PyObject_GetAttrString(callable, "__doc__"));
   if (!doc) drop_error();
