@@ -17,6 +17,8 @@
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/resume/trace_all.h"
+#include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/originals.h"
 #include "graph/compiler.h"
 #include "guards/cpython/running_compile.h"
 #include "inductor/compile.h"
@@ -196,6 +198,14 @@ PyObject* treatment_of(PyObject*, PyObject* op) {
   return name == nullptr ? nullptr : PyUnicode_FromString(inductor::treatment_of(name));
 }
 
+// For tests: whether a row that names a member of a module believes an object.
+PyObject* is_original(PyObject*, PyObject* args) {
+  PyObject* object;
+  const char *module, *path;
+  if (!PyArg_ParseTuple(args, "Oss:is_original", &object, &module, &path)) return nullptr;
+  return PyBool_FromLong(frame_hook::is_original(object, module, path));
+}
+
 PyMethodDef methods[] = {
     {"configure", configure, METH_NOARGS, nullptr},
     {"arm", arm, METH_VARARGS, nullptr},
@@ -207,6 +217,7 @@ PyMethodDef methods[] = {
     {"replace_costs", replace_costs, METH_O, nullptr},
     {"costs", costs, METH_NOARGS, nullptr},
     {"treatment_of", treatment_of, METH_O, nullptr},
+    {"is_original", is_original, METH_VARARGS, nullptr},
     {"stats", stats, METH_NOARGS, nullptr},
     {"totals", totals, METH_NOARGS, nullptr},
     {"reset", reset, METH_NOARGS, nullptr},
@@ -236,6 +247,7 @@ bool wait_for_compiles_before_forks() {
 
 bool initialise(PyObject* module) {
   if (!frame_hook::install_tensor_frontend()) return false;
+  frame_hook::take_rows();
   graph::compiler().add_backend("eager", graph::make_eager_backend);
   graph::compiler().add_backend("framejit", [] { return inductor::make_inductor_backend(); });
   graph::compiler().add_backend(

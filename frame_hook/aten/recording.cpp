@@ -20,6 +20,7 @@
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "frame_hook/aten/user_backend.h"
+#include "frame_hook/trace/values/originals.h"
 #include "graph/aten/eager_errors.h"
 #include "graph/aten/torch_texts.h"
 #include "graph/node_values.h"
@@ -243,9 +244,8 @@ PyObject* TorchRecording::lift(PyObject* real) {
   PyObject* result =
       recorded([&] { return THPVariable_Wrap(at::lift_fresh(THPVariable_Unpack(real))); }, real, &real, 1);
   if (result == nullptr) return nullptr;
-  const PyRef torch = PyRef::steal(PyImport_ImportModule("torch")),
-              made_by = PyRef::steal(PyObject_GetAttrString(torch.get(), "from_numpy"));
-  calls_.add_call(recorder_->graph(), first_node, made_by.get(), &real, 1, nullptr, result);
+  if (PyObject* const made_by = find_original("torch", "from_numpy"))
+    calls_.add_call(recorder_->graph(), first_node, made_by, &real, 1, nullptr, result);
   return result;
 }
 

@@ -16,7 +16,7 @@ class TorchCallables {
   // Reads state or builds a constant; never touches a tensor.
   bool is_pure_without_tensors(PyObject* callable) const { return pure_.count(callable) != 0; }
   bool answers_true_while_compiling(PyObject* callable) const;
-  PyObject* parameter_type() const { return parameter_; }   // torch.nn.Parameter, borrowed
+  PyObject* parameter_type() const { return parameter_; }  // torch.nn.Parameter, borrowed; may be null
 
  private:
   TorchCallables();

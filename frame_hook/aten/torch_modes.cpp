@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/forward_grad.h>
 
+#include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/py_ref.h"
 
@@ -66,9 +67,9 @@ bool TorchModes::operator==(const TorchModes& other) const {
 namespace {
 
 // Of torch.utils.checkpoint: the code of a function that is defined inside of a class's __init__.
-bool is_made_by(PyObject* module, const char* type_name, PyObject* code) {
-  const PyRef type = PyRef::steal(PyObject_GetAttrString(module, type_name));
-  const PyRef init = PyRef::steal(type ? PyObject_GetAttrString(type.get(), "__init__") : nullptr);
+bool is_made_by(const char* type_name, PyObject* code) {
+  PyObject* const type = find_original("torch.utils.checkpoint", type_name);
+  const PyRef init = PyRef::steal(type ? PyObject_GetAttrString(type, "__init__") : nullptr);
   drop_error();
   if (!init || !PyFunction_Check(init.get())) return false;
   const PyRef constants = PyRef::steal(PyObject_GetAttrString(PyFunction_GET_CODE(init.get()), "co_consts"));
@@ -83,11 +84,10 @@ bool is_made_by(PyObject* module, const char* type_name, PyObject* code) {
 bool checkpointing() {
   const auto& stack = at::SavedTensorDefaultHooks::get_tls_state().stack;
   if (stack.empty() || !c10::GradMode::is_enabled()) return false;
-  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch.utils.checkpoint");
   PyObject* unpack = stack.top().second.ptr(getPyInterpreter());  // the pack hook may be wrapped
-  if (module == nullptr || unpack == nullptr || !PyFunction_Check(unpack)) return false;
+  if (unpack == nullptr || !PyFunction_Check(unpack)) return false;
   PyObject* code = PyFunction_GET_CODE(unpack);
-  return is_made_by(module, "_checkpoint_hook", code) || is_made_by(module, "_recomputation_hook", code);
+  return is_made_by("_checkpoint_hook", code) || is_made_by("_recomputation_hook", code);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "frame_hook/resume/frame_driver.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
 #include "frame_hook/trace/values/loaded_modules.h"
+#include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -54,7 +55,7 @@ bool holds_tensor(PyObject* object) {
 // The code of nn.Module._call_impl and of the functions in it; one of them calls forward() if there are hooks. Empty:
 // torch.nn is not loaded. Held for ever: a freed address must not come to mean other code.
 std::vector<PyObject*> find_module_calls() {
-  PyObject* const module = member_of_module("torch.nn", "Module");
+  PyObject* const module = find_original("torch.nn.modules.module", "Module");
   const PyRef call = PyRef::steal(module ? PyObject_GetAttrString(module, "_call_impl") : nullptr);
   drop_error();
   if (!call || !PyFunction_Check(call.get())) return {};

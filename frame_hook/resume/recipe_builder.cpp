@@ -12,6 +12,7 @@
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -61,9 +62,7 @@ SlotId RecipeBuilder::fetch(guards::SourceId source) {
 SlotId RecipeBuilder::constant(PyObject* object) { return step(RecipeOp::constant, {}, 0, object); }
 
 SlotId RecipeBuilder::call(const char* builtin, std::vector<SlotId> operands) {
-  PyObject* callable = PyDict_GetItemString(PyEval_GetBuiltins(), builtin);
-  FJ_ASSERT(callable, builtin);
-  return step(RecipeOp::call, std::move(operands), 0, callable);
+  return step(RecipeOp::call, std::move(operands), 0, builtin_function(builtin));
 }
 
 SlotId RecipeBuilder::slot(Value* value) {

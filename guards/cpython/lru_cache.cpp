@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "guards/cpython/interrupts.h"
@@ -49,16 +50,18 @@ int visit(PyObject* object, void* state) {
   return 0;
 }
 
-PyRef sample(const char* function, bool typed, int limit = 4) {
-  PyRef functools = PyRef::steal(PyImport_ImportModule("functools"));
-  PyRef decorator = PyRef::steal(
-      functools ? PyObject_CallMethod(functools.get(), "lru_cache", "iO", limit, typed ? Py_True : Py_False) : nullptr);
-  PyObject* wrapped = PyDict_GetItemString(PyEval_GetBuiltins(), function);
-  return decorator && wrapped ? PyRef::steal(PyObject_CallOneArg(decorator.get(), wrapped)) : PyRef();
+// The module may hold something else in the place of its type.
+PyRef sample(PyTypeObject& function, bool typed, int limit = 4) {
+  const PyRef module = PyRef::steal(PyImport_ImportModule("_functools"));
+  const PyRef type = PyRef::steal(module ? PyObject_GetAttrString(module.get(), "_lru_cache_wrapper") : nullptr);
+  if (!type || !PyType_Check(type.get())) return {};
+  const std::string_view name = reinterpret_cast<PyTypeObject*>(type.get())->tp_name;
+  if (name != "functools._lru_cache_wrapper") return {};
+  return PyRef::steal(PyObject_CallFunction(type.get(), "OiOO", &function, limit, typed ? Py_True : Py_False, Py_None));
 }
 
 bool find_members(Layout& layout) {
-  PyRef wrapper = sample("abs", false), typed = sample("abs", true), named = sample("dict", false),
+  PyRef wrapper = sample(PyFloat_Type, false), typed = sample(PyFloat_Type, true), named = sample(PyDict_Type, false),
         key = PyRef::steal(PyLong_FromLong(-123456789));
   if (!wrapper || !typed || !named || !Py_TYPE(wrapper.get())->tp_traverse) return false;
   const PyRef result = PyRef::steal(PyObject_CallOneArg(wrapper.get(), key.get()));
@@ -71,14 +74,14 @@ bool find_members(Layout& layout) {
   layout.link = Py_TYPE(link);
   layout.result = find_word(link, result.get());
   layout.typed = layout.cache - sizeof(PyObject*);
-  layout.function = find_word(wrapper.get(), PyDict_GetItemString(PyEval_GetBuiltins(), "abs"));
+  layout.function = find_word(wrapper.get(), reinterpret_cast<PyObject*>(&PyFloat_Type));
   auto flag = [&](PyObject* object) {
     int value;
     std::memcpy(&value, reinterpret_cast<char*>(object) + layout.typed, sizeof value);
     return value;
   };
   constexpr int kLimit = 79190;
-  const PyRef limited = sample("abs", false, kLimit);
+  const PyRef limited = sample(PyFloat_Type, false, kLimit);
   layout.limit = limited ? find_number(limited.get(), kLimit) : 0;
   if (!layout.limit) return false;
   if (!layout.result || !layout.function || flag(wrapper.get()) != 0 || flag(typed.get()) != 1) return false;

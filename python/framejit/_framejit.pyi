@@ -33,6 +33,9 @@ def enable_global() -> None:
 def treatment_of(op: str) -> str:
     """How an ATen op ("add.Tensor") is treated: decomposed, view, lowered or extern."""
 
+def is_original(object: object, module: str, path: str) -> bool:
+    """Whether a row that names a member of a module believes an object. For tests."""
+
 def costs() -> tuple[str, dict[str, int]]:
     """The class of this machine, and its costs by name: rows of inductor/target/costs.def."""
 

@@ -474,19 +474,6 @@ def test_a_call_that_is_new_each_time_is_armed_once(net):
     assert framejit.stats()["graphs"] == 1
 
 
-def test_under_jit_trace_the_program_runs_plainly():
-    """A trace records the ops that run, not what a kernel returned for these values."""
-    def f(x):
-        return x.sin() + 1
-    compiled = framejit.compile(f)
-    x = torch.randn(3)
-    with torch.no_grad():
-        assert torch.allclose(compiled(x), f(x))
-        traced = torch.jit.trace(compiled, (x,))
-    assert "aten::sin" in str(traced.graph) and framejit.stats()["break_reasons"] == {"modes_unsupported": 1}
-    assert torch.allclose(traced(x + 1), f(x + 1))
-
-
 @pytest.mark.parametrize("value, graphs", [("1", 1), ("true", 1), ("TRUE", 1), ("0", 0), ("False", 0), ("", 0)])
 def test_words_that_turn_global_mode_on(value, graphs):
     program = """

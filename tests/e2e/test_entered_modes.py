@@ -160,3 +160,24 @@ def test_a_mode_around_the_call():
             got, want = compiled(x), f(x)
         same(got, want)
     assert framejit.stats()["break_reasons"] == {"modes_unsupported": 1}, framejit.stats()
+
+
+def chosen(x):
+    return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x + 1,)) + 1
+
+
+@pytest.mark.breaks(unknown_callable=1)
+def test_a_higher_order_op_is_one_break():
+    compiled = framejit.compile(chosen)
+    with torch.no_grad():
+        for x in (torch.ones(3), -torch.ones(3) * 2):
+            same(compiled(x), chosen(x))
+    assert framejit.stats()["graphs"] == 2 and not framejit.stats()["fallbacks"], framejit.stats()
+
+
+@pytest.mark.breaks(unknown_callable=1)
+def test_the_break_names_the_higher_order_op():
+    with torch.no_grad():
+        explanation = framejit.explain(chosen)(torch.ones(3))
+    assert ["torch.ops.higher_order.cond" in e.fields["detail"] for e in explanation.breaks] == [True]
+    assert framejit.stats()["graphs"] == 2

@@ -185,3 +185,14 @@ def test_memory_of_intermediate_results_is_mapped_once():
     compiled = framejit.compile(f)
     compiled(x, w), compiled(x, w)
     assert min(faults(compiled) for _ in range(5)) < 64  # the system may take pages back now and then
+
+
+@pytest.mark.breaks(unknown_callable=1)
+def test_a_property_that_pybind11_made_is_named_by_its_class():
+    """Its getter has no name."""
+    schema = torch.ops.aten.add.Tensor._schema
+    with torch.no_grad():
+        explanation = framejit.explain(lambda x: (x + 1, schema.name))(torch.ones(2))
+    details = [e.fields["detail"] for e in explanation.breaks]
+    assert details == ["call of a property of torch._C.FunctionSchema, which is not known to be safe to trace"]
+    assert framejit.stats()["graphs"] == 1

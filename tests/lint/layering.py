@@ -78,6 +78,7 @@ ROOM_EXCEPTIONS = [
     ("values/facts.h", "machine/frame_trace.h", "the guards are in what the trace hands over"),
     ("values/facts.h", "machine/call_stack.h", "a guard names the user's line"),
     ("values/shadows.h", "machine/errors.h", "reading a container may raise what CPython raises"),
+    ("values/originals.cpp", "machine/graph_break.h", "what is not believed is a break"),
     ("machine/frame_trace.h", "torch/tensor_frontend.h", "the trace hands the recording over"),
     ("machine/tracer.h", "torch/real_calls.h", "a part of the tracer"),
     ("protocol/calls.cpp", "torch/special.h", "a call asks each room that has rows for callables"),

@@ -13,6 +13,7 @@ FOREIGN = re.compile(r"(?:import|from)\s+torch\.(?:_dynamo|_inductor|_functorch|
 FOREIGN_ALLOWED = re.compile(r"^(?:benchmarks|tests|docs)/|^README\.md$"
                              r"|^frame_hook/trace/torch/special\.(?:def|cpp)$"
                              r"|^frame_hook/trace/torch/special_functions\.def$"
+                             r"|^frame_hook/trace/values/originals\.def$"
                              r"|^frame_hook/resume/stance\.cpp$"
                              r"|^python/framejit/torch_settings\.py$")
 # the package starts none

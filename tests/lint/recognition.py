@@ -37,7 +37,14 @@ NO_LISTS = {"graph/graph_text.cpp": "devices in our own text of graphs",
             "runtime/base/text.cpp": "numbers in our own texts",
             "inductor/kernel/in_place.cpp": "what our own log says"}
 
-TABLES = {"known_types.def": re.compile(r'^KNOWN_TYPE\(\w+, "[\w.]+", "\w+", "([^"]*)"\)$'),
+# What a module has under a name may be the program's: one place looks members of modules up, and checks what it finds.
+LOOK_UPS = re.compile(r"^(?:frame_hook/(?!hook/)|guards/).*\.(?:cpp|h)$")
+LOOK_UP = re.compile(r"\b(?:PyImport_(?:ImportModule\w*|AddModule\w*|GetModule\w*|Import)|PyEval_GetBuiltins"
+                     r"|(?:member|dict)_of_module)\(")
+
+TABLES = {"originals.def": re.compile(
+              r'^(?:ORIGINALS\("[\w.]+"|DEFINED_AS\("[\w.]+", "\w+", "[\w.]+", "\w+"), "([^"]*)"\)$'),
+          "known_types.def": re.compile(r'^KNOWN_TYPE\(\w+, "[\w.]+", "\w+", "([^"]*)"\)$'),
           "special_functions.def": re.compile(
               r'^SPECIAL_FUNCTION\(\w+, "[\w.]+", "\w+",\s*"([^"]*)"\)$', re.M),
           "c_packages.def": re.compile(r'^C_(?:PACKAGE\(\w+, "[\w.]+"|MODULE\("[\w.]+", [\w |]+), "([^"]*)"\)$'),
@@ -85,8 +92,16 @@ def check_lists(path: str, text: str) -> list[str]:
     return [f"{path}:{line}: a list of ops: make it rows of a table" for line in sorted(lines)]
 
 
+def check_look_ups(path: str, text: str) -> list[str]:
+    if not LOOK_UPS.match(path) or path in rows.PLACES_OF_LOOK_UPS:
+        return []
+    return [f"{path}:{number}: a member of a module is looked up: ask frame_hook/trace/values/originals.h"
+            for number, line in enumerate(text.splitlines(), 1)
+            if LOOK_UP.search(re.sub(r"\s*//.*", "", line)) and not is_allowed(path, line, rows.LOOK_UPS)]
+
+
 def check(path: str, text: str) -> list[str]:
-    found = check_names(path, text) + check_sentinels(path, text) + check_lists(path, text)
+    found = check_look_ups(path, text) + check_names(path, text) + check_sentinels(path, text) + check_lists(path, text)
     for number, line in enumerate(text.splitlines(), 1):
         code = re.sub(r"\s*//.*", "", line)
         if EVERYWHERE.match(path) and TEXT.search(code) and not is_allowed(path, line, rows.ERRORS):
@@ -108,12 +123,14 @@ def check_table(path: str, text: str) -> list[str]:
 
 def stale_rows(texts: dict[str, str]) -> list[str]:
     """Rows whose line is gone, or that give no reason."""
-    listed = rows.NAMES + rows.PYTHON_NAMES + rows.ERRORS + rows.WORDS + rows.SENTINELS + rows.CPUS
+    listed = rows.NAMES + rows.PYTHON_NAMES + rows.ERRORS + rows.WORDS + rows.SENTINELS + rows.CPUS + rows.LOOK_UPS
     flat = {path: " ".join(text.split()) for path, text in texts.items()}
     return [f"tests/lint/recognition_rows.py: {path} has no such line any more: {part}" for path, part, _ in listed
             if part not in flat.get(path, "")] \
-        + [f"tests/lint/recognition_rows.py: there is no {path}" for path in rows.WORDS_OF_FILES if path not in texts] \
-        + [f"tests/lint/recognition_rows.py: no reason: {row}" for *row, why in [*listed, *rows.WORDS_OF_FILES.items()]
+        + [f"tests/lint/recognition_rows.py: there is no {path}"
+           for path in [*rows.WORDS_OF_FILES, *rows.PLACES_OF_LOOK_UPS] if path not in texts] \
+        + [f"tests/lint/recognition_rows.py: no reason: {row}" for *row, why in [*listed, *rows.WORDS_OF_FILES.items(),
+                                                                           *rows.PLACES_OF_LOOK_UPS.items()]
            if len(why.split()) < REASON_WORDS]
 
 

@@ -8,7 +8,10 @@ NAMES = [
     ("frame_hook/trace/values/c_packages.cpp", 'tp_name).find("pybind11")', "a type that C code made"),
     ("frame_hook/trace/values/c_packages.cpp", "return name && within(name, package)", "a module that C code made"),
     ("frame_hook/trace/values/loaded_modules.cpp", "name.starts_with(package)", "who asks compares the object too"),
-    ("frame_hook/trace/values/known_types.cpp", "is_within(name, package)", "a class of a package, in its place there"),
+    ("frame_hook/trace/values/originals.cpp", "path.find('.') == std::string_view::npos", "a type that C code made"),
+    ("frame_hook/trace/values/originals.cpp", "starts_with('_') ? 1 : 0", "a type that C code made"),
+    ("frame_hook/trace/values/originals.cpp", "tp_name).starts_with(\"pybind11\")", "a type that C code made"),
+    ("guards/cpython/lru_cache.cpp", 'name != "functools._lru_cache_wrapper"', "checks an object of a module"),
     ("frame_hook/trace/protocol/attributes.cpp", 'text == "__name__"', "reads the name, for the program"),
     ("frame_hook/trace/protocol/attributes.cpp", 'text == "__qualname__"', "reads the name, for the program"),
     ("frame_hook/trace/protocol/lookup.cpp", 'std::string_view(name) != "__hash__"', "the name of an attribute"),
@@ -39,6 +42,7 @@ ERRORS = [
     ("runtime/aten/extern_call.cpp", '.find("::")', "a name of an operator, not a message"),
     ("runtime/aten/shape_functions.cpp", '.find("::")', "a name of an operator, not a message"),
     ("inductor/autotune.cpp", '.find("::")', "a name of an operator, not a message"),
+    ("frame_hook/trace/values/describe.cpp", 'text.find(": ")', "shortens what a message says"),
     ("frame_hook/trace/values/object_kinds.cpp", '"<frozen "', "the file of a module that CPython froze"),
     ("frame_hook/trace/protocol/stand_ins.cpp", '"framejit.Unread"', "the name of a class that we made"),
 ]
@@ -93,3 +97,28 @@ SENTINELS = [("runtime/kernel_cache.cpp", "head.magic == kRecordMagic", "the fir
 
 # Rules ask for the CPU in one way: a CPU may have an index.
 CPUS = [("graph/tensor_meta.cpp", "meta.device != Device{}", "the text of a device with an index names it")]
+
+# Where members of modules are looked up by name: the home of originals, and places where nothing is believed.
+PLACES_OF_LOOK_UPS = {
+    "frame_hook/trace/values/originals.cpp": "checks what it finds",
+    "frame_hook/trace/values/loaded_modules.cpp": "modules that are loaded, for the home of originals",
+    "frame_hook/trace/values/loaded_modules.h": "modules that are loaded, for the home of originals",
+}
+LOOK_UPS = [
+    ("frame_hook/resume/source_text.cpp", '"linecache"', "lines of the user's source, for messages"),
+    ("frame_hook/trace/machine/handlers_call.cpp", "modules = PyImport_GetModuleDict()", "imports of the program"),
+    ("frame_hook/trace/torch/special.cpp", "globals == dict_of_module(row.module)", "globals of a function"),
+    ("frame_hook/trace/torch/special.cpp", "modules = PyImport_GetModuleDict()", "only for the log"),
+    ("frame_hook/trace/torch/special.cpp", '"torch._inductor.cudagraph_trees"', "only whether it is loaded"),
+    ("frame_hook/trace/types/builtins.cpp", "PyImport_ImportModule(row.module)", "only loads a module"),
+    ("frame_hook/trace/types/builtins.cpp", '"torch.nn.functional"', "only whether it is loaded"),
+    ("frame_hook/trace/types/builtins.cpp", '"numpy.matrixlib"', "only whether it is loaded"),
+    ("frame_hook/trace/types/type_expressions.cpp", 'dict_of_module("typing")', "globals of a function"),
+    ("frame_hook/trace/types/warnings.cpp", "PyImport_GetModuleDict(), name", "the state of the program's warnings"),
+    ("frame_hook/trace/types/writes.cpp", "PyEval_GetBuiltins()", "whether the program writes to it"),
+    ("frame_hook/trace/values/c_packages.cpp", "PyImport_GetModuleDict(), row.name", "module of a function"),
+    ("frame_hook/trace/values/object_kinds.cpp", '"__file__"', "the folder of a module"),
+    ("frame_hook/trace/values/object_kinds.cpp", 'dict_of_module("typing")', "heirs of an original"),
+    ("guards/cpython/lru_cache.cpp", '"_functools"', "checks what it finds"),
+    ("guards/fetch.h", "PyImport_GetModuleDict()", "an object that the program imports"),
+]

@@ -112,6 +112,11 @@ def test_headers_have_no_cycles(includes, finds):
     ("graph/ops/nn.cpp", "  if (input->device.type == DeviceType::kCpu) return false;", True),
     ("graph/ops/nn.cpp", "  if (!input->device.is_cpu()) return false;", False),
     ("graph/ops/factory.cpp", "  Device device = args.device(2).value_or(Device{});", False),
+    ("frame_hook/trace/types/a.cpp", '  PyObject* f = PyDict_GetItemString(PyEval_GetBuiltins(), "abs");', True),
+    ("frame_hook/trace/types/a.cpp", '  PyRef math = PyRef::steal(PyImport_ImportModule("math"));', True),
+    ("frame_hook/trace/types/a.cpp", '  PyObject* f = member_of_module("typing", "Generic");', True),
+    ("frame_hook/trace/types/a.cpp", '  PyObject* f = original("math", "floor");', False),
+    ("frame_hook/hook/a.cpp", "  Py_INCREF(PyEval_GetBuiltins());", False),
 ])
 def test_recognition(path, line, finds):
     assert bool(recognition.check(path, line)) is finds
@@ -123,6 +128,9 @@ def test_recognition_of_rows():
     assert not recognition.check_table("a/special_functions.def",
                                        'SPECIAL_FUNCTION(a, "m.n", "f",\n    "why it is needed")\n')
     assert recognition.check_table("a/special_functions.def", 'SPECIAL_FUNCTION(a, "m.n", "f", "why")\n')
+    assert not recognition.check_table("a/originals.def", 'ORIGINALS("m", "why it is needed")\n'
+                                       'DEFINED_AS("m.n", "f", "m.k", "g", "why it is needed")\n')
+    assert recognition.check_table("a/originals.def", 'DEFINED_AS("m.n", "f", "m.k", "g", "why")\n')
     assert not recognition.check_table("a/c_packages.def", 'C_PACKAGE(a, "m", "why it is needed")\n'
                                        'C_MODULE("m.n", kPure | kAsked, "why it is needed")\n')
     assert recognition.check_table("a/c_packages.def", 'C_MODULE("m.n", kPure, "")\n')

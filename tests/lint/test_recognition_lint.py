@@ -62,8 +62,9 @@ def test_what_is_found(path, text, lines):
 def test_rows_that_nothing_needs(monkeypatch):
     texts = {path: part for path, part, _ in recognition_rows.NAMES}
     monkeypatch.setattr(recognition_rows, "NAMES", [("a.cpp", "x == y", "a reason of words"), ("a.cpp", "z", "short")])
-    for other in ("PYTHON_NAMES", "ERRORS", "WORDS", "SENTINELS", "CPUS"):
+    for other in ("PYTHON_NAMES", "ERRORS", "WORDS", "SENTINELS", "CPUS", "LOOK_UPS"):
         monkeypatch.setattr(recognition_rows, other, [])
+    monkeypatch.setattr(recognition_rows, "PLACES_OF_LOOK_UPS", {})
     monkeypatch.setattr(recognition_rows, "WORDS_OF_FILES", {"b.cpp": "reads its text"})
     found = recognition.stale_rows({"a.cpp": "if (x ==\n    y) z();", **texts})
     assert [line.partition(": ")[2] for line in found] == ["there is no b.cpp", "no reason: ['a.cpp', 'z']"]

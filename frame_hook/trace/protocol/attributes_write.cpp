@@ -11,6 +11,7 @@
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/class_state.h"
 #include "guards/cpython/interrupts.h"
@@ -188,15 +189,10 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
 
 bool is_address_mark(PyObject* name) { return std::string_view(text_of(name)) == "_dynamo_static_input_type"; }
 
-PyObject* builtin_setattr() {
-  static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
-  return function;
-}
-
 // The mark of mark_static_address is set on the tensor at the exit.
 bool leave_mark(Shadows& shadows, Value* tensor, PyObject* name, Value* to) {
   if (!is_address_mark(name) || !to || !is_plain(shadows, to)) return false;
-  shadows.tables().calls_at_exit.emplace_back(shadows.heap.constant_value(builtin_setattr()),
+  shadows.tables().calls_at_exit.emplace_back(shadows.heap.constant_value(builtin_function("setattr")),
                                               Arguments{{tensor, shadows.heap.constant_value(name), to}, {}});
   return true;
 }
@@ -222,7 +218,7 @@ Value* written_mark(const SideTables& tables, Value* tensor, PyObject* name) {
   if (!is_address_mark(name)) return nullptr;
   const auto& calls = tables.calls_at_exit;
   const auto mark = std::find_if(calls.rbegin(), calls.rend(), [&](const auto& call) {
-    return call.first->object.get() == builtin_setattr() && call.second.positional[0] == tensor &&
+    return call.first->object.get() == builtin_function("setattr") && call.second.positional[0] == tensor &&
            std::string_view(text_of(call.second.positional[1]->object.get())) == text_of(name);
   });
   return mark == calls.rend() ? nullptr : mark->second.positional[2];

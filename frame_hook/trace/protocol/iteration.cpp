@@ -4,11 +4,12 @@
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/values/originals.h"
 
 namespace framejit::frame_hook {
 
 Value* Tracer::iterate(Value* v) {
-  static PyObject* const iter = PyDict_GetItemString(PyEval_GetBuiltins(), "iter");
+  PyObject* const iter = builtin_function("iter");
   return with_cpython_errors(
       numbers, [&] { return CCall{iter, Arguments{{v}, {}}}; }, [&] { return iterate_with_own_errors(v); });
 }

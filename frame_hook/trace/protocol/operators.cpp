@@ -14,6 +14,7 @@
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "graph/int64_range.h"
 

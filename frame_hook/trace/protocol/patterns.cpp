@@ -2,6 +2,7 @@
 
 #include "frame_hook/trace/protocol/strings.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/values/originals.h"
 
 namespace framejit::frame_hook {
 
@@ -66,7 +67,7 @@ bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional,
 Value* class_pattern(Tracer& t, Value* subject, Value* type, size_t positional, const std::vector<Value*>& names) {
   if (type->kind != ValueKind::object || !PyType_Check(type->object.get()))
     t.errors.raise_new(PyExc_TypeError, "called match pattern must be a class");
-  Value* is_instance = t.heap.constant_value(PyDict_GetItemString(PyEval_GetBuiltins(), "isinstance"));
+  Value* is_instance = t.heap.constant_value(builtin_function("isinstance"));
   std::vector<Value*> attributes;
   const bool matched = t.truth(t.call(is_instance, {subject, type})) &&
                        class_attributes(t, subject, type, positional, names, attributes);

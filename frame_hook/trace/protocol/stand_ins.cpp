@@ -10,6 +10,7 @@
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 
@@ -437,8 +438,7 @@ bool may_be_asked(const CCall& call) {
     return !is_program_class(type) && only_computes(type);
   }
   if (!PyCFunction_Check(call.callable)) return false;
-  static PyObject* const set = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
-  static PyObject* const del = PyDict_GetItemString(PyEval_GetBuiltins(), "delattr");
+  PyObject *const set = builtin_function("setattr"), *const del = builtin_function("delattr");
   const std::vector<Value*>& given = call.args.positional;
   const bool may_write = given.size() == (call.callable == set ? 3 : 2) && is_str(given[1]);  // it would really write
   if ((call.callable == set || call.callable == del) && may_write && given[0]->kind == ValueKind::object) return false;

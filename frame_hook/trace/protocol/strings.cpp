@@ -14,6 +14,7 @@
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
@@ -182,7 +183,7 @@ std::string text_inside(Tracer& t, Value* v) {
 }  // namespace
 
 Value* Tracer::to_repr(Value* v) {
-  static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "repr");
+  PyObject* const function = builtin_function("repr");
   Value* text =
       v->kind == ValueKind::object || v->kind == ValueKind::sym_int ? numbers.computed(function, {v}) : nullptr;
   return text ? text : heap.string(repr_text(*this, v).c_str());
@@ -260,7 +261,7 @@ Value* Tracer::format(Value* v, Value* spec) {
     return text;
   }
   if (no_spec) return to_string(v);
-  static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "format");
+  PyObject* const function = builtin_function("format");
   if (Value* text = numbers.computed(function, {payload_of(v), spec})) return text;
   Value* plain = specialised(heap, payload_of(v));
   if (is_plain(shadows, plain) && is_plain(shadows, spec))

@@ -6,6 +6,7 @@
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"

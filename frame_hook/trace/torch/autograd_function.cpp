@@ -12,6 +12,7 @@
 #include "frame_hook/trace/torch/outside_state.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "runtime/base/result.h"
 
@@ -50,7 +51,7 @@ class Application {
     return context->find_attr(interned(attribute), &known);
   }
   bool overrides(const char* name) const {  // a method of torch.autograd.Function
-    auto* base = reinterpret_cast<PyTypeObject*>(torch_member("torch.autograd.function", "_SingleLevelFunction"));
+    auto* base = reinterpret_cast<PyTypeObject*>(original("torch.autograd.function", "_SingleLevelFunction"));
     return _PyType_Lookup(t.facts.known_type(cls), interned(name)) != _PyType_Lookup(base, interned(name));
   }
   bool is_input(const Value* v) const { return std::find(inputs.begin(), inputs.end(), v) != inputs.end(); }

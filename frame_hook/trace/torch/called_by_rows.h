@@ -7,8 +7,6 @@
 
 namespace framejit::frame_hook::rows {
 
-// Borrowed. A break if the program has put something of its own in that place.
-PyObject* torch_member(const char* module_name, const char* name);
 Value* method(Tracer& t, Value* self, const char* name, std::initializer_list<Value*> args);
 bool grad_mode();
 

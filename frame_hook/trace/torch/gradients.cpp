@@ -9,6 +9,7 @@
 #include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/c_arguments.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
@@ -93,7 +94,7 @@ class EngineCall {
     return t_.tensors.traced(as<TensorValue>(v));
   }
   Value* called(const char* function, Value* of) {
-    return t_.calls.recorded(torch_member("torch", function), Arguments{{of}, {}});
+    return t_.calls.recorded(original("torch", function), Arguments{{of}, {}});
   }
 
   void add_output(Value* output, Value* given) {
@@ -254,7 +255,7 @@ bool is_as_reentrant(Tracer& t, const std::vector<Value*>& tensors, bool all) {
 // Eager runs the function twice; its writes would happen twice, so they are breaks.
 Value* checkpoint(Tracer& t, const Arguments& args) {
   const auto as_torch_does = [&] {
-    Value* wrapper = t.heap.constant_value(torch_member("torch.utils.checkpoint", "checkpoint"));
+    Value* wrapper = t.heap.constant_value(original("torch.utils.checkpoint", "checkpoint"));
     return t.call(t.get_attribute(wrapper, interned("__wrapped__")), args);
   };
   if (args.positional.empty()) return as_torch_does();

@@ -4,6 +4,7 @@
 #include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/c_arguments.h"
+#include "frame_hook/trace/values/originals.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook::rows {
@@ -44,12 +45,12 @@ Value* inner_helper(Heap& heap, FunctionValue* outer, const std::vector<std::pai
 // (operation, input, mask, ...). Besides its helper, which does the work for plain tensors, the function makes an
 // autograd.Function class in each call. Only a torch.masked.MaskedTensor needs that.
 Value* combine_input_and_mask(Tracer& t, const Arguments& args) {
-  PyObject* real = torch_member("torch.masked._ops", "_combine_input_and_mask");
+  PyObject* real = original("torch.masked._ops", "_combine_input_and_mask");
   Value* outer = t.heap.find(real);
   const auto& given = args.positional;
   if (!outer || outer->kind != ValueKind::function || given.size() < 3 || !args.keywords.empty()) return nullptr;
   if (given[1]->kind != ValueKind::tensor ||
-      reinterpret_cast<PyObject*>(t.facts.type_of(given[1])) != torch_member("torch", "Tensor"))
+      reinterpret_cast<PyObject*>(t.facts.type_of(given[1])) != original("torch", "Tensor"))
     return nullptr;
   Value* rest = t.heap.tuple({given.begin() + 3, given.end()});
   Value* helper = inner_helper(t.heap, as<FunctionValue>(outer), {{"op", given[0]}, {"args", rest}});
@@ -61,11 +62,11 @@ Value* one_hot(Tracer& t, const Arguments& args) {
   Value* indices = a[0];
   std::vector<Value*> shape = t.unpack(t.get_attribute(indices, interned("shape")));
   bool simple = a[1] && same_object(t.shadows, t.get_attribute(indices, interned("dtype")),
-                                    t.heap.constant_value(torch_member("torch", "int64")));
+                                    t.heap.constant_value(original("torch", "int64")));
   for (Value* size : shape) simple = simple && !(size->kind == ValueKind::object && t.as_index(size) == 0);
   const auto classes = simple ? t.as_size(a[1]) : std::nullopt;
   if (!classes || !t.recording().shapes().decide(0, graph::Relation::kLt, *classes, t.stack.here()))
-    return t.calls.recorded(torch_member("torch._C._nn", "one_hot"), args);
+    return t.calls.recorded(original("torch._C._nn", "one_hot"), args);
   shape.push_back(a[1]);
   Value* result = method(t, indices, "new_empty", {t.heap.tuple(std::move(shape))});
   method(t, result, "zero_", {});  // a write of its own, as in torch's: it counts in the version

@@ -8,13 +8,15 @@
 #include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
+#include "guards/cpython/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook::rows {
 
 namespace {
 
-PyObject* inference_mode_type() { return torch_member("torch._C", "_InferenceMode"); }
+PyObject* inference_mode_type() { return original("torch._C", "_InferenceMode"); }
 
 ModeGuard& mode_guard(Shadows& shadows, Value* v) {
   auto it = shadows.tables().mode_guards.find(v);
@@ -32,10 +34,18 @@ void call_real(PyObject* object, const char* method, std::initializer_list<PyObj
 
 }  // namespace
 
+// The dispatch keys guard None: a run of the tracer of TorchScript includes one. Its state is another object in each run.
+Value* tracing_state(Heap& heap, const Arguments&) {
+  const PyRef state = PyRef::steal(PyObject_CallNoArgs(original("torch._C", "_get_tracing_state")));
+  drop_error();
+  if (state.get() != Py_None) graph_break(Reason::modes_unsupported, "tracing of torch.jit");
+  return heap.none();
+}
+
 // Ops that run plainly, between two segments, cache the casts of weights. Without this call they would find casts of
 // weights that have since changed.
 Value* clear_autocast_cache(Shadows& shadows, const Arguments&) {
-  PyObject* callable = torch_member("torch", "clear_autocast_cache");
+  PyObject* callable = original("torch", "clear_autocast_cache");
   auto& calls = shadows.tables().calls_at_exit;
   const bool is_known =
       std::any_of(calls.begin(), calls.end(), [&](const auto& call) { return call.first->object.get() == callable; });
@@ -61,6 +71,15 @@ Value* enter_function_mode(CallStack& stack, const Arguments&) { enters_mode(sta
 Value* enter_dispatch_mode(CallStack& stack, const Arguments&) { enters_mode(stack, "a torch-dispatch mode"); }
 Value* enter_forward_ad(CallStack& stack, const Arguments&) { enters_mode(stack, "forward-mode AD"); }
 Value* enter_transform(CallStack& stack, const Arguments&) { enters_mode(stack, "a functorch transform"); }
+
+// torch.cond() and others. One break names the op.
+Value* higher_order_op(NoPart&, const Arguments& args) {
+  PyObject* const op = args.positional.empty() ? nullptr : args.positional[0]->object.get();
+  PyObject** const members = op ? _PyObject_GetDictPtr(op) : nullptr;
+  PyObject* const name = members && *members ? PyDict_GetItemWithError(*members, interned("_name")) : nullptr;
+  graph_break(Reason::unknown_callable,
+              std::string("torch.ops.higher_order.") + (name && PyUnicode_Check(name) ? text_of(name) : "*"));
+}
 
 Value* inference_mode_new(Shadows& shadows, const Arguments& args) {
   Value* mode = parse(shadows.errors, args, "_InferenceMode", {"mode"}, 1)[0];

@@ -6,6 +6,7 @@
 #include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/c_arguments.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
@@ -13,7 +14,7 @@ namespace framejit::frame_hook::rows {
 namespace {
 
 Value* member_of(Heap& heap, const char* module_name, const char* name) {
-  PyObject* const found = torch_member(module_name, name);
+  PyObject* const found = original(module_name, name);
   const guards::SourceId function = heap.facts.sources().add(guards::SourceKind::constant, guards::kNoSource, 0, found);
   return heap.wrap(found, function);
 }
@@ -116,7 +117,7 @@ class Versions {
     kept_.emplace_back(PyRef::borrow(traced), version);
   }
   void restore() const {
-    PyObject* const set = torch_member("torch._C._autograd", "_unsafe_set_version_counter");
+    PyObject* const set = original("torch._C._autograd", "_unsafe_set_version_counter");
     for (const auto& [traced, version] : kept_) {
       const PyRef tensors = PyRef::steal(PyTuple_Pack(1, traced.get())),
                   versions = PyRef::steal(PyTuple_Pack(1, version.get()));

@@ -13,6 +13,7 @@
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "runtime/base/log.h"
@@ -91,7 +92,8 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
   if (f->func_dict &&
       (is_true_mark(f->func_dict, "_torchdynamo_disable") || is_true_mark(f->func_dict, "_framejit_disable"))) {
     PyObject* original = PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable"));
-    const bool torchs_own = original && PyFunction_Check(original) && is_of_package(original, "torch");
+    const bool torchs_own =
+        original && PyFunction_Check(original) && are_globals_of(PyFunction_GET_GLOBALS(original), "torch");
     return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap
                                                                           : SpecialFunction::disabled;
   }
@@ -195,7 +197,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     t.shadows.load(function);
     return row(t, args);
   }
-  if (runs_concretely(function->object.get()) && is_of_package(function->object.get(), "numpy")) {
+  if (runs_concretely(function->object.get()) && are_globals_of(f->func_globals, "numpy")) {
     t.shadows.load(function);
     return call_numpy(t, function->object.get(), args);
   }

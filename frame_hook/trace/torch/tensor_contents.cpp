@@ -7,6 +7,7 @@
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 
@@ -14,7 +15,7 @@ namespace framejit::frame_hook::rows {
 
 namespace {
 
-PyObject* torch_function(const char* name) { return torch_member("torch", name); }
+PyObject* torch_function(const char* name) { return original("torch", name); }
 
 [[noreturn]] void method_reads_data(const char* method) {
   graph_break(Reason::data_dependent_value, std::string("Tensor.") + method + "()");

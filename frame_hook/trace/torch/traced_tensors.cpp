@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/size_marks.h"
 #include "frame_hook/trace/values/weight_sources.h"
 #include "guards/cpython/interrupts.h"

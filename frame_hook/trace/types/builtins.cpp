@@ -16,6 +16,7 @@
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 
@@ -52,34 +53,13 @@ constexpr RowName kNumpyRows[] = {
 
 using Table = std::unordered_map<PyObject*, CFunction>;
 
-// The object that a row names, a new reference kept for ever; null if this CPython or torch lacks it, or the program
-// has replaced it. A module of torch or NumPy is never imported: when its rows are looked up, everything that they name
-// has been loaded (test_recognition.py).
-PyObject* resolve(const RowName& row, bool of_python) {
-  PyRef at = of_python ? PyRef::steal(PyImport_ImportModule(row.module))
-                       : PyRef::borrow(PyDict_GetItemString(PyImport_GetModuleDict(), row.module));
-  const std::string_view module = row.module, package = module.substr(0, module.find('.'));
-  std::string path = row.path;
-  while (at && !path.empty()) {
-    const size_t dot = path.find('.');
-    const std::string name = path.substr(0, dot);
-    path = dot == std::string::npos ? "" : path.substr(dot + 1);
-    // A module's dict, not getattr: torch's module-level __getattr__ would import it.
-    if (PyModule_Check(at.get())) at = PyRef::borrow(PyDict_GetItemString(PyModule_GetDict(at.get()), name.c_str()));
-    else if (PyType_Check(at.get()))
-      at = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), interned(name)));
-    else at = PyRef::steal(PyObject_GetAttrString(at.get(), name.c_str()));
-    if (at && Py_IS_TYPE(at.get(), &PyStaticMethod_Type))  // a call sees the function in it
-      at = PyRef::steal(PyObject_GetAttrString(at.get(), "__func__"));
-    if (at && !PyModule_Check(at.get()) && !is_of_package(at.get(), package)) at = PyRef();
-  }
-  drop_error();
-  return at.release();
-}
-
+// A module of torch or NumPy is never imported: when its rows are looked up, everything that they name has been loaded
+// (test_recognition.py).
 void add_rows(Table& table, std::span<const RowName> list, bool of_python = false) {
-  for (const RowName& row : list)
-    if (PyObject* found = resolve(row, of_python)) table.emplace(found, row.handler);
+  for (const RowName& row : list) {
+    if (of_python && !PyRef::steal(PyImport_ImportModule(row.module))) drop_error();
+    if (PyObject* found = find_original(row.module, row.path)) table.emplace(found, row.handler);
+  }
 }
 
 PyObject* known_str(Shadows& shadows, Value* v) {
@@ -124,6 +104,11 @@ const CFunction* find_row(PyObject* callable) {
 }
 
 }  // namespace
+
+void take_rows() {
+  take_originals();
+  find_row(Py_None);
+}
 
 CFunction find_c_function(PyObject* callable) {
   const CFunction* row = find_row(callable);
@@ -411,7 +396,7 @@ Value* builtin_mapping_proxy(Errors& errors, const Arguments& args) {
 namespace {
 
 PyRef abc_cache_token() {
-  static PyObject* const function = PyObject_GetAttrString(PyImport_ImportModule("_abc"), "get_cache_token");
+  static PyObject* const function = original("_abc", "get_cache_token");
   return PyRef::steal(PyObject_CallNoArgs(function));
 }
 

@@ -7,6 +7,8 @@
 namespace framejit::frame_hook {
 
 using CFunction = Value* (*)(Tracer& t, const Arguments& args);
+// Finds the objects that rows name, and other originals, before the program has replaced many of them.
+void take_rows();
 CFunction find_c_function(PyObject* callable);  // null: no row
 bool runs_concretely(PyObject* callable);       // has a CONCRETE row
 

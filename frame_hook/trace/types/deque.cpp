@@ -123,9 +123,8 @@ void deque_extend(Tracer& t, Value* deque, Value* iterable) {
 }
 
 bool is_deque(Value* v) {
-  static PyObject* const module = PyImport_ImportModule("collections");
-  static auto* const type = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module, "deque"));
-  return v->kind == ValueKind::instance && PyType_IsSubtype(v->type, type);
+  PyTypeObject* const type = known_type(KnownType::deque);
+  return v->kind == ValueKind::instance && type && PyType_IsSubtype(v->type, type);
 }
 
 }  // namespace framejit::frame_hook

@@ -6,6 +6,7 @@
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook {
@@ -14,11 +15,7 @@ using Over = IteratorValue::Over;
 
 namespace {
 
-PyTypeObject* itertools_type(const char* name) {
-  static PyObject* const module = PyImport_ImportModule("itertools");
-  PyRef type = PyRef::steal(PyObject_GetAttrString(module, name));
-  return reinterpret_cast<PyTypeObject*>(type.get());  // its module keeps it alive
-}
+PyTypeObject* itertools_type(const char* name) { return original_type("itertools", name); }
 
 std::vector<Value*> iterators_of(Tracer& t, const std::vector<Value*>& iterables, size_t from = 0) {
   std::vector<Value*> iterators;

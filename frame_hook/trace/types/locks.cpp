@@ -6,28 +6,16 @@
 #include <algorithm>
 
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/originals.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook::rows {
 
 namespace {
 
-PyTypeObject* type_in_thread_module(const char* name) {  // the process keeps it alive
-  const PyRef module = PyRef::steal(PyImport_ImportModule("_thread"));
-  PyObject* type = module ? PyObject_GetAttrString(module.get(), name) : nullptr;
-  FJ_ASSERT(type && PyType_Check(type), "module _thread has no class of locks");
-  return reinterpret_cast<PyTypeObject*>(type);
-}
+bool is_reentrant(Value* lock) { return lock->type == original_type("_thread", "RLock"); }
 
-bool is_reentrant(Value* lock) {
-  static PyTypeObject* const type = type_in_thread_module("RLock");
-  return lock->type == type;
-}
-
-bool is_known_lock(Value* lock) {
-  static PyTypeObject* const type = type_in_thread_module("LockType");
-  return lock->type == type || is_reentrant(lock);
-}
+bool is_known_lock(Value* lock) { return lock->type == original_type("_thread", "LockType") || is_reentrant(lock); }
 
 [[noreturn]] void refuse() { graph_break(Reason::outside_effect, "a lock"); }
 

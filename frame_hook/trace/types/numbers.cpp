@@ -7,19 +7,12 @@
 #include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
 
 namespace {
-
-PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuiltins(), name); }
-
-PyObject* math_function(const char* name) {
-  static PyObject* const module = PyImport_ImportModule("math");
-  PyRef found = PyRef::steal(PyObject_GetAttrString(module, name));
-  return found.get();  // its module keeps it alive
-}
 
 // A C function of numbers: computed in each call if they are open, otherwise on their values.
 Value* run_number(RealCalls& calls, PyObject* function, const Arguments& args) {
@@ -92,11 +85,11 @@ Value* rounded(Tracer& t, const Arguments& args, const char* name, const char* s
   only_positional(t.errors, args, name, 1, 1);
   if (args.positional[0]->kind == ValueKind::tensor) {
     if (Value* method = t.lookup_special(args.positional[0], special)) return t.call(method, {});
-    return known_or_break(of_known_tensor(t.calls, math_function(name), args.positional[0]), name);
+    return known_or_break(of_known_tensor(t.calls, original("math", name), args.positional[0]), name);
   }
   if (payload_of(args.positional[0])->kind == ValueKind::sym_int) return payload_of(args.positional[0]);
   if (Value* result = through_special(t, args, special)) return result;
-  return run_number(t.calls, math_function(name), args);
+  return run_number(t.calls, original("math", name), args);
 }
 
 }  // namespace
@@ -129,7 +122,7 @@ Value* builtin_abs(Tracer& t, const Arguments& args) {
   if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.heap.integer(0))))
     return payload_of(v);
   refuse_unknown_arithmetic(v, "abs()");
-  return run_number(t.calls, builtin("abs"), args);
+  return run_number(t.calls, builtin_function("abs"), args);
 }
 
 Value* builtin_round(Tracer& t, const Arguments& args) {
@@ -140,7 +133,7 @@ Value* builtin_round(Tracer& t, const Arguments& args) {
   }
   if (Value* result = through_special(t, args, "__round__")) return result;
   if (!args.positional.empty()) refuse_unknown_arithmetic(args.positional[0], "round()");
-  return run_number(t.calls, builtin("round"), args);
+  return run_number(t.calls, builtin_function("round"), args);
 }
 
 Value* builtin_divmod(Tracer& t, const Arguments& args) {
@@ -164,7 +157,7 @@ Value* builtin_pow(Tracer& t, const Arguments& args) {
   for (Value* v : a)
     if (v->kind == ValueKind::instance)
       graph_break(Reason::unsupported_operand, "pow() with a modulus, of " + describe(v));
-  return t.calls.plain(builtin("pow"), without_symbols(t.shadows, args));
+  return t.calls.plain(builtin_function("pow"), without_symbols(t.shadows, args));
 }
 
 Value* builtin_min(Tracer& t, const Arguments& args) { return extreme(t, args, Py_LT, "min"); }
@@ -192,7 +185,7 @@ Value* builtin_sum(Tracer& t, const Arguments& args) {
   const auto add_numbers = [&] {
     if (numbers.empty()) return;
     Value* taken = t.heap.tuple(std::exchange(numbers, {}));
-    total = t.calls.pure(builtin("sum"), Arguments{{taken, total}, {}});
+    total = t.calls.pure(builtin_function("sum"), Arguments{{taken, total}, {}});
   };
   t.for_each(a[0], [&](Value* v) {
     if (numbers_alone && is_number(t.shadows, v)) return numbers.push_back(v);

@@ -9,6 +9,7 @@
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/numpy_objects.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -255,7 +256,7 @@ Value* array_of_tensor(RealCalls& calls, Value* tensor) {
 Value* tensor_of_array(RealCalls& calls, ArrayValue* array, bool shares) {
   if (!lies_in_order(array->array.get()))
     graph_break(Reason::numpy_array, "a tensor of an array that is not C-contiguous");
-  PyObject* const make = member_of_module("torch", "from_numpy");
+  PyObject* const make = original("torch", "from_numpy");
   const PyRef copy = PyRef::steal(PyObject_CallMethod(array->array.get(), "copy", nullptr));
   const PyRef real = PyRef::steal(copy && make ? PyObject_CallOneArg(make, copy.get()) : nullptr);
   if (!real) drop_error(), graph_break(Reason::numpy_array, "a tensor of an array of this dtype");

@@ -7,6 +7,7 @@
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 
 namespace framejit::frame_hook::rows {
@@ -23,12 +24,6 @@ GeneratorValue* self_generator(const Arguments& args, const char* method) {
   Value* value = generator->return_value;
   if (!is_none(errors.heap.facts, value)) raise_with(errors, PyExc_StopIteration, {value});
   raise_with(errors, PyExc_StopIteration, {});
-}
-
-PyObject* copyreg_function(const char* name) {
-  static PyObject* const module = PyImport_ImportModule("copyreg");
-  PyRef found = PyRef::steal(PyObject_GetAttrString(module, name));
-  return found.get();  // its module keeps it alive
 }
 
 bool has_slots(PyTypeObject* type) {
@@ -87,7 +82,7 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
   Value* items = list_of(self) ? t.iterate(list_of(self)) : t.heap.none();
   Value* pairs = dict_of(self) ? t.iterate(make_view(t.heap, dict_of(self), ViewValue::What::items)) : t.heap.none();
   return t.heap.tuple(
-      {t.heap.constant_value(copyreg_function("__newobj__")), t.heap.tuple(std::move(made)), state, items, pairs});
+      {t.heap.constant_value(unreplaced("copyreg", "__newobj__")), t.heap.tuple(std::move(made)), state, items, pairs});
 }
 
 Value* object_reduce(NoPart&, const Arguments& args) {

@@ -8,6 +8,7 @@
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -42,17 +43,15 @@ bool has_known_subscript(Shadows& shadows, Value* v) {
   auto* type = reinterpret_cast<PyTypeObject*>(v->object.get());
   if (_PyType_Lookup(Py_TYPE(type), interned("__getitem__"))) return false;  // of its metaclass, as for enumerations
   const Found getter = look_up(shadows, type, shadows.facts.source_of(v), interned("__class_getitem__"));
-  PyObject* const generic = member_of_module("typing", "Generic");
-  const bool is_generics = generic && PyType_Check(generic) &&  // in C since 3.12
-                           _PyType_Lookup(reinterpret_cast<PyTypeObject*>(generic),
-                                          interned("__class_getitem__")) == getter.object;
+  PyTypeObject* const generic = find_original_type("typing", "Generic");  // in C since 3.12
+  const bool is_generics = generic && _PyType_Lookup(generic, interned("__class_getitem__")) == getter.object;
   if (is_generics) return getter.object != nullptr;
   if (!getter.object || Py_TYPE(getter.object) != &PyClassMethod_Type) return false;
   const PyRef maker = PyRef::steal(PyObject_GetAttr(getter.object, interned("__func__")));
   if (!maker) return drop_error(), false;
   if (PyFunction_Check(maker.get())) { return PyFunction_GET_GLOBALS(maker.get()) == dict_of_module("typing"); }
   return maker.get() == reinterpret_cast<PyObject*>(&Py_GenericAliasType) ||
-         maker.get() == member_of_module("_collections_abc", "_CallableGenericAlias");
+         maker.get() == find_original("_collections_abc", "_CallableGenericAlias");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "frame_hook/trace/values/open_numbers.h"
+#include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
 
@@ -20,14 +21,6 @@ namespace {
 constexpr size_t kMostComputed = 2048;  // of one trace: a loop would make an endless guard program
 
 }  // namespace
-
-PyObject* operator_function(const char* name) {
-  static PyObject* const module = PyImport_ImportModule("operator");
-  static auto* known = new std::unordered_map<std::string_view, PyObject*>;
-  auto it = known->find(name);
-  if (it == known->end()) it = known->emplace(name, PyObject_GetAttrString(module, name)).first;
-  return it->second;
-}
 
 bool OpenNumbers::is_open(Value* v) {
   if (v->kind == ValueKind::sym_int) return !as<SymIntValue>(v)->expr.as_constant();

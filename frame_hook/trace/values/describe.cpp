@@ -31,6 +31,16 @@ std::string module_text(PyObject* callable) {
   return self && PyType_Check(self) ? module_text(self) : "";
 }
 
+// pybind11 gives the getter of a property no name. Its docstring begins with the signature: "(self: module.Class)".
+std::string nameless_property(PyObject* callable) {
+  const PyRef doc = PyRef::steal(PyObject_GetAttrString(callable, "__doc__"));
+  if (!doc) drop_error();
+  const std::string_view text = doc && PyUnicode_Check(doc.get()) ? text_of(doc.get()) : "";
+  const size_t colon = text.find(": "), end = text.find_first_of(",)");
+  if (!text.starts_with('(') || end == std::string_view::npos || colon >= end) return "a property of an object of C++";
+  return "a property of " + std::string(text.substr(colon + 2, end - colon - 2));
+}
+
 }  // namespace
 
 std::string name_of_callable(PyObject* callable) {
@@ -40,6 +50,7 @@ std::string name_of_callable(PyObject* callable) {
                         ? text_of(name.get())
                         : Py_TYPE(callable)->tp_name;
   if (own.starts_with("pybind11_detail_function_record")) own = own.substr(own.rfind('.') + 1);
+  if (own.empty()) return nameless_property(callable);
   if (own.find('.') != std::string::npos) return own;
   const std::string module = module_text(callable);
   return module.empty() || module == "builtins" ? own : module + "." + own;

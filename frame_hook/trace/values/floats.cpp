@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "frame_hook/trace/values/open_numbers.h"
+#include "frame_hook/trace/values/originals.h"
 
 namespace framejit::frame_hook {
 

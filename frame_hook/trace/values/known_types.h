@@ -1,13 +1,11 @@
 // frame_hook/trace/values/known_types.h — types of C code that the tracer knows, by identity: rows of known_types.def.
 //
-// A type is looked up in its module once the module is loaded; before that no object can have it. The type found there
-// must have been made by C code, because the program may have put its own class in its place.
+// Each is an original (originals.h) that C code made. Until its module is loaded, no object can have it.
 #pragma once
 
 #include <Python.h>
 
 #include <cstdint>
-#include <string_view>
 
 namespace framejit::frame_hook {
 
@@ -21,7 +19,5 @@ PyTypeObject* known_type(KnownType which);  // borrowed, for ever; null: its mod
 inline bool is_known(const PyTypeObject* type, KnownType which) { return type == known_type(which); }
 bool is_made_by_c(PyTypeObject* type);      // not by a class statement or by type()
 PyTypeObject* builtin_base(PyTypeObject* type);  // the C class that defines the layout of its instances
-// Whether C code made an object, or Python code of the package: the program may have put its own in that place.
-bool is_of_package(PyObject* object, std::string_view package);
 
 }  // namespace framejit::frame_hook

@@ -5,6 +5,7 @@
 #include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -23,7 +24,7 @@ bool calls_numpy(PyObject* callable, const std::vector<PyObject*>& args) {
 }
 
 NumpyWarnings::NumpyWarnings(bool active) {
-  PyObject* const make = active ? member_of_module("numpy", "errstate") : nullptr;
+  PyObject* const make = active ? find_original("numpy", "errstate") : nullptr;
   const PyRef nothing = PyRef::steal(PyTuple_New(0)), all = PyRef::steal(Py_BuildValue("{s:s}", "all", "raise"));
   PyRef state = PyRef::steal(make ? PyObject_Call(make, nothing.get(), all.get()) : nullptr);
   const PyRef entered = PyRef::steal(state ? PyObject_CallMethod(state.get(), "__enter__", nullptr) : nullptr);

@@ -10,6 +10,7 @@
 #include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
+#include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
 
@@ -41,7 +42,7 @@ bool is_own_file(PyObject* filename) {
 // The type of an abstract class's registry, which only C code reads.
 PyTypeObject* abc_data_type() {
   static PyTypeObject* known = nullptr;  // never freed
-  PyObject* const sized = known ? nullptr : member_of_module("_collections_abc", "Sized");
+  PyObject* const sized = known ? nullptr : find_original("_collections_abc", "Sized");
   const PyRef data = PyRef::steal(sized ? PyObject_GetAttrString(sized, "_abc_impl") : nullptr);
   if (data && is_made_by_c(Py_TYPE(data.get())))
     known = reinterpret_cast<PyTypeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(data.get()))));
@@ -92,10 +93,7 @@ bool is_exact_scalar(PyTypeObject* type) {
 
 bool is_numpy_scalar_type(PyTypeObject* type) {
   if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || !is_of(type, CPackage::numpy)) return false;
-  const auto member = [&](const char* name) {
-    PyObject* const found = member_of_module("numpy", name);
-    return found && PyType_Check(found) ? reinterpret_cast<PyTypeObject*>(found) : nullptr;
-  };
+  const auto member = [&](const char* name) { return find_original_type("numpy", name); };
   if (type == member("longdouble") || type == member("clongdouble")) return false;  // their bits have gaps
   PyTypeObject* const number = member("number");
   return type == member("bool_") || (number && PyType_IsSubtype(type, number));
@@ -112,16 +110,16 @@ bool is_typing_form(PyObject* object) {
   if (!classes) {
     PyObject *const typing = dict_of_module("typing"), *const abc = dict_of_module("_collections_abc");
     if (!typing || !abc || !PyDict_GetItemString(typing, "Callable")) return false;  // it is still being imported
-    PyObject *final_class = PyDict_GetItemString(typing, "_Final"), *name, *item;
+    PyTypeObject* const final_class = find_original_type("typing", "_Final");
+    PyObject *name, *item;
     classes = new std::vector<PyObject*>;
     for (Py_ssize_t position = 0; PyDict_Next(typing, &position, &name, &item);) {
       if (!PyType_Check(item)) continue;
       auto* made = reinterpret_cast<PyTypeObject*>(item);
-      const bool is_final = final_class && PyType_Check(final_class) &&
-                            PyType_IsSubtype(made, reinterpret_cast<PyTypeObject*>(final_class));
+      const bool is_final = final_class && PyType_IsSubtype(made, final_class);
       if (is_final || is_of(made, CPackage::typing)) classes->push_back(Py_NewRef(item));
     }
-    if (PyObject* callable_alias = PyDict_GetItemString(abc, "_CallableGenericAlias"))
+    if (PyObject* callable_alias = find_original("_collections_abc", "_CallableGenericAlias"))
       classes->push_back(Py_NewRef(callable_alias));
   }
   return std::find(classes->begin(), classes->end(), reinterpret_cast<PyObject*>(type)) != classes->end();
@@ -130,13 +128,9 @@ bool is_typing_form(PyObject* object) {
 bool is_enum_class(PyObject* object) {
   PyTypeObject* meta = Py_TYPE(object);
   if (meta == &PyType_Type || !PyType_Check(object)) return false;
-  static PyTypeObject* enum_type = nullptr;  // never freed, once the module was imported
-  if (!enum_type) {
-    PyObject* const found = member_of_module("enum", "EnumMeta");
-    if (!found || !PyType_Check(found)) return false;
-    enum_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(found));
-  }
-  return PyType_IsSubtype(meta, enum_type);
+  static PyTypeObject* enum_type = nullptr;
+  if (!enum_type) enum_type = find_original_type("enum", "EnumMeta");
+  return enum_type && PyType_IsSubtype(meta, enum_type);
 }
 
 bool is_enum_member(PyObject* object) { return is_enum_class(reinterpret_cast<PyObject*>(Py_TYPE(object))); }
@@ -245,9 +239,9 @@ bool is_size_type(const PyTypeObject* type) { return is_known(type, KnownType::t
 namespace {
 
 PyTypeObject* module_class() {  // nn.Module; null before it is imported
-  static PyObject* known = nullptr;  // never freed
-  if (!known) known = Py_XNewRef(member_of_module("torch.nn.modules.module", "Module"));
-  return known && PyType_Check(known) ? reinterpret_cast<PyTypeObject*>(known) : nullptr;
+  static PyTypeObject* known = nullptr;
+  if (!known) known = find_original_type("torch.nn.modules.module", "Module");
+  return known;
 }
 
 }  // namespace

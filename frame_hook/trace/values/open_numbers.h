@@ -36,6 +36,4 @@ class OpenNumbers {
   size_t computed_ = 0;  // sources that computed() has made
 };
 
-PyObject* operator_function(const char* name);  // of module operator, borrowed; `name` is a literal
-
 }  // namespace framejit::frame_hook
