@@ -34,7 +34,7 @@ void call_real(PyObject* object, const char* method, std::initializer_list<PyObj
 
 }  // namespace
 
-// The dispatch keys guard None: a run of the tracer of TorchScript includes one. Its state is another object in each run.
+// The dispatch keys guard None: a run of the tracer of TorchScript includes one. Its state is a new object in each run.
 Value* tracing_state(Heap& heap, const Arguments&) {
   const PyRef state = PyRef::steal(PyObject_CallNoArgs(original("torch._C", "_get_tracing_state")));
   drop_error();
