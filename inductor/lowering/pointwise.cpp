@@ -20,7 +20,9 @@ using graph::ValueId;
 
 namespace {
 
-enum class Rule : uint8_t { kResult, kDiscrete, kCompare, kLogical, kDivisor };
+enum class Rule : uint8_t {
+  kResult, kFloats, kDiscrete, kCompare, kCompareFloats, kFinite, kInfinite, kLogical, kDivisor, kQuotient
+};
 
 struct PointwiseRow {
   std::string_view op, arguments;
@@ -109,6 +111,10 @@ bool divisor_is_safe(LowerContext& ctx) {
          (!integer || static_cast<uint64_t>(*integer) << (64 - 8 * row_of(ctx.result_meta().dtype).bytes) != 0);
 }
 
+bool compares(Rule rule) {
+  return rule == Rule::kCompare || rule == Rule::kCompareFloats || rule == Rule::kFinite || rule == Rule::kInfinite;
+}
+
 bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule, std::string_view formula) {
   if (ctx.node().results.size() != 1) return false;
   const std::vector<Argument> arguments = parse_arguments(argument_text);
@@ -119,22 +125,22 @@ bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule,
             : arguments[i].name != "_" && !readable && (ctx.given(i) || !arguments[i].otherwise))
       return false;
   }
-  if (rule == Rule::kDivisor && !divisor_is_safe(ctx)) return false;
+  if ((rule == Rule::kDivisor || rule == Rule::kQuotient) && !divisor_is_safe(ctx)) return false;
   DType compute = ctx.result_meta().dtype, round = DType::kOther;
-  if (rule == Rule::kCompare) compute = operand_dtype(ctx, arguments.size());
+  if (compares(rule)) compute = operand_dtype(ctx, arguments.size());
   if (rule == Rule::kLogical) compute = DType::kBool;
-  if (rule == Rule::kCompare && !is_float(compute) && formula.find("inf") != formula.npos)
-    formula = formula.find('<') != formula.npos ? "self == self" : "self != self";  // integers are finite
-  const bool floats_only = formula.find("inf") != formula.npos || formula.find("copysign") != formula.npos ||
-                           formula.find("pow(") != formula.npos;
-  if (floats_only && !is_float(compute)) return false;
-  if (rule != Rule::kResult && compute != value_dtype(compute)) round = compute;
+  if (!is_float(compute)) {
+    if (rule == Rule::kFloats || rule == Rule::kCompareFloats) return false;
+    if (rule == Rule::kFinite) formula = "self == self";
+    if (rule == Rule::kInfinite) formula = "self != self";
+  }
+  if (rule != Rule::kResult && rule != Rule::kFloats && compute != value_dtype(compute)) round = compute;
   compute = value_dtype(compute);
   NestBuilder b = ctx.result_nest();
   const InstId value = emit_formula(b, formula, compute, [&](std::string_view name) -> InstId {
     for (size_t i = 0; i < arguments.size(); ++i)
       if (arguments[i].name == name)
-        return operand(ctx, b, i, arguments[i], compute, round, formula.find("_div(") == formula.npos);
+        return operand(ctx, b, i, arguments[i], compute, round, rule != Rule::kQuotient);
     throw_internal_error(__FILE__, __LINE__, "formula names an argument", std::string(formula));
   });
   ctx.store_result(std::move(b), value);
@@ -165,7 +171,7 @@ bool lower_div_mode(LowerContext& ctx) {
   const DType dtype = ctx.result_meta().dtype;
   if (*mode == "trunc" && dtype != value_dtype(dtype) && ctx.tensor(1))
     return false;  // eager rounds the quotient before it truncates
-  return lower_formula(ctx, "self other", Rule::kDivisor,
+  return lower_formula(ctx, "self other", Rule::kQuotient,
                        *mode == "floor" ? "floor_div(self, other)" : "trunc_div(self, other)");
 }
 
@@ -230,7 +236,7 @@ bool lower_pow_scalar(LowerContext& ctx) {
   if (floating && *exponent == -0.5) return lower_formula(ctx, "self _", Rule::kResult, "1 / sqrt(self)");
   if (floating && *exponent == -1) return lower_formula(ctx, "self _", Rule::kResult, "1 / self");
   if (floating && *exponent == -2) return lower_formula(ctx, "self _", Rule::kResult, "1 / (self * self)");
-  return lower_formula(ctx, "self exponent", Rule::kResult, "pow(self, exponent)");
+  return lower_formula(ctx, "self exponent", Rule::kFloats, "pow(self, exponent)");
 }
 
 // Unsigned numbers shift in zeros; signed numbers keep their sign.
