@@ -22,7 +22,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <thread>
 #include <tuple>
 
@@ -439,37 +438,6 @@ TEST(PlanRunner, ThreadsShareARunner) {
     });
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
-}
-
-template <class F> double nanoseconds(F f) {
-  double best = 1e30;
-  for (int round = 0; round < 30; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < 1000; ++i) f();
-    best = std::min(best,
-                    std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 1000);
-  }
-  return best;
-}
-
-TEST(PlanRunner, Cost) {
-  const at::Tensor x = at::randn({8}), y = at::randn({8});
-  const at::Tensor* const inputs[] = {&x, &y};
-  const PlanRunner runner = one_kernel(x).runner();
-  at::Tensor out;
-  std::printf("one-kernel plan: %.0f ns\n", nanoseconds([&] { (void)runner.run(inputs, nullptr, &out); }));
-  PlanBuilder b;
-  b.returns({b.call("add.Tensor", {arg(b.input(x)), arg(b.input(y)), integer(1)})});
-  const PlanRunner add = b.runner();
-  std::printf("extern add: %.0f ns, at::add: %.0f ns\n", nanoseconds([&] { (void)add.run(inputs, nullptr, &out); }),
-              nanoseconds([&] { out = at::add(x, y); }));
-  PlanBuilder v;
-  const BufferId in = v.input(x), view = v.buffer(x.slice(0, 1, 5));
-  v.step(ViewStep{in, view});
-  v.returns({view});
-  const PlanRunner viewer = v.runner();
-  std::printf("returned view: %.0f ns, slice: %.0f ns\n", nanoseconds([&] { (void)viewer.run(inputs, nullptr, &out); }),
-              nanoseconds([&] { out = x.slice(0, 1, 5); }));
 }
 
 }  // namespace
