@@ -438,3 +438,18 @@ def test_the_dict_of_a_class(backend):
         same(compiled(X), f(X))
     stats = framejit.stats()
     assert (stats["graphs"], stats["graph_breaks"]) == (3, 2)
+
+
+def test_a_key_that_the_trace_made(backend):
+    known = {}
+
+    def f(x):
+        key = Other()
+        key.k = 3
+        known[key] = x.shape[0]
+        return x + 1
+    compiled = framejit.compile(f, backend=backend)
+    for calls in (1, 2, 3):
+        same(compiled(X), X + 1)
+        assert len(known) == calls and {key.k for key in known} == {3} and set(known.values()) == {X.shape[0]}
+    assert framejit.stats()["graphs"] == 3

@@ -199,8 +199,8 @@ std::vector<UsedDict> written_dicts(Heap& heap, const FrameTrace& trace) {
     std::unordered_set<PyObject*> before;
     PyObject *key, *item;
     for (Py_ssize_t position = 0; dict.object && PyDict_Next(dict.object, &position, &key, &item);) before.insert(key);
-    const auto note = [&](PyObject* written, bool stays) {
-      if (PyUnicode_CheckExact(written)) dict.names.push_back(text_of(written));
+    const auto note = [&](PyObject* written, bool stays) {  // null: a key that the trace made
+      if (written && PyUnicode_CheckExact(written)) dict.names.push_back(text_of(written));
       dict.changes_keys = dict.changes_keys || !stays || !before.contains(written);
     };
     if (is_instance)
