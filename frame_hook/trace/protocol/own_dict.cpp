@@ -94,7 +94,8 @@ Value* own_attribute(Heap& heap, Value* v, PyObject* name) {
   if (!v->object || !has_own_dict(heap.facts, v)) return nullptr;
   PyRef dict = real_instance_dict(v->object.get());
   if (!dict) return nullptr;
-  if (!instance) refuse_written_elsewhere(heap, v, dict.get());
+  const bool keeps_them = instance || v->kind == ValueKind::function;
+  if (!keeps_them) refuse_written_elsewhere(heap, v, dict.get());
   auto& sources = heap.facts.sources();
   const guards::SourceId where = sources.add(SourceKind::instance_dict, heap.facts.source_of(v));
   PyObject* item = PyDict_GetItemWithError(dict.get(), name);

@@ -20,6 +20,7 @@ struct Definition {
   std::string_view module, name;
   PyTypeObject* owner = nullptr;
   std::string_view found_in = {};  // another module, if a row of DEFINED_AS names two
+  std::string_view wraps = {};     // what a decorated function wraps, if a row of DEFINED_AS names the wrapper
 
   std::string_view package() const { return module.substr(0, module.find('.')); }
 };
@@ -70,22 +71,40 @@ bool is_c_function(PyObject* object, const Definition& wanted) {
   // pybind11 binds a function to a record of its own, and keeps the module as text; a method has none.
   const bool is_pybinds =
       is_made_by_c(Py_TYPE(self)) && std::string_view(Py_TYPE(self)->tp_name).starts_with("pybind11");
-  return is_pybinds && (wanted.owner || is_within(text_in(function->m_module), wanted.package()));
+  if (wanted.owner) return is_pybinds && std::string_view(Py_TYPE(wanted.owner)->tp_name).starts_with("pybind11");
+  return is_pybinds && is_within(text_in(function->m_module), wanted.package());
 }
 
 bool is_function_within(PyObject* object, std::string_view package) {
   return PyFunction_Check(object) && are_globals_of(PyFunction_GET_GLOBALS(object), package);
 }
 
+PyCodeObject* code_of(PyObject* function) { return reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function)); }
+
+// A function that the body of a class or of one of its bases defines says so in its code. A decorated one does not.
+bool is_of_class(PyObject* function, PyTypeObject* owner) {
+  const std::string_view path = text_in(code_of(function)->co_qualname);
+  if (path.find("<locals>") != std::string_view::npos) return true;
+  const std::string_view of = path.substr(0, path.rfind('.'));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(owner->tp_mro); ++i) {
+    auto* const base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(owner->tp_mro, i));
+    if (of == last_word(base->tp_name)) return true;
+  }
+  return false;
+}
+
 // What a decorator wraps must be of the package too.
 bool is_python_function(PyObject* object, const Definition& wanted) {
   auto* const function = reinterpret_cast<PyFunctionObject*>(object);
-  if (text_in(reinterpret_cast<PyCodeObject*>(function->func_code)->co_name) != wanted.name) return false;
+  if (text_in(code_of(object)->co_name) != wanted.name) return false;
+  if (wanted.owner && !is_of_class(object, wanted.owner)) return false;
   const bool is_there = wanted.owner ? is_function_within(object, wanted.package())
                                      : function->func_globals == dict_of_module(std::string(wanted.module).c_str());
   PyObject* const inner =
       function->func_dict ? PyDict_GetItemWithError(function->func_dict, interned("__wrapped__")) : nullptr;
-  return is_there && (!inner || is_function_within(inner, wanted.package()));
+  if (!is_there || !inner) return is_there;
+  return is_function_within(inner, wanted.package()) &&
+         (wanted.wraps.empty() || text_in(code_of(inner)->co_name) == wanted.wraps);
 }
 
 bool is_python_class(PyTypeObject* type, const Definition& wanted) {
@@ -122,7 +141,7 @@ bool is_object_of_package(PyObject* object, const Definition& wanted) {
   if (const PyRef inner = PyRef::steal(PyObject_GetAttrString(object, "_implementation"))) {
     if (PyCFunction_Check(inner.get())) return is_c_function(inner.get(), wanted);
     return is_function_within(inner.get(), wanted.package()) &&
-           text_in(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(inner.get()))->co_name) == wanted.name;
+           text_in(code_of(inner.get())->co_name) == wanted.name;
   }
   drop_error();
   if (const std::string name = text_of_member(object, "__name__"); !name.empty()) return name == wanted.name;
@@ -162,7 +181,7 @@ bool is_believed(PyObject* object, const Definition& wanted) {
   if (is_defined_as(object, wanted)) return true;
   for (const auto& row : kDefinedAs)
     if (!wanted.owner && row.module == wanted.module && row.name == wanted.name &&
-        is_defined_as(object, {row.place, row.own, nullptr, row.module}))
+        is_defined_as(object, {row.place, row.own, nullptr, row.module, row.name}))
       return true;
   return false;
 }
