@@ -93,14 +93,25 @@ def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[boo
     return _compile(model, dataclasses.replace(settings, derives_at_once=True), False)
 
 
+MOST_OF_A_REPR = 80  # characters; an optimizer prints ten lines
+
+
 def require_callable(function: str, model: Any) -> None:
     """TypeError if framejit.`function`() cannot take `model`."""
     if callable(model) and not isinstance(model, type):
         return
-    advice = (f"; put @framejit.{function} below @{type(model).__name__}"
-              if isinstance(model, (classmethod, property)) and function != "explain" else "")
+    advice = ""
+    if isinstance(model, type):
+        advice = f"; decorate a method of the class, or call framejit.{function} with an object of it"
+    elif isinstance(model, (classmethod, property)) and function != "explain":
+        advice = f"; put @framejit.{function} below @{type(model).__name__}"
+    given = repr(model)
+    if isinstance(model, type):
+        given = f"the class {model.__qualname__}"
+    elif len(given) > MOST_OF_A_REPR:
+        given = f"an object of {type(model).__qualname__}"
     raise TypeError(f"framejit.{function} takes a function, a method, a callable object or an nn.Module, not "
-                    f"{model!r}{advice}")
+                    f"{given}{advice}")
 
 
 def _compile(model: Any, options: Options, disabled: bool) -> Any:

@@ -216,13 +216,15 @@ def test_fullgraph_names_place_cause_and_remedy():
 
 
 def test_explain_refuses_at_once_what_compile_refuses():
+    opt = torch.optim.SGD([torch.zeros(1)])
+    of_a_class = "the class int; decorate a method of the class, or call framejit.{} with an object of it"
     for name in ("compile", "explain", "disable"):
-        for wrong in (3, None, int):
+        for wrong, shown in ((3, "3"), (None, "None"), (opt, "an object of SGD"), (int, of_a_class)):
             if name == "explain" or wrong is not None:
                 with pytest.raises(TypeError) as told:
                     getattr(framejit, name)(wrong)
                 assert str(told.value) == (f"framejit.{name} takes a function, a method, a callable object or an "
-                                           f"nn.Module, not {wrong!r}")
+                                           f"nn.Module, not {shown.format(name)}")
 
 
 def test_a_generator_is_named_by_its_file_without_the_folder():
