@@ -7,7 +7,8 @@ endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O1 -DNDEBUG")
 set(FRAMEJIT_HOT_FOLDERS "^(runtime|guards|frame_hook/(hook|resume|aten))(/|$)")
 # The compiler collects its garbage later: 8 % less time, a third more memory.
-add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-expand=400> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1000000>)
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-expand=400>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1000000>)
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -46,7 +47,8 @@ endfunction()
 # Settings shared by libraries, the extension and the tests.
 function(framejit_settings target)
   target_include_directories(${target} PUBLIC "${CMAKE_SOURCE_DIR}")
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -ffunction-sections -fdata-sections)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers
+    -ffunction-sections -fdata-sections)
   if(FRAMEJIT_JOIN)  # to the compiler, files that are joined are headers
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
@@ -56,7 +58,8 @@ function(framejit_settings target)
     target_link_options(${target} PRIVATE -fsanitize=thread)
   elseif(FRAMEJIT_SANITIZE)
     # vptr needs the type information of LLVM's classes, which LLVM is built without.
-    target_compile_options(${target} PRIVATE -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all)
+    target_compile_options(${target} PRIVATE -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined
+      -fno-sanitize=vptr -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=address,undefined)
   endif()
 endfunction()

@@ -1,5 +1,5 @@
-# framejit_torch: the headers and libraries of the torch that Python_EXECUTABLE imports. find_package(Torch) is not used: it
-# drags in CUDA, MKL and compiler flags that the extension does not need.
+# framejit_torch: the headers and libraries of the torch that Python_EXECUTABLE imports. find_package(Torch) is not
+# used: it drags in CUDA, MKL and compiler flags that the extension does not need.
 execute_process(
   COMMAND "${Python_EXECUTABLE}" -c "import os, torch, torch.utils.cpp_extension as e
 print(';'.join(p for p in e.include_paths() if os.path.isdir(p)))
@@ -8,7 +8,8 @@ print(torch.__version__.split('+')[0])
 print(int(torch._C._GLIBCXX_USE_CXX11_ABI))"
   OUTPUT_VARIABLE torch_facts OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_VARIABLE torch_error RESULT_VARIABLE torch_failed)
 if(torch_failed)
-  message(FATAL_ERROR "${Python_EXECUTABLE} cannot import torch; run 'make setup', or configure with -DFRAMEJIT_WITH_TORCH=OFF\n${torch_error}")
+  message(FATAL_ERROR "${Python_EXECUTABLE} cannot import torch; run 'make setup', "
+    "or configure with -DFRAMEJIT_WITH_TORCH=OFF\n${torch_error}")
 endif()
 string(REPLACE ";" "\\;" torch_facts "${torch_facts}")
 string(REPLACE "\n" ";" torch_facts "${torch_facts}")

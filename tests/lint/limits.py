@@ -1,4 +1,5 @@
-"""At most 600 lines a file, 72 lines a function and 120 characters a line, in C++ and in Python; lines of pages too.
+"""At most 600 lines a file, 72 lines a function and 120 characters a line, in C++ and in Python. Pages, rules of make
+and CMake, and shell scripts have no limit of functions.
 
 Half of the C++ files have fewer than 100 lines.
 """
@@ -12,6 +13,9 @@ FILE_LINES = 600
 MEDIAN_LINES = 100  # of the C++ files
 FUNCTION_LINES = 72
 LINE_CHARACTERS = 120
+CPP = (".h", ".cpp", ".def")
+PYTHON = (".py", ".pyi")
+OTHERS = (".md", ".cmake", "CMakeLists.txt", "")  # no suffix: the Makefile and the tools
 RAW = re.compile(r'R"(\w*)\(.*?\)\1"', re.S)  # text of another language keeps its lines
 
 SHOWN = re.compile(r"^```text.*?^```$", re.S | re.M)
@@ -65,13 +69,12 @@ def check(path: str, text: str) -> list[str]:
     found = [f"{path}: {lines} lines, at most {FILE_LINES}"] if lines > FILE_LINES else []
     if path.endswith(".md"):  # output that a page shows has the lines that were printed
         text = SHOWN.sub(lambda m: re.sub(r"[^\n]", "", m.group()), text)
-    is_cpp = not path.endswith((".md", ".py", ".pyi"))
-    wrapped = RAW.sub(lambda m: re.sub(r"[^\n]", "", m.group()), text) if is_cpp else text
+    wrapped = RAW.sub(lambda m: re.sub(r"[^\n]", "", m.group()), text) if path.endswith(CPP) else text
     found += [f"{path}:{number}: {len(line)} characters, at most {LINE_CHARACTERS}"
               for number, line in enumerate(wrapped.splitlines(), 1) if len(line) > LINE_CHARACTERS]
-    if path.endswith(".md"):
+    if not path.endswith(CPP + PYTHON):
         return found
-    functions = python_functions(text) if path.endswith((".py", ".pyi")) else cpp_functions(text)
+    functions = python_functions(text) if path.endswith(PYTHON) else cpp_functions(text)
     return found + [f"{path}:{first}: {name} has {count} lines, at most {FUNCTION_LINES}" for name, first,
                     count in functions if count > FUNCTION_LINES]
 
@@ -82,5 +85,5 @@ def check_median(texts: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    report("limits", [finding for p in files(".h", ".cpp", ".def", ".py", ".pyi", ".md")
+    report("limits", [finding for p in files(*CPP, *PYTHON, *OTHERS)
                       for finding in check(str(p), read(p))] + check_median([read(p) for p in files(".h", ".cpp")]))

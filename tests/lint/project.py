@@ -7,11 +7,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def files(*suffixes: str) -> list[Path]:
-    """Tracked and new files with these suffixes, relative to the root."""
+    """Tracked and new files with these suffixes or names, relative to the root."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True,
                             check=True).stdout
     paths = {Path(line) for line in listed.splitlines()}
-    return sorted(p for p in paths if p.suffix in suffixes and (ROOT / p).is_file())
+    return sorted(p for p in paths if {p.suffix, p.name} & {*suffixes} and (ROOT / p).is_file())
 
 
 def read(path: Path) -> str:

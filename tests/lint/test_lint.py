@@ -12,6 +12,7 @@ import docs_paths  # noqa: E402
 import layering  # noqa: E402
 import limits  # noqa: E402
 import names  # noqa: E402
+import project  # noqa: E402
 import reasons  # noqa: E402
 import recipes  # noqa: E402
 import recognition  # noqa: E402
@@ -167,6 +168,13 @@ def test_limits_of_a_line():
 def test_limits_of_a_page():
     assert limits.check("a.md", "x" * 120 + "\n```text\n" + "x" * 200 + "\n```\n") == []
     assert limits.check("a.md", "```python\n" + "x" * 121 + "\n```\n") == ["a.md:2: 121 characters, at most 120"]
+
+
+@pytest.mark.parametrize("path", ["Makefile", "tools/setup", ".ci/run", "cmake/flags.cmake", "tests/CMakeLists.txt"])
+def test_limits_of_rules_and_tools(path):
+    assert Path(path) in project.files(*limits.OTHERS)
+    assert limits.check(path, "f() {\n" + "  x\n" * 80 + "}\n" + "x" * 120 + "\n") == []
+    assert limits.check(path, "\n" + "x" * 121 + "\n") == [f"{path}:2: 121 characters, at most 120"]
 
 
 def test_median_of_lines():
