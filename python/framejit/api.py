@@ -105,13 +105,15 @@ def require_callable(function: str, model: Any) -> None:
         advice = f"; decorate a method of the class, or call framejit.{function} with an object of it"
     elif isinstance(model, (classmethod, property)) and function != "explain":
         advice = f"; put @framejit.{function} below @{type(model).__name__}"
-    given = repr(model)
-    if isinstance(model, type):
-        given = f"the class {model.__qualname__}"
-    elif len(given) > MOST_OF_A_REPR:
-        given = f"an object of {type(model).__qualname__}"
     raise TypeError(f"framejit.{function} takes a function, a method, a callable object or an nn.Module, not "
-                    f"{given}{advice}")
+                    f"{_shown(model)}{advice}")
+
+
+def _shown(model: Any) -> str:
+    if isinstance(model, type):
+        return f"the class {model.__qualname__}"
+    text = repr(model)
+    return text if len(text) <= MOST_OF_A_REPR else f"an object of {type(model).__qualname__}"
 
 
 def _compile(model: Any, options: Options, disabled: bool) -> Any:

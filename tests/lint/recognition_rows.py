@@ -11,6 +11,8 @@ NAMES = [
     ("frame_hook/trace/values/originals.cpp", "path.find('.') == std::string_view::npos", "a type that C code made"),
     ("frame_hook/trace/values/originals.cpp", "starts_with('_') ? 1 : 0", "a type that C code made"),
     ("frame_hook/trace/values/originals.cpp", "tp_name).starts_with(\"pybind11\")", "a type that C code made"),
+    ("frame_hook/trace/values/originals.cpp", 'path.find("<locals>")', "what code says of itself"),
+    ("frame_hook/trace/values/originals.cpp", "of = path.substr(0, path.rfind('.'))", "what code says of itself"),
     ("guards/cpython/lru_cache.cpp", 'name != "functools._lru_cache_wrapper"', "checks an object of a module"),
     ("frame_hook/trace/protocol/attributes.cpp", 'text == "__name__"', "reads the name, for the program"),
     ("frame_hook/trace/protocol/attributes.cpp", 'text == "__qualname__"', "reads the name, for the program"),
