@@ -74,7 +74,7 @@ def test_a_guard_that_is_left_out_is_found(plant, monkeypatch):
     with contextlib.redirect_stdout(io.StringIO()):
         assert guards_fuzz.fuzz(0, 3, "eager", make)[0] == []
         monkeypatch.setattr(framejit, "compile", without_a_guard(still_compared))
-        assert guards_fuzz.fuzz(0, 20, "eager", make)[0]
+        assert guards_fuzz.fuzz(0, 60, "eager", make)[0]
 
 
 STALE = ["o.a", "o.m()", "o.kept", "len(o)", "bool(o)", "callable(o)", "isinstance(o, Another)", "Made.b", "called(0)",
