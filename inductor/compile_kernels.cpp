@@ -76,10 +76,7 @@ Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& t
   for (const Job& job : jobs) {
     if (job.defect) std::rethrow_exception(job.defect);
     if (!job.result->ok()) return job.result->error();
-    if (log::enabled(log::Kind::Stage))
-      log::emit(log::Kind::Stage, "",
-                {{"stage", "kernel of " + kernels[job.kernel].nests[0].nest.name},
-                 {"milliseconds", std::to_string(job.milliseconds)}});
+    log::emit_stage("", "kernel of " + kernels[job.kernel].nests[0].nest.name, job.milliseconds);
   }
   compiled.resize(kernels.size());
   for (size_t k = 0; k < kernels.size(); ++k) {

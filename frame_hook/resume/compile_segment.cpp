@@ -252,11 +252,6 @@ std::unique_ptr<Segment> plain_segment(FrameTrace& trace, Reason reason, int unt
   return segment;
 }
 
-void log_stage(const std::string& where, const char* stage, double seconds) {
-  if (log::enabled(log::Kind::Stage))
-    log::emit(log::Kind::Stage, where, {{"stage", stage}, {"milliseconds", std::to_string(seconds * 1e3)}});
-}
-
 }  // namespace
 
 CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index,
@@ -268,7 +263,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
                                  static_cast<size_t>(code->position_at(index)));
   const double traced = seconds_since(start);
   stats().trace_seconds += traced;
-  log_stage(trace.where, "trace", traced);
+  log::emit_stage(trace.where, "trace", traced * 1e3);
   stats().traced_instructions += trace.steps;
   stats().inlined_calls += trace.python_calls_inlined;
   outcome.broke = trace.returned == nullptr;
@@ -312,7 +307,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   }
   const double seconds = seconds_since(start);
   stats().compile_seconds += seconds;
-  log_stage(trace.where, "compile", seconds);
+  log::emit_stage(trace.where, "compile", seconds * 1e3);
   return outcome;
 }
 

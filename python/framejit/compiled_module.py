@@ -47,7 +47,7 @@ class WrappedModule:
         return original.__new__(original, *args, **kwargs)
 
     def __init_subclass__(cls):
-        pass  # the original's class has run its own; a generated subclass is no class of the program
+        pass  # the program did not declare this subclass, so its own __init_subclass__ must not run
 
     def __call__(self, *args, **kwargs):
         original = self._framejit_original

@@ -198,11 +198,15 @@ void write(Sinks& s, const std::string& lines) {
 
 }  // namespace
 
+void emit_stage(const std::string& where, const std::string& stage, double milliseconds) {
+  if (enabled(Kind::Stage))
+    emit(Kind::Stage, where, {{"stage", stage}, {"milliseconds", std::to_string(milliseconds)}});
+}
+
 Stopwatch::Stopwatch(std::string where, std::string stage) : where_(std::move(where)), stage_(std::move(stage)) {}
 Stopwatch::~Stopwatch() {
-  if (!enabled(Kind::Stage)) return;
   const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start_;
-  emit(Kind::Stage, where_, {{"stage", stage_}, {"milliseconds", std::to_string(spent.count())}});
+  emit_stage(where_, stage_, spent.count());
 }
 
 std::string to_text(const Event& event) {

@@ -86,7 +86,10 @@ class Muted {
 
 void emit(Kind kind, std::string where, Fields fields, std::string artefact = "");
 
-// When a stage ends, emits how long it took, on the channel timing.
+// On the channel timing. Does nothing if nobody listens.
+void emit_stage(const std::string& where, const std::string& stage, double milliseconds);
+
+// Emits a stage when it ends.
 class Stopwatch {
  public:
   Stopwatch(std::string where, std::string stage);

@@ -8,11 +8,12 @@ different paths. Compiled and plain runs must agree in result, written arguments
 
 A failure prints the seed and the program, shrunk by dropping statements.
 """
-import argparse
 import os
 import random
 import sys
 import textwrap
+
+import command
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
@@ -319,10 +320,7 @@ def fuzz(first, count, backend, shrunk=True):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--backend", default="eager")
+    parser = command.parser("eager")
     parser.add_argument("--no-shrink", action="store_true")
     options = parser.parse_args()
     failures, _ = fuzz(options.seed, options.count, options.backend, not options.no_shrink)

@@ -8,11 +8,12 @@ A line is kept if eager accepts it. Discrete operations are applied only to valu
 which every order of evaluation computes exactly. A failure prints the seed and the program, shrunk by dropping lines.
 Programs are made on the CPU, where an index that is out of range is an error of its line. They run on the device.
 """
-import argparse
 import functools
 import os
 import random
 import sys
+
+import command
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
@@ -356,10 +357,7 @@ def fuzz(first, count, backend, device="cpu"):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--backend", default="framejit")
+    parser = command.parser("framejit")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     return 1 if fuzz(options.seed, options.count, options.backend, options.device)[0] else 0

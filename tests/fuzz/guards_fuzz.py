@@ -9,7 +9,6 @@ argument, a global, a cell, an attribute, a default, ... The others read the sam
 between the calls change them (guards_changes.py). Results, errors, identities and what was written must be plain
 Python's, call by call. A failure prints the seed and the fewest calls that show it.
 """
-import argparse
 import collections
 import io
 import random
@@ -22,6 +21,7 @@ import numpy as np
 import torch
 
 import framejit
+import command
 import guards_changes
 import guards_tables
 from guards_tables import PLACES, WORLD
@@ -193,11 +193,7 @@ def fuzz(first, count, backend, make=program_of):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--backend", default="eager")
-    options = parser.parse_args()
+    options = command.parser("eager").parse_args()
     return 1 if fuzz(options.seed, options.count, options.backend)[0] else 0
 
 

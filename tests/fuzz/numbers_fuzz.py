@@ -7,7 +7,6 @@ A program is an expression tree over i (int), g (float) and n (a size of the ten
 is called with a dozen values, among them zeros, negative, huge and infinite numbers, and NaN. Results, their types and
 exceptions must be plain Python's.
 """
-import argparse
 import math
 import random
 import sys
@@ -15,6 +14,7 @@ import sys
 import torch
 
 import framejit
+import command
 
 INTS = [0, 1, 2, 3, 5, 8, 13, -1, -7, 100, 2 ** 31, 2 ** 62, -(2 ** 63), 2 ** 70, True]
 FLOATS = [0.0, -0.0, 1.0, 0.5, 1.5, 2.5, 3.75, -2.25, 1e-3, 1e10, 1e300, math.inf, -math.inf, math.nan, 7]
@@ -103,11 +103,7 @@ def run(seed, count, backend):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--backend", default="eager")
-    options = parser.parse_args()
+    options = command.parser("eager").parse_args()
     failures, hits = run(options.seed, options.count, options.backend)
     print(*failures, sep="\n")
     print(f"{options.count} programs, {hits} hits, {len(failures)} failures, backend {options.backend}")

@@ -10,11 +10,12 @@ compute in float64 or float32; each number keeps the bound of the tests (tests/e
 and the program, shrunk by dropping lines and drawn events. With --inner, programs call backward() and
 torch.autograd.grad() themselves.
 """
-import argparse
 import functools
 import os
 import random
 import sys
+
+import command
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(os.path.dirname(HERE), "e2e"), os.path.join(os.path.dirname(HERE), "e2e", "training")]
@@ -371,10 +372,7 @@ def fuzz(first, count, backend, inner=False):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--backend", default="framejit")
+    parser = command.parser("framejit")
     parser.add_argument("--inner", action="store_true")
     options = parser.parse_args()
     return 1 if fuzz(options.seed, options.count, options.backend, options.inner)[0] else 0

@@ -7,10 +7,10 @@ graphs_fuzz.py makes long programs of tame numbers; this makes short ones of odd
 small integers that wrap, bools, complex numbers, empty tensors, tensors without dimensions, expanded and overlapping
 inputs. Operations whose result jumps read only values that every order of evaluation computes to the same bits.
 """
-import argparse
 import random
 import sys
 
+import command
 import graphs_fuzz
 from graphs_fuzz import copies, sharing
 
@@ -541,11 +541,7 @@ def fuzz(first, count, backend):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--backend", default="framejit")
-    options = parser.parse_args()
+    options = command.parser("framejit").parse_args()
     return 1 if fuzz(options.seed, options.count, options.backend)[0] else 0
 
 

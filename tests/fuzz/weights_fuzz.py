@@ -8,7 +8,6 @@ under autocast. Between its calls weights are written: by torch, without torch's
 other threads, by new objects. --trusted: options={"freezing": True}, which must fail, because of writes without a new
 version.
 """
-import argparse
 import copy
 import random
 import sys
@@ -22,6 +21,7 @@ import framejit
 from framejit import _framejit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
+import command  # noqa: E402
 from check import exactly_as, same  # noqa: E402
 
 WIDTHS = [16, 24, 64, 96, 128]
@@ -271,9 +271,7 @@ def run(seed, count, trusted=False):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=100)
+    parser = command.parser(count=100)
     parser.add_argument("--trusted", action="store_true")
     options = parser.parse_args()
     failures, derived = run(options.seed, options.count, options.trusted)

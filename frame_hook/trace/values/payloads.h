@@ -41,7 +41,7 @@ inline bool is_not_implemented(Value* v) {
   return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented;
 }
 
-// ---- classes of which nothing is known
+// ---- unknown classes
 // The TypeError of an operation that v's class does not have; if it has the operation in C, the trace breaks.
 [[noreturn]] void raise_unless_in_c(Errors& errors, Value* v, bool in_c, const std::string& message);
 // A class of a C extension computes in its own way (np.float64(2.0) * 2 is not a float): breaks if v is a number of
