@@ -227,11 +227,11 @@ $(WILD)/.setup: requirements.txt tests/wild/requirements.txt $(STAMP)
 	@$(TOOLS)/quietly "installing the packages to run" $(WILD_PIP) --no-deps -r tests/wild/requirements.txt
 	@touch $@
 
-# Continues where it was stopped.
+# Continues where it was stopped. MODES=training: only that.
 wild: build $(WILD)/.setup  ## third-party packages' programs, plain and compiled (hours): SEED=0 PACKAGE="einops timm"
 	@HF_HUB_OFFLINE=1 PYTHONPATH=$(CURDIR)/$(BUILD)/package $(WILD)/venv/bin/python -W ignore tests/wild/run_wild.py \
 	  --journal $(WILD)/journal.jsonl --summary benchmarks/results/wild.txt --seed $(SEED) --count $(WILD_COUNT) \
-	  --jobs $(JOBS) $(if $(PACKAGE),--package $(PACKAGE))
+	  --jobs $(JOBS) $(if $(PACKAGE),--package $(PACKAGE)) $(if $(MODES),--modes $(MODES))
 
 STRIDE ?= 1
 ULP_HEAD = $$ make ulp STRIDE=$(STRIDE)   $$(date +%F), $$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)

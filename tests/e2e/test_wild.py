@@ -150,8 +150,12 @@ def test_the_table_and_what_is_run_again(monkeypatch, tmp_path):
     journal.write_text("\n".join(map(json.dumps, rows)))
     monkeypatch.setattr(run_wild, "names_of", lambda package, seed: list("abcdefgh"))
     monkeypatch.setattr(run_wild.subprocess, "Popen", lambda command, **_: started.append(json.loads(command[-1])))
-    list(run_wild.start("einops", SimpleNamespace(journal=journal, seed=0, count=5, jobs=2, seconds=1)))
+    list(run_wild.start("einops", SimpleNamespace(journal=journal, seed=0, count=5, jobs=2, seconds=1,
+                                                     modes=["compile"])))
     assert [(s["names"], s["count"]) for s in started] == [(["d", "f", "h"], 2), (["e", "g"], 1)]
+    list(run_wild.start("einops", SimpleNamespace(journal=journal, seed=0, count=2, jobs=1, seconds=1,
+                                                  modes=["training"])))
+    assert started[-1]["names"] == list("abdefgh") and started[-1]["modes"] == ["training"]
 
 
 @pytest.mark.nothing_captured
@@ -176,5 +180,60 @@ def test_a_server_runs_both_modes(tmp_path):
     records = run_wild.records(tmp_path / "journal")
     assert [(r["name"], r.get("mode"), r["verdict"], r.get("graphs"), r.get("graph_breaks")) for r in records] == [
         ("right", "compile", "right", 1, 0), ("right", "FRAMEJIT=1", "right", 1, 0),
+        ("right", "training", "passed over", None, None),
         ("refused", None, "passed over", None, None),
-        ("breaking", "compile", "right", 2, 1), ("breaking", "FRAMEJIT=1", "right", 2, 1)]
+        ("breaking", "compile", "right", 2, 1), ("breaking", "FRAMEJIT=1", "right", 2, 1),
+        ("breaking", "training", "passed over", None, None)]
+    assert records[2]["detail"] == "no parameters"
+
+
+class Trained(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm, self.unused = torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        x = self.norm(self.linear(x))
+        return {"y": torch.nn.functional.dropout(x, 0.5, self.training), "n": 3, "sum": x.sum()}
+
+
+def trained():
+    torch.manual_seed(0)
+    return wild_program.training(wild_program.Program(Trained().eval(), (torch.rand(4, 3),)))
+
+
+def test_training():
+    program = trained()
+    want, others = wild_program.eager(program), wild_program.eager_of_larger(program)
+    assert sorted(want[1]) == ["buffers", "gradients", "outputs"] and len(want[1]["outputs"]) == 2
+    assert want[1]["gradients"]["unused.weight"] is None and want[1]["gradients"]["linear.weight"].abs().sum() > 0
+    assert want[1]["buffers"]["norm.num_batches_tracked"] == 1, "the same buffers before each step"
+    r = wild_program.measured(program, want, "training", others)
+    assert r["verdict"] == "right" and r["whole"] and (r["resized"], r["more_graphs"]) == (2, 1)
+
+
+def without_decay(module):  # what torch.compile does with parameters that get no gradient
+    def run(x):
+        return {**module(x), "more": sum(p.sum() * 0 for p in module.unused.parameters())}
+    return run
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("compiled, said", [
+    (lambda module: lambda x: {**module(x), "sum": module(x)["sum"]}, "num_batches_tracked"),
+    (lambda module: lambda x: {k: v * 1 if k == "n" else v * 1.001 for k, v in module(x).items()}, "off by"),
+    (lambda module: lambda x: {k: v.detach() if k == "sum" else v for k, v in module(x).items()}, "gradients"),
+    (without_decay, "outputs")])
+def test_a_difference_in_training_is_told(monkeypatch, compiled, said):
+    program = trained()
+    want = wild_program.eager(program)
+    monkeypatch.setattr(framejit, "compile", compiled)
+    r = wild_program.measured(program, want, "training")
+    assert r["verdict"] == "wrong" and said in r["detail"] and not r["whole"]
+
+
+@pytest.mark.parametrize("fn, why", [(lambda x: x, "no module"), (torch.nn.ReLU(), "no parameters")])
+@pytest.mark.nothing_captured
+def test_what_cannot_be_trained(fn, why):
+    with pytest.raises(wild_program.PassedOver, match=why):
+        wild_program.training(wild_program.Program(fn, (torch.rand(3),)))

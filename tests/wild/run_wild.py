@@ -1,13 +1,13 @@
 """make wild: programs that others wrote, plain and compiled, in a table by package.
 
-    run_wild.py --journal FILE --summary FILE [--package NAME ...] [--seed 0] [--count 192] [--seconds 120] [--jobs
-    2]
+    run_wild.py --journal FILE --summary FILE [--package NAME ...] [--modes MODE ...] [--seed 0] [--count 192]
+                [--seconds 120] [--jobs 2]
 
-Each program runs five times under framejit.compile and five times under FRAMEJIT=1, then with batches of other
-sizes, and every result is compared as tests/e2e/check.py does. "sized" are the programs that took other sizes,
-"again" those of them whose other sizes made more graphs than the program has: for these, a size did not become a symbol
-at its first change. A program that the journal has for a seed does not run again, so a run that was stopped can
-continue.
+Each program runs five times under framejit.compile and five times under FRAMEJIT=1, then with batches of other sizes. A
+module also trains: five steps of forward and backward. Every result is compared as tests/e2e/check.py does. "sized" are
+the programs that took other sizes, "again" those of them whose other sizes made more graphs than the program has: for
+these, a size did not become a symbol at its first change. A program that the journal has for a seed and the modes does
+not run again, so a run that was stopped can continue.
 """
 import argparse
 import collections
@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from wild_program import MODES
 
 HERE = Path(__file__).parent
 PACKAGES = ("einops", "torchdiffeq", "timm", "transformers", "diffusers", "kornia")
@@ -48,15 +50,18 @@ def names_of(package, seed):
 
 def start(package, options):
     """Servers for the programs that the journal lacks of a package."""
-    known = {r["name"]: r["verdict"] for r in records(options.journal)
-             if (r["package"], r["seed"]) == (package, options.seed)}
-    missing = options.count - sum(v != "passed over" for v in known.values())
+    ran = collections.defaultdict(dict)
+    for r in records(options.journal):
+        if (r["package"], r["seed"]) == (package, options.seed):
+            ran[r["name"]][r.get("mode")] = r["verdict"]
+    known = {name: modes for name, modes in ran.items() if None in modes or set(options.modes) <= set(modes)}
+    missing = options.count - sum(set(modes.values()) != {"passed over"} for modes in known.values())
     names = [n for n in names_of(package, options.seed) if n not in known]
     jobs = min(options.jobs, len(names), max(missing, 0))
     for job in range(jobs):
         task = dict(package_name=package, seed=options.seed, names=names[job::jobs], count=missing // jobs
                     + (job < missing % jobs),
-                    seconds=options.seconds, journal=str(options.journal))
+                    seconds=options.seconds, journal=str(options.journal), modes=options.modes)
         yield subprocess.Popen([sys.executable, str(HERE / "wild_server.py"), json.dumps(task)], cwd=HERE,
                                stderr=subprocess.DEVNULL)
 
@@ -103,8 +108,11 @@ def table(rows, seed):
         wrong += [f"{package} {r['name']} ({mode}): {r['verdict']}: {r['detail']}" for r in found
                   if r["verdict"] != "right"]
         wrong += [f"{package} {r['name']} ({mode}): fallbacks {r['fallback_reasons']}" for r in fell]
-    passed = collections.Counter(r["package"] for r in rows if r["verdict"] == "passed over" and r["seed"] == seed)
+    over = [r for r in rows if r["verdict"] == "passed over" and r["seed"] == seed]
+    passed = collections.Counter(r["package"] for r in over if "mode" not in r)
     text.append(f"passed over (cannot be made small, or eager refuses the inputs): {counted(passed) or 'none'}")
+    untrained = collections.Counter(r["package"] for r in over if "mode" in r)
+    text.append(f"not trained (no module, no gradient, or eager refuses it): {counted(untrained) or 'none'}")
     return "\n".join(text + [f"not right or fallen back: {len(wrong)}"] + wrong)
 
 
@@ -115,6 +123,7 @@ def parsed():
     parser.add_argument("--package", nargs="*", default=PACKAGES, choices=PACKAGES)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=192, help="programs of a package that show something")
+    parser.add_argument("--modes", nargs="*", default=MODES, choices=MODES)
     parser.add_argument("--seconds", type=int, default=120, help="for one program in one mode")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()

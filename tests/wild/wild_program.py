@@ -2,12 +2,16 @@
 
 The table is made from records: the verdict, graphs, breaks by reason, recompiles in five calls, seconds, and how
 calls with larger batches went.
+
+Inference runs under no_grad. In the mode "training", a module is in training mode, and a call is a forward, a backward
+from all outputs, and what both leave: outputs, gradients, and the buffers of the module.
 """
+import copy
 import functools
 import re
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -18,7 +22,8 @@ sys.path.append(str(Path(__file__).parents[1] / "e2e"))
 
 CALLS = 5
 NOISE = 4  # the bound contains eager's own error, which may be small by chance for results of few elements
-MODES = ("compile", "FRAMEJIT=1")
+TRAINING = "training"
+MODES = ("compile", "FRAMEJIT=1", TRAINING)
 LARGER = (2, 3)  # times the batch
 SLOW = 1.5  # seconds of a plain call: calls with three times the batch, and in float64, must finish in time too
 
@@ -33,6 +38,61 @@ class Program:
     args: tuple = ()
     kwargs: dict = field(default_factory=dict)
 
+    def compiled(self):
+        import framejit
+        return self.fn.compiled() if isinstance(self.fn, Step) else framejit.compile(self.fn)
+
+
+class Step:
+    """Forward and backward of a module: what it returns, its gradients (None where it gets none), and its buffers, each
+    time from the buffers of the first call."""
+
+    def __init__(self, module):
+        self.module = self.run = module
+        self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        self.buffers = dict(module.named_buffers())
+        self.before = copy.deepcopy(self.buffers)
+
+    def __call__(self, *args, **kwargs):
+        with torch.no_grad():
+            for name, buffer in self.module.named_buffers():
+                if name in self.before:
+                    buffer.copy_(self.before[name])
+        for p in self.parameters.values():
+            p.grad = None
+        with torch.enable_grad():
+            returned = self.run(*args, **kwargs)
+            outputs = [t for t in tree_leaves(returned) if isinstance(t, torch.Tensor) and t.requires_grad]
+            if not outputs:
+                raise PassedOver("no output has a gradient")
+            torch.autograd.backward(outputs, [cotangent(t) for t in outputs])
+        return {"outputs": [t.detach() for t in tree_leaves(returned) if isinstance(t, torch.Tensor)],
+                "gradients": {name: p.grad if p.grad is None else p.grad.clone(memory_format=torch.contiguous_format)
+                              for name, p in self.parameters.items()},
+                "buffers": copy.deepcopy(dict(self.module.named_buffers()))}
+
+    def compiled(self):
+        import framejit
+        made = copy.copy(self)
+        made.run = framejit.compile(self.module)
+        return made
+
+
+def cotangent(t):
+    """The same numbers for each output of this size: neither all equal nor all of one sign."""
+    count = torch.arange(t.numel(), device=t.device, dtype=torch.float64)
+    return torch.sin(count * 0.7 + 0.3).view(t.shape).to(t.dtype)
+
+
+def training(program):
+    """The program's module as a step of training."""
+    if not isinstance(program.fn, torch.nn.Module):
+        raise PassedOver("no module")
+    module = program.fn.train().requires_grad_()
+    if not any(True for _ in module.parameters()):
+        raise PassedOver("no parameters")
+    return replace(program, fn=Step(module))
+
 
 def larger(program, times):
     """The program with each row of its batch repeated `times` times; None if it has no batch."""
@@ -45,7 +105,7 @@ def larger(program, times):
         is_batch = isinstance(t, torch.Tensor) and t.dim() and t.shape[0] == rows
         return t.repeat_interleave(times, 0) if is_batch else t
     args, kwargs = tree_map(repeated, (program.args, program.kwargs))
-    return Program(program.fn, args, kwargs)
+    return replace(program, args=args, kwargs=kwargs)
 
 
 def outcome(fn, program):
@@ -56,6 +116,8 @@ def outcome(fn, program):
     try:
         with torch.no_grad():
             return "returned", fn(*args, **kwargs), [args, kwargs]
+    except PassedOver:
+        raise
     except Exception as e:  # a verdict, not hidden
         return "raised", e, None
 
@@ -124,10 +186,10 @@ def measured(program, want, mode, others=()):
     from wide import in_float64
     torch.set_num_threads(1)
     fn = program.fn
-    if mode == "compile":
-        fn = framejit.compile(fn)
-    else:
+    if mode == "FRAMEJIT=1":
         framejit._framejit.enable_global()
+    else:
+        fn = program.compiled()
     begin = time.perf_counter()
     got = [outcome(fn, program) for _ in range(CALLS)]
     seconds = time.perf_counter() - begin
@@ -142,6 +204,8 @@ def measured(program, want, mode, others=()):
     exact = exactly(program)
     wrong = next(filter(None, (difference(g, want, exact) for g in got)), None)
     whole = stats["graphs"] == 1 and not stats["graph_breaks"] and not stats["fallbacks"]
+    if mode == TRAINING:
+        whole = whole and stats["backward_runs"] >= CALLS
     for other, answer in others:
         wrong = wrong or difference(outcome(fn, other), answer, exactly(other))
     more = framejit.stats()["graphs"] - stats["graphs"]

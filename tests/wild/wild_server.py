@@ -16,7 +16,7 @@ import warnings
 
 import torch
 
-from wild_program import MODES, PassedOver, eager, eager_of_larger, first_line, measured
+from wild_program import MODES, TRAINING, PassedOver, eager, eager_of_larger, first_line, measured, training
 
 PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 
@@ -63,25 +63,29 @@ def answer_of(body, seconds):
             else f"status {status}"}
 
 
-def records_of(package, name, seconds):
-    """One record for each mode; the program and eager's results are made once, in a child that forks one child for each
-    mode."""
-    def both():
-        try:
-            program = package.make(name)
-            want, others = eager(program), eager_of_larger(program)
-        except PassedOver as e:
-            return [{"verdict": "passed over", "detail": str(e)}]
-        except Exception as e:
-            return [{"verdict": "passed over", "detail": first_line(e)}]
-        return [{"mode": mode, **answer_of(lambda: measured(program, want, mode, others), seconds)} for mode in MODES]
-    records = answer_of(both, 3 * seconds)
-    if isinstance(records, dict):  # it died before any mode began, so in eager
-        records = [{**records, "verdict": "passed over"}]
-    return records
+def records_of(package, name, seconds, modes=MODES):
+    """One record for each mode; the program and eager's results are made once for inference and once for training, in a
+    child that forks one child for each mode."""
+    def of(prepare, modes):
+        def records():
+            try:
+                program = prepare(package.make(name))
+                want, others = eager(program), eager_of_larger(program)
+            except Exception as e:
+                return [{"verdict": "passed over", "detail": str(e) if isinstance(e, PassedOver) else first_line(e)}]
+            return [{"mode": mode, **answer_of(lambda: measured(program, want, mode, others), seconds)}
+                    for mode in modes]
+        found = answer_of(records, (len(modes) + 1) * seconds)
+        # It died before any mode began, so in eager.
+        return [{**found, "verdict": "passed over"}] if isinstance(found, dict) else found
+    plain = [mode for mode in modes if mode != TRAINING]
+    found = of(lambda program: program, plain) if plain else []
+    if TRAINING in modes and not (found and found[0]["verdict"] == "passed over"):
+        found += [{"mode": TRAINING, **record} for record in of(training, [TRAINING])]
+    return found
 
 
-def serve(package_name, seed, names, count, seconds, journal):
+def serve(package_name, seed, names, count, seconds, journal, modes=MODES):
     """Runs names until `count` of them showed something."""
     warnings.simplefilter("ignore")
     # Read when framejit is imported; the mode begins when enable_global() is called. The comparison is not part of the
@@ -97,7 +101,7 @@ def serve(package_name, seed, names, count, seconds, journal):
     for name in names:
         if shown >= count:
             break
-        records = records_of(package, name, seconds)
+        records = records_of(package, name, seconds, modes)
         shown += records[0]["verdict"] != "passed over"
         with open(journal, "a") as file:
             for record in records:
