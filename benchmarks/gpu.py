@@ -82,7 +82,7 @@ def convnext(batch):
 
 
 MODELS = {"ViT-B/16": vit, "ResNet-152": resnet, "BERT-base": bert, "GPT-2": gpt2, "T5-small": t5, "ConvNeXt": convnext}
-ROWS = [*(f"{name} batch {batch}" for batch in (1, 16) for name in MODELS), "decode 7B", "decode 1B"]
+ROWS = [*(f"{name} batch {batch}" for batch in (1, 16) for name in MODELS), "decode 7B", "decode 1B", "decode 7B int8"]
 
 
 def tensor_of(result):
@@ -172,7 +172,7 @@ def run_decode(row, compiler):
     import torch
     import gpu_decode
     torch.manual_seed(0)
-    return gpu_decode.run(row.rpartition(" ")[2], compiler_of(compiler))
+    return gpu_decode.run(row.removeprefix("decode "), compiler_of(compiler))
 
 
 def child(row, compiler, has_turns):

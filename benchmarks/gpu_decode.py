@@ -2,6 +2,8 @@
 
 The protocol: a prompt of 6 tokens eagerly, then 200 tokens, each sampled from the 200 likeliest at temperature 0.8 by
 exponential noise, bfloat16 weights, batch 1. The time of a token is that of the whole loop over 200.
+"int8": the weights of all linear layers are int8 with a scale for each output, and are widened to bfloat16 where they
+are used.
 """
 import math
 import time
@@ -21,6 +23,24 @@ class Norm(torch.nn.Module):
     def forward(self, x):
         y = x.float()
         return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5)).type_as(x) * self.weight
+
+
+class Int8Linear(torch.nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        scales = linear.weight.float().abs().amax(1, keepdim=True) / 127
+        self.register_buffer("weight", (linear.weight / scales).round().to(torch.int8))
+        self.register_buffer("scales", scales[:, 0].to(linear.weight.dtype))
+
+    def forward(self, x):
+        return F.linear(x, self.weight.to(x.dtype)) * self.scales
+
+
+def quantise(model):
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, torch.nn.Linear):
+                setattr(module, name, Int8Linear(child))
 
 
 class Layer(torch.nn.Module):
@@ -83,7 +103,8 @@ def decode_one(model, token, at):
     return sample(model(token, at))
 
 
-def run(shape, compiler):
+def run(name, compiler):
+    shape, _, form = name.partition(" ")
     with torch.device("cuda"):
         torch.set_default_dtype(torch.bfloat16)
         model = Model(*SHAPES[shape]).eval().requires_grad_(False)
@@ -91,6 +112,8 @@ def run(shape, compiler):
     for parameter in model.parameters():
         if parameter.dim() > 1:
             parameter.normal_(0, 0.02)
+    if form == "int8":
+        quantise(model)
     decode = compiler(decode_one)
     prompt = torch.randint(0, VOCABULARY, (1, PROMPT), device="cuda", dtype=torch.int)
 

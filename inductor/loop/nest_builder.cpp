@@ -149,8 +149,8 @@ std::optional<bool> settled(ScalarOp op, const SymExpr& a, const SymExpr& b, con
 
 }  // namespace
 
-// Constant operands are computed. x*1, a select on a constant, and the mask of a load that always or never reads are
-// removed. x+0 stays, because it turns -0.0 into 0.0.
+// Constant operands are computed. x*1, a rounding of a small integer (half precision holds it), a select on a constant,
+// and the mask of a load that always or never reads are removed. x+0 stays, because it turns -0.0 into 0.0.
 bool NestBuilder::fold(LoopInst& inst, InstId& existing) const {
   const auto operand = [&](int k) -> const LoopInst& { return nest_.body[inst.operands[k]]; };
   const auto is_constant = [&](int k) { return operand(k).op == LoopOp::kConstant; };
@@ -196,6 +196,11 @@ bool NestBuilder::fold(LoopInst& inst, InstId& existing) const {
       existing = inst.operands[0];
       return true;
     }
+  }
+  const bool rounds = inst.scalar == ScalarOp::k_round_bf16 || inst.scalar == ScalarOp::k_round_f16;
+  if (rounds && operand(0).op == LoopOp::kCast && row_of(nest_.body[operand(0).operands[0]].dtype).bytes == 1) {
+    existing = inst.operands[0];
+    return true;
   }
   graph::ScalarValue values[3] = {};
   const int count = inst.operand_count();

@@ -46,6 +46,17 @@ def test_other_dtypes(dtype):
     check(PROGRAMS["bias and activation"], *(t.to(dtype) for t in operands()), breaks=0)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 37])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("weights", [torch.int8, torch.uint8])
+def test_weights_of_a_byte(weights, dtype, rows):
+    """As models are quantised by weights alone: every weight in bytes, a scale for each output."""
+    x, w = operands()
+    w = (w.abs() * 80 if weights == torch.uint8 else w * 40).round().clamp(-128, 255).to(weights)
+    check(lambda x, w, scales: F.linear(x, w.to(x.dtype)) * scales, x[:rows].to(dtype), w,
+          torch.rand(COLUMNS).to(dtype) / 40, breaks=0)
+
+
 def test_values_that_are_not_finite():
     x, w = operands()
     x[3, 5], x[4, 299], x[5, 0], w[7, 11] = torch.nan, torch.inf, -torch.inf, torch.inf
