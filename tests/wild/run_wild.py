@@ -1,7 +1,7 @@
 """make wild: programs that others wrote, plain and compiled, in a table by package.
 
     run_wild.py --journal FILE --summary FILE [--package NAME ...] [--modes MODE ...] [--seed 0] [--count 192]
-                [--seconds 120] [--jobs 2]
+                [--seconds 300] [--jobs 2]
 
 Each program runs five times under framejit.compile and five times under FRAMEJIT=1, then with batches of other sizes. A
 module also trains: five steps of forward and backward. Every result is compared as tests/e2e/check.py does. "sized" are
@@ -124,7 +124,7 @@ def parsed():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=192, help="programs of a package that show something")
     parser.add_argument("--modes", nargs="*", default=MODES, choices=MODES)
-    parser.add_argument("--seconds", type=int, default=120, help="for one program in one mode")
+    parser.add_argument("--seconds", type=int, default=300, help="for one program in one mode")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     options.journal, options.summary = options.journal.resolve(), options.summary.resolve()
