@@ -27,6 +27,7 @@ struct TensorMeta {
   bool is_packed = false;  // in the layout of the library that made it; strides and offset mean nothing
 
   size_t ndim() const { return sizes.size(); }
+  bool is_cpu_scalar() const { return sizes.empty() && device.is_cpu(); }  // torch's kernels read it as a number
   SymExpr numel() const;
   bool is_contiguous() const;  // structurally: strides equal the row-major ones of sizes (size-1 dimensions may differ)
   friend bool operator==(const TensorMeta&, const TensorMeta&) = default;

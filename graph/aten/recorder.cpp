@@ -180,9 +180,13 @@ at::Tensor Recorder::fresh_result(TensorMeta meta) {
   return new_traced(std::move(meta), make_traced_storage(bytes, device), nullptr);
 }
 
-// A sparse tensor cannot be an operand, because kernels read and write strided memory.
+// A sparse tensor cannot be an operand, because kernels read and write strided memory. Without elements it depends on
+// no gradient that the backward is given, so the forward would compute and save it.
 at::Tensor Recorder::sparse_result(const OpCall& call, TensorMeta meta) {
   if (!allows_sparse_) fail({Reason::unsupported_op, call.def().name + " with a result that is sparse"});
+  for (const Arg& a : call.node.args)
+    if (const ValueId* v = a.get<ValueId>(); v != nullptr && *v != kNoValue && graph().meta(*v).numel() == SymExpr(0))
+      fail({Reason::unsupported_op, call.def().name + " of no elements"});
   at::Tensor result = fresh_result(std::move(meta));
   sparse_.insert(as_traced(result)->value);
   return result;

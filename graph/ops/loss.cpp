@@ -54,11 +54,14 @@ bool binary_cross_entropy_with_logits(const RuleArgs& args, ShapeEnv& env,
   return true;
 }
 
-bool nll_loss_forward(const RuleArgs& args, ShapeEnv&,
+bool nll_loss_forward(const RuleArgs& args, ShapeEnv& env,
                       Results& results) {  // self, target, weight, reduction, ignore_index
-  const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
+  const TensorMeta *self = args.tensor(0), *target = args.tensor(1), *weight = args.tensor(2);
   const auto reduction = args.integer(3);
-  if (self == nullptr || target == nullptr || !reduction) return false;
+  if (self == nullptr || target == nullptr || !reduction || self->ndim() < 1 || self->ndim() > 2 || target->ndim() > 1)
+    return false;
+  if (self->ndim() == 2 && (target->ndim() != 1 || !same_size(env, self->sizes[0], target->sizes[0]))) return false;
+  if (weight != nullptr && (weight->ndim() != 1 || !same_size(env, weight->sizes[0], self->sizes.back()))) return false;
   results.push_back(dense_like(*self, *reduction == 0 && self->ndim() == 2 ? target->sizes : SymSizes{}));
   results.push_back(dense_like(*self, {}));
   return true;

@@ -76,6 +76,18 @@ bool celu(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return mapped<keep, 0>(args, env, results);
 }
 
+// Eager refuses negative limits of a dtype that has no negative values.
+bool hardtanh(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  for (size_t i = 1; self != nullptr && row_of(self->dtype).kind == DTypeKind::unsigned_kind && i < 3; ++i) {
+    const auto limit = args.size(i);
+    const double* fraction = args.args[i].get<double>();
+    if (fraction != nullptr ? *fraction < 0 : !limit || env.decide(*limit, Relation::kLt, 0, "a limit is negative"))
+      return false;
+  }
+  return mapped<keep, 0>(args, env, results);
+}
+
 bool where(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* condition = args.tensor(0);
   if (condition == nullptr || condition->dtype != DType::kBool) return false;
@@ -273,9 +285,11 @@ std::vector<OpRow> pointwise_ops() {
   std::vector<OpRow> rows = special_functions_with_numbers();
   add_rows_in_place(rows, mapped<keep, 0>,
                     {"neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac",
-                     "hardtanh", "leaky_relu", "elu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "gelu"});
+                     "leaky_relu", "elu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "gelu"});
+  add_rows_in_place(rows, hardtanh, {"hardtanh"});
   add_rows_in_place(rows, celu, {"celu"}, kRefusesNumbers);
-  add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6", "_conj_physical"});
+  add_rows(rows, mapped<keep, 0>, {"softshrink"}, kRefusesNumbers);
+  add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "relu6", "_conj_physical"});
   add_rows_in_place(
       rows, mapped<floating, 0>,
       {"exp",  "exp2",   "expm1",   "log",        "log2",   "log10",   "log1p", "sqrt",    "rsqrt",  "sin",   "cos",

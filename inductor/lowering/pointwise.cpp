@@ -21,7 +21,18 @@ using graph::ValueId;
 namespace {
 
 enum class Rule : uint8_t {
-  kResult, kFloats, kDiscrete, kCompare, kCompareFloats, kFinite, kInfinite, kLogical, kDivisor, kQuotient
+  kResult,
+  kFloats,
+  kConverted,
+  kConvertedFloats,
+  kDiscrete,
+  kCompare,
+  kCompareFloats,
+  kFinite,
+  kInfinite,
+  kLogical,
+  kDivisor,
+  kQuotient
 };
 
 struct PointwiseRow {
@@ -87,20 +98,29 @@ DType operand_dtype(LowerContext& ctx, size_t count) {
   return result;
 }
 
-// The value of argument i in `compute`; numbers become constants. `round` is the half dtype to round to, or kOther.
-InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argument, DType compute, DType round,
-               bool round_numbers = true) {
+// How operands come to a half dtype. By default they stay in op-math.
+struct Rounding {
+  DType to = DType::kOther;
+  bool own = false;  // also tensors of that dtype, which a kernel holds in more digits
+  bool numbers = true;  // also numbers, and tensors that torch reads as numbers
+};
+
+// The value of argument i in `compute`; numbers become constants.
+InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argument, DType compute,
+               const Rounding& rounding) {
+  const bool rounds = rounding.to != DType::kOther;
   if (const auto v = ctx.tensor(i)) {
-    const DType own = ctx.meta(*v).dtype;
+    const TensorMeta& meta = ctx.meta(*v);
     InstId value = ctx.load_broadcast(b, *v, b.range_dims());
-    if (round != DType::kOther) value = b.round_to(value, own);
+    if (rounding.own) value = b.round_to(value, meta.dtype);
     value = b.cast(value, compute);
-    return round == DType::kOther || own == round ? value : b.round_to(value, round);
+    const bool is_taken = !rounding.numbers && meta.is_cpu_scalar();
+    return !rounds || is_taken || meta.dtype == rounding.to ? value : b.round_to(value, rounding.to);
   }
   if (ctx.given(i) && ctx.arg(i)->get<SymExpr>() != nullptr) return b.cast(b.index(*ctx.size(i)), compute);
   const double number = ctx.given(i) ? *ctx.number(i) : *argument.otherwise;
   const InstId value = b.constant(number, compute);
-  return round == DType::kOther || !round_numbers ? value : b.round_to(value, round);
+  return rounds && rounding.numbers ? b.round_to(value, rounding.to) : value;
 }
 
 bool divisor_is_safe(LowerContext& ctx) {
@@ -115,6 +135,12 @@ bool compares(Rule rule) {
   return rule == Rule::kCompare || rule == Rule::kCompareFloats || rule == Rule::kFinite || rule == Rule::kInfinite;
 }
 
+Rounding rounding_of(Rule rule, DType compute) {
+  if (rule == Rule::kResult || rule == Rule::kFloats || compute == value_dtype(compute)) return {};
+  if (rule == Rule::kConverted || rule == Rule::kConvertedFloats) return {.to = compute};
+  return {.to = compute, .own = true, .numbers = rule != Rule::kQuotient};
+}
+
 bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule, std::string_view formula) {
   if (ctx.node().results.size() != 1) return false;
   const std::vector<Argument> arguments = parse_arguments(argument_text);
@@ -126,21 +152,20 @@ bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule,
       return false;
   }
   if ((rule == Rule::kDivisor || rule == Rule::kQuotient) && !divisor_is_safe(ctx)) return false;
-  DType compute = ctx.result_meta().dtype, round = DType::kOther;
+  DType compute = ctx.result_meta().dtype;
   if (compares(rule)) compute = operand_dtype(ctx, arguments.size());
   if (rule == Rule::kLogical) compute = DType::kBool;
   if (!is_float(compute)) {
-    if (rule == Rule::kFloats || rule == Rule::kCompareFloats) return false;
+    if (rule == Rule::kFloats || rule == Rule::kConvertedFloats || rule == Rule::kCompareFloats) return false;
     if (rule == Rule::kFinite) formula = "self == self";
     if (rule == Rule::kInfinite) formula = "self != self";
   }
-  if (rule != Rule::kResult && rule != Rule::kFloats && compute != value_dtype(compute)) round = compute;
+  const Rounding rounding = rounding_of(rule, compute);
   compute = value_dtype(compute);
   NestBuilder b = ctx.result_nest();
   const InstId value = emit_formula(b, formula, compute, [&](std::string_view name) -> InstId {
     for (size_t i = 0; i < arguments.size(); ++i)
-      if (arguments[i].name == name)
-        return operand(ctx, b, i, arguments[i], compute, round, rule != Rule::kQuotient);
+      if (arguments[i].name == name) return operand(ctx, b, i, arguments[i], compute, rounding);
     throw_internal_error(__FILE__, __LINE__, "formula names an argument", std::string(formula));
   });
   ctx.store_result(std::move(b), value);
@@ -297,7 +322,7 @@ bool lower_elu_backward(LowerContext& ctx) {
 }
 
 InstId select_operand(LowerContext& ctx, NestBuilder& b, size_t i, DType compute) {
-  return operand(ctx, b, i, {"", std::nullopt, false}, compute, DType::kOther);
+  return operand(ctx, b, i, {"", std::nullopt, false}, compute, {});
 }
 
 bool readable(LowerContext& ctx, size_t i) { return ctx.tensor(i) || ctx.size(i) || ctx.number(i); }

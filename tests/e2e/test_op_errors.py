@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import check, fresh, raised, threads  # noqa: F401
+from check import check, fresh, raised, same, threads  # noqa: F401
 from devices import DEVICE
 
 CASES = {
@@ -454,3 +454,31 @@ def test_an_alpha_of_zero_after_others(celu, values, dynamic):
 def test_a_threshold_that_is_refused_after_others(loss, last, dynamic):
     """The kernel refuses it."""
     refuses_after_others(loss, dynamic, 1.0, 2.0, last)
+
+
+WEIGHTS = torch.tensor([1.0, 2, 3, 4])
+# Programs that some calls may not run with: their argument in each call.
+SOMETIMES = {
+    "weights for other classes": (
+        lambda x: F.cross_entropy(x, torch.ones(2, dtype=torch.long), WEIGHTS),
+        [torch.zeros(2, classes) for classes in (4, 5, 3, 9, 4)]),
+    "weights for other classes, one row": (
+        lambda x: F.cross_entropy(x, torch.tensor(1), WEIGHTS), [torch.zeros(classes) for classes in (4, 5, 3, 4)]),
+    "labels for other rows": (
+        lambda x: torch.ops.aten.nll_loss_forward(x, torch.ones(2, dtype=torch.long), None, 1, -100),
+        [torch.zeros(rows, 4) for rows in (2, 3, 5, 2)]),
+    "softshrink": (lambda n: F.softshrink(torch.arange(-2.0, 3), n), [0.5, 0.25, 0.75, -1.0, float("nan"), 1.5]),
+    "softshrink of half": (lambda n: F.softshrink(torch.arange(-2.0, 3).half(), n), [0.5, 70000.0, 2, 3, -3]),
+    "hardtanh of bytes": (lambda n: F.hardtanh(torch.arange(6, dtype=torch.uint8), n, 4), [2, 3, -1, 1.0, -2.0]),
+    "hardtanh of bytes, in place": (lambda n: F.hardtanh(torch.arange(6).byte(), 1, n, True), [2, 3, -1, 4, -2]),
+}
+
+
+@pytest.mark.fallbacks(run_failed={"hardtanh of bytes": 1})  # the limit is a value of the graph
+@pytest.mark.parametrize("name", SOMETIMES)
+def test_what_some_calls_may_not_do(name):
+    f, values = SOMETIMES[name]
+    compiled = framejit.compile(f)
+    for value in values:
+        same(raised(compiled, value), raised(f, value))
+    assert framejit.stats()["break_reasons"].get("exception_raised") == 1

@@ -43,6 +43,16 @@ def test_one_lookup():
     assert framejit.stats()["backward_runs"] == 3
 
 
+def test_a_batch_without_elements():
+    e = table()
+    f = framejit.compile(lambda i: e(i).sum())
+    for shape in ((1, 2), (2, 0), (2, 2)):
+        e.zero_grad()
+        f(torch.ones(shape, dtype=torch.long)).backward()
+        assert dense(e.weight.grad)[0] and e.weight.grad.to_dense().sum() == 4 * shape[0] * shape[1]
+    assert framejit.stats()["break_reasons"] == {"no_backward": 1}, framejit.stats()
+
+
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("forward", [
     pytest.param(lambda e, i: (e(i).sin() + e((i + 1) % 10)).sum(), id="two lookups"),
