@@ -77,6 +77,8 @@ class Explanation:
                  f"{totals.get('recompiles', 0)}, "
                  f"ops {totals.get('ops', 0)}, kernels {totals.get('kernels', 0)}, compiled in "
                  f"{totals.get('compile_seconds', 0.0):.3f} s"]
+        if not (totals.get("graphs") or self.breaks or self.fallbacks):
+            lines.append("no graph: this call does no work with tensors")
         for number, event in enumerate(self.breaks, 1):
             lines += ["", f"break {number} at {event.at}",
                       f"  {event.fields.get('reason', '')}: {event.fields.get('detail', '')}"]
@@ -175,11 +177,14 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     return {k: added(v, before.get(k)) for k, v in after.items()}
 
 
-def explain(model: Any, **options: Any) -> Callable[..., Explanation]:
+def explain(model: Any, *arguments: Any, **options: Any) -> Callable[..., Explanation]:
     """Returns a function that compiles `model` anew, calls it once with its arguments, and returns an Explanation.
 
     Keyword options are those of compile(), except `disable`. What was compiled before is neither used nor dropped.
     """
+    if arguments:
+        raise TypeError("explain() takes the arguments of the call in a second pair of parentheses: "
+                        "framejit.explain(f)(x)")
     for name in options:
         if name not in EXPLAINED:
             raise api.unknown_setting("explain", name, EXPLAINED)

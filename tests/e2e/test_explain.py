@@ -121,3 +121,9 @@ def test_explain_says_once_what_holds_for_many_graphs():
     said = [line for line in str(report).splitlines() if "derived" in line]
     assert report.stats["graphs"] == len(report.derived) == 2
     assert said == ["derived from weights: nothing: no op would gain from it  (2 graphs)"]
+
+
+@pytest.mark.nothing_captured
+def test_explain_says_why_there_is_no_graph():
+    lines = str(framejit.explain(lambda n: n + 1)(3)).splitlines()
+    assert lines[1] == "no graph: this call does no work with tensors"
