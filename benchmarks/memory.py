@@ -13,14 +13,11 @@ A training step is forward, backward and an optimizer's step (docs/training.md).
 """
 import argparse
 import json
-import os
-import subprocess
-import sys
 
 import torch
 
 from models import DTYPES, MODELS, load
-from rows import show
+from rows import run_rows
 
 BF16 = ["BERT-base", "GPT-2", "ResNet-50"]
 ROWS = [(name, case) for case in DTYPES for name in MODELS if case == "f32" or name in BF16] + [("mlp", "training")]
@@ -100,15 +97,8 @@ def main():
         return print(json.dumps(training(options.torch_compile) if case == "training"
                                 else inference(name, case, options.torch_compile)))
     only, cases = options.only.split(","), options.cases.split(",")
-    for name, case in ROWS:
-        if name not in only or case not in cases:
-            continue
-        command = [sys.executable, __file__, "--row", name, case] + ["--torch-compile"] * options.torch_compile
-        done = subprocess.run(command, env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"), capture_output=True,
-                              text=True)
-        if done.returncode:
-            raise SystemExit(done.stderr)
-        show(name, case, **json.loads(done.stdout.strip().splitlines()[-1]))
+    run_rows("memory", __file__, [(name, case) for name, case in ROWS if name in only and case in cases],
+             ["--torch-compile"] * options.torch_compile)
 
 
 if __name__ == "__main__":

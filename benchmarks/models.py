@@ -12,17 +12,14 @@ over rounds.
 """
 import argparse
 import json
-import os
 import resource
-import subprocess
-import sys
 import time
 
 import torch
 import torch._inductor.config
 
 from pairs import measure, median, ratio
-from rows import line, summary, told
+from rows import run_rows
 
 DTYPES = ["f32", "bf16"]
 COMPILERS = ("torch.compile", "freezing")  # for comparison
@@ -169,20 +166,9 @@ def main():
     options = parser.parse_args()
     if options.row:
         return print(json.dumps(row(*options.row, options.rounds, options.torch_compile)))
-    lines, failed = [], []
-    for dtype in options.dtypes.split(","):
-        for name in options.only.split(","):
-            command = [sys.executable, __file__, "--row", name, dtype, "--rounds",
-                       str(options.rounds)] + ["--torch-compile"] * options.torch_compile
-            done = subprocess.run(command, env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"), capture_output=True,
-                                  text=True)
-            if done.returncode:
-                failed.append(f"{name} {dtype}: {done.stderr.strip().splitlines()[-1:]}")
-                continue
-            lines.append(line(name, dtype, **json.loads(done.stdout.strip().splitlines()[-1])))
-            print(lines[-1], flush=True)
-    print("", *(told(*ratios) for ratios in summary("models", lines)), sep="\n")
-    raise SystemExit(f"failed: {'; '.join(failed)}" if failed else 0)
+    names = [(name, dtype) for dtype in options.dtypes.split(",") for name in options.only.split(",")]
+    run_rows("models", __file__, names,
+             ["--rounds", str(options.rounds), *["--torch-compile"] * options.torch_compile])
 
 
 if __name__ == "__main__":

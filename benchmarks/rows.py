@@ -8,8 +8,12 @@ The last word of a figure is its number, the others say what it is. "over X" is 
 framejit is faster), "of X" is framejit's bytes over X's (below 1, framejit uses less). Lines that a benchmark prints
 after an empty line are not rows.
 """
+import json
+import os
 import re
 import statistics
+import subprocess
+import sys
 
 FIGURE = re.compile(r"(\S.*) (-?\d[\d.]*(?:e[+-]\d+)?)")
 
@@ -75,3 +79,19 @@ def told(group, key, mean, rows):
     names = ", ".join(f"{name} {ratio(value)}" for value, name in beyond(key, rows)) or "none"
     return (f"{f'{group}: ' if group else ''}{key}: geomean {mean:.2f} of {len(rows)}, {worst} {ratio(rows[0][0])} "
             f"({rows[0][1]}); {side} 1.0: {names}")
+
+
+def run_rows(benchmark, file, names, arguments):
+    """Runs `file --row NAME...` with these arguments, a process for each name, which prints its figures as JSON. Prints
+    the rows and their summary, and exits; if rows failed, with an error that says which and why."""
+    lines, failed = [], []
+    for name in names:
+        done = subprocess.run([sys.executable, file, "--row", *name, *arguments], capture_output=True, text=True,
+                              env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"))
+        if done.returncode:
+            failed.append(f"{' '.join(name)}: {done.stderr.strip().splitlines()[-1:]}")
+            continue
+        lines.append(line(*name, **json.loads(done.stdout.strip().splitlines()[-1])))
+        print(lines[-1], flush=True)
+    print("", *(told(*ratios) for ratios in summary(benchmark, lines)), sep="\n")
+    raise SystemExit(f"failed: {'; '.join(failed)}" if failed else 0)

@@ -16,9 +16,6 @@ backward plainly, or compiled during the measurement, is an error.
 """
 import argparse
 import json
-import os
-import subprocess
-import sys
 import time
 
 import torch
@@ -27,7 +24,7 @@ import torch.nn.functional as F
 from memory import compilers, peak_of
 from models import DTYPES, ids
 from pairs import measure, median, ratio
-from rows import line, summary, told
+from rows import run_rows
 
 SLOWEST = 10.0  # seconds of a step of eager
 LONGEST, FEWEST = 30.0, 5  # seconds of all rounds of a model; rounds
@@ -305,22 +302,10 @@ def main():
     if options.row:
         name, dtype = options.row
         return print(json.dumps(PARTS[name](options) if dtype == PART else model_row(name, dtype, options)))
-    lines, failed = [], []
-    for name, dtype in ROWS:
-        if name not in options.only.split(",") or dtype not in options.dtypes.split(","):
-            continue
-        command = [sys.executable, __file__, "--row", name, dtype, "--rounds", str(options.rounds), "--batch",
-                   str(options.batch), *["--torch-compile"] * options.torch_compile,
-                   *["--optimizer"] * options.optimizer]
-        done = subprocess.run(command, env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"), capture_output=True,
-                              text=True)
-        if done.returncode:
-            failed.append(f"{name} {dtype}: {done.stderr.strip().splitlines()[-1:]}")
-            continue
-        lines.append(line(name, dtype, **json.loads(done.stdout.strip().splitlines()[-1])))
-        print(lines[-1], flush=True)
-    print("", *(told(*ratios) for ratios in summary("training", lines)), sep="\n")
-    raise SystemExit(f"failed: {'; '.join(failed)}" if failed else 0)
+    only, dtypes = options.only.split(","), options.dtypes.split(",")
+    run_rows("training", __file__, [(name, dtype) for name, dtype in ROWS if name in only and dtype in dtypes],
+             ["--rounds", str(options.rounds), "--batch", str(options.batch),
+              *["--torch-compile"] * options.torch_compile, *["--optimizer"] * options.optimizer])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include <cstdlib>
 #include <memory>
 
 #include "frame_hook/aten/tensor_frontend.h"
@@ -50,6 +51,12 @@ Result<void> open_kernel_cache(const std::string& folder, int64_t megabytes) {
   return {};
 }
 
+void warn_of_unused(const std::string& setting, const std::string& expression) {
+  if (!expression.empty())
+    frame_hook::warn_once(setting + " without FRAMEJIT=1",
+                          "ignored; functions that the program itself compiles are not affected");
+}
+
 PyObject* configure(PyObject*, PyObject*) {
   auto config = read_config(environ);
   if (!config.ok()) return raise_value_error(config.error());
@@ -63,6 +70,10 @@ PyObject* configure(PyObject*, PyObject*) {
   }
   if (const auto opened = open_kernel_cache(c.cache_dir, c.cache_mb); !opened.ok())
     log::emit(log::Kind::CacheRefused, "", {{"reason", opened.error().message}});
+  if (const char* const global = std::getenv("FRAMEJIT"); global == nullptr || *global == '\0') {
+    warn_of_unused("FRAMEJIT_FILTER", c.filter);
+    warn_of_unused("FRAMEJIT_SKIP", c.skip);
+  }
   frame_hook::start_stress_from_environment();
   frame_hook::start_trace_all_from_environment();
   Py_RETURN_NONE;
@@ -192,6 +203,12 @@ PyObject* enable_global(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// At exit.
+PyObject* report_vain_filter(PyObject*, PyObject*) {
+  frame_hook::report_vain_filter();
+  Py_RETURN_NONE;
+}
+
 // For tests: they write docs/ops.md.
 PyObject* treatment_of(PyObject*, PyObject* op) {
   const char* name = PyUnicode_AsUTF8(op);
@@ -213,6 +230,7 @@ PyMethodDef methods[] = {
     {"set_kernel_cache", set_kernel_cache, METH_VARARGS, nullptr},
     {"set_thread_enabled", set_thread_enabled, METH_O, nullptr},
     {"enable_global", enable_global, METH_NOARGS, nullptr},
+    {"report_vain_filter", report_vain_filter, METH_NOARGS, nullptr},
     {"backends", backends, METH_NOARGS, nullptr},
     {"replace_costs", replace_costs, METH_O, nullptr},
     {"costs", costs, METH_NOARGS, nullptr},

@@ -14,24 +14,24 @@
 
 namespace framejit::frame_hook {
 
-void TorchRecording::set_line(const graph::Line& line) {
-  const uint32_t checkpoint = open_checkpoints_.empty() ? 0 : checkpoints_;
+void TorchRecording::set_line(const graph::Line& line, const std::string& way) {
   line_ = line;
-  line_.checkpoint = checkpoint;
-  recorder_->set_line(line_);
+  line_.checkpoint = open_checkpoints_.empty() ? 0 : checkpoints_;
+  way_ = way;
+  recorder_->set_line(line_, way_);
 }
 
 // Only the outermost of nested checkpoints counts: it recomputes everything inside.
 void TorchRecording::begin_checkpoint() {
   if (open_checkpoints_.empty()) ++checkpoints_;
   open_checkpoints_.emplace_back(recorder_->graph().nodes.size(), recorder_->graph().values.size());
-  set_line(line_);
+  set_line(line_, way_);
 }
 
 bool TorchRecording::end_checkpoint() {
   const auto [first_node, first_value] = open_checkpoints_.back();
   open_checkpoints_.pop_back();
-  set_line(line_);
+  set_line(line_, way_);
   const graph::Graph& g = recorder_->graph();
   std::set<uint32_t> before, written;
   for (size_t v = 0; v < g.values.size(); ++v)

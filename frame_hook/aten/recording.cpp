@@ -158,7 +158,10 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
     const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
     if (traced == nullptr)
       return std::find(args, args + count, result) != args + count ||
-             (refuse(Reason::unsupported_op, "a function that returns a tensor made outside of the trace"), false);
+             (refuse(Reason::unsupported_op, tensor.is_meta()
+                                                 ? "a function that returns a tensor on the device meta"
+                                                 : "a function that returns a tensor made outside of the trace"),
+              false);
     const bool as_given = traced->input >= 0 && inputs_[static_cast<size_t>(traced->input)].requires_grad();
     // A view of a parameter that was made without grad mode still says that it needs a gradient, but has no history.
     const bool as_view = !at::GradMode::is_enabled() && tensor.is_view();

@@ -31,7 +31,7 @@ class TorchRecording final : public Recording {
   PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) override;
   PyObject* get_attribute(PyObject* traced, PyObject* name) override;
   std::optional<Error> take_break() override;
-  void set_line(const graph::Line& line) override;
+  void set_line(const graph::Line& line, const std::string& way) override;
   bool gradients(const GradientCall& call, std::vector<TracedGradient>& found) override;
   bool begin_function(const FunctionCall& call, TracedFunction& traced) override;
   bool end_function(const std::vector<PyObject*>& gradients) override;
@@ -95,6 +95,7 @@ class TorchRecording final : public Recording {
   };
   std::vector<OpenFunction> open_functions_;  // whose backward is being traced
   graph::Line line_;
+  std::string way_;  // to the line
   uint32_t checkpoints_ = 0;  // so far
   std::vector<std::pair<size_t, size_t>> open_checkpoints_;  // numbers of nodes and values when each began
 };

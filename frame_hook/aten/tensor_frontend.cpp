@@ -32,15 +32,16 @@ std::string obstacle(const at::Tensor& tensor) {
   static const c10::DispatchKeySet on_cpu = ordinary_keys(c10::DispatchKey::CPU, BackendComponent::CPUBit);
   static const c10::DispatchKeySet on_cuda = ordinary_keys(c10::DispatchKey::CUDA, BackendComponent::CUDABit);
   if (!tensor.defined()) return "an undefined tensor";
-  if (!tensor.is_cpu() && !tensor.is_cuda()) return "device " + tensor.device().str();
+  if (!tensor.is_cpu() && !tensor.is_cuda()) return "a tensor on the device " + tensor.device().str();
   if (tensor.is_cuda()) {
     static const Result<void> gpu = runtime::find_gpu();
-    if (!gpu) return "device " + tensor.device().str() + ": " + gpu.error().message;
+    if (!gpu) return "a tensor on the device " + tensor.device().str() + " (" + gpu.error().message + ")";
   }
   const c10::DispatchKeySet ordinary = tensor.is_cuda() ? on_cuda : on_cpu;
   if (tensor.layout() != c10::kStrided) return "a tensor that is not strided";
   const DType dtype = graph::dtype_of(tensor.scalar_type());
-  if (dtype == DType::kOther || is_complex(dtype)) return std::string("dtype ") + c10::toString(tensor.scalar_type());
+  if (dtype == DType::kOther || is_complex(dtype))
+    return "a tensor of dtype " + guards::dtype_name(tensor.scalar_type());
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "a tensor with symbolic sizes";
   if (tensor.is_nested()) return "a nested tensor";
   using c10::DispatchKey;
@@ -49,7 +50,8 @@ std::string obstacle(const at::Tensor& tensor) {
   if (tensor.key_set().has_any(of_transforms))
     return "a tensor inside of an active transform of torch.func (vmap, grad or another)";
   // Compared by union: a difference of key sets keeps the backend's bit.
-  if ((tensor.key_set() | ordinary) != ordinary) return "dispatch keys " + c10::toString(tensor.key_set() - ordinary);
+  if ((tensor.key_set() | ordinary) != ordinary)
+    return "a tensor with the dispatch keys " + c10::toString(tensor.key_set() - ordinary);
   return "";
 }
 
@@ -79,7 +81,7 @@ class TorchFrontend final : public TensorFrontend {
     if (!PyType_IsSubtype(type, torch_tensor_type())) return TensorClass::kNot;
     std::string why;
     if (type != torch_tensor_type() && reinterpret_cast<PyObject*>(type) != TorchCallables::get().parameter_type())
-      why = std::string("subclass ") + type->tp_name;
+      why = std::string("a tensor of the subclass ") + type->tp_name;
     else if (graph::as_traced(THPVariable_Unpack(object)) == nullptr) why = obstacle(THPVariable_Unpack(object));
     if (why.empty()) return TensorClass::kPlain;
     if (reason != nullptr) *reason = std::move(why);

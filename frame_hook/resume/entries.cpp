@@ -165,13 +165,19 @@ PyObject* self_of(const LiveFrame& frame) {
   return first && is_torch_module(first) ? first : nullptr;
 }
 
-std::string place(const LiveFrame& frame) {
+std::string place_itself(const LiveFrame& frame) {
   PyCodeObject* const of = frame.code();
   if (PyCodeObject* own = forward_of(frame)) return place_of(own, own->co_firstlineno);
   const std::shared_ptr<const Code>& code = frame.decoded();
   if (!code) drop_error();
   const int line = code ? code->instructions[code->position_at(frame.next_index())].line : 0;
   return place_of(of, line > 0 ? line : of->co_firstlineno);
+}
+
+std::string place(const LiveFrame& frame) {
+  PyCodeObject* const forward = forward_of(frame);
+  const PyCodeObject* const of = forward ? forward : frame.code();
+  return (is_library_file(of->co_filename) ? place_of_caller() : "") + place_itself(frame);
 }
 
 void count_request() { ++g_requests; }

@@ -85,6 +85,8 @@ bool has_failed(const Site& site, const Options& options);
 PyObject* self_of(const LiveFrame& frame);
 // "model.py:31 Net.forward": the line of the frame's next instruction. Code that nn.Module itself runs when a module is
 // called is named after the forward of the module's class.
+std::string place_itself(const LiveFrame& frame);
+// The same. If it is in library code, the line of the program that led there stands before it.
 std::string place(const LiveFrame& frame);
 
 // Entries of other settings, or of other live modules, do not count. self: the module whose method runs, or null.

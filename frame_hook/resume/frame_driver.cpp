@@ -9,6 +9,7 @@
 #include "frame_hook/resume/call_settings.h"
 #include "frame_hook/resume/compiling_answers.h"
 #include "frame_hook/resume/entries.h"
+#include "frame_hook/resume/frame_names.h"
 #include "frame_hook/resume/global_mode.h"
 #include "frame_hook/resume/loop_hints.h"
 #include "frame_hook/resume/misses.h"
@@ -352,7 +353,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   std::vector<std::unique_ptr<EntryBase>> evicted, dead = take_dead_entries(site, options_, died);
   if (!may_compile(access, site, evicted, next)) return nullptr;
   if (!evicted.empty()) log_eviction(segment_of(evicted.front()));
-  const log::CompileScope scope(next_id(note_of(frame_.state())), place(frame_));
+  const log::CompileScope scope(next_id(note_of(frame_.state())), place_itself(frame_));
   misses(access, site).explain(died);
   const Compiling compiling(options_->user_backend != nullptr);
   const KeepsInterrupts keeps;
@@ -372,9 +373,9 @@ bool Drive::may_compile(const guards::FrameAccess& access, Site& site, std::vect
     next = leave_with_error(here());
     return false;
   }
-  const bool loses = limit == EntryLimit::does_not_pay;
-  loses ? log_loss(site) : misses(access, site).log_limit(limit);
-  count_fallback(loses ? Reason::does_not_pay : Reason::entry_limit, place(frame_));
+  if (limit != EntryLimit::does_not_pay) return misses(access, site).count_limit(limit), false;
+  log_loss(site);
+  count_fallback(Reason::does_not_pay, place(frame_));
   return false;
 }
 
@@ -383,6 +384,8 @@ bool Drive::may_compile(const guards::FrameAccess& access, Site& site, std::vect
 std::optional<CompileOutcome> Drive::try_compile(const guards::FrameAccess& access, int index, Site& site) {
   try {
     TraceHints hints = note_of(frame_.state()).hints;
+    const FrameNames names(frame_);
+    hints.names = &names;
     hints.answers_compiling = answers_.answers_yes(frame_.state());
     add_loop_hints(*frame_.decoded(), index, hints.dynamic_sources);
     return stays_if_python_ends([&] { return compile_segment(access, frame_.decoded(), index, options_, hints); });
@@ -469,7 +472,7 @@ bool Drive::derive(std::unique_ptr<DueDerivation> due) {
   {
     const Compiling compiling(false);
     const KeepsInterrupts keeps;
-    const log::CompileScope scope(next_id(note_of(frame_.state())), place(frame_));
+    const log::CompileScope scope(next_id(note_of(frame_.state())), place_itself(frame_));
     try {
       stays_if_python_ends([&] { due->derive(); });
     } catch (const GraphBreak& b) {

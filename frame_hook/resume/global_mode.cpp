@@ -8,6 +8,7 @@
 #include "frame_hook/hook/frame_hook.h"
 #include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/frame_driver.h"
+#include "frame_hook/resume/stance.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/originals.h"
@@ -31,6 +32,7 @@ std::string string_of(PyObject* object) {
 constexpr Py_ssize_t kItemsLookedAt = 16;
 // After this many calls in a row without a tensor, the function is left alone.
 constexpr int kMostCallsWithoutTensors = 1000;
+constexpr size_t kMostNames = 3;  // of functions that the filter left out
 
 bool is_tensor(PyObject* object) {
   return object && tensor_frontend()->classify(object, nullptr) != TensorClass::kNot;
@@ -98,6 +100,14 @@ class GlobalDriver final : public FrameHandler {
     skip_ = settings_.skip;
   }
 
+  void report_vain_filter() const {
+    if (!filter_is_vain_ || left_out_ == 0) return;
+    warn_once("FRAMEJIT_FILTER='" + settings_.filter + "'",
+              "nothing is compiled, because it is found in no module:qualname of the " + std::to_string(left_out_) +
+                  " functions that FRAMEJIT=1 could compile: " + names_left_out_ +
+                  (left_out_ > kMostNames ? ", ..." : ""));
+  }
+
   PyObject* on_frame(LiveFrame& frame, PyObject*) override {
     CodeState& state = frame.state();
     if (!frame.is_fresh() || !tensor_frontend() || inside == Inside::counted_module) return frame.pass_through();
@@ -145,7 +155,15 @@ class GlobalDriver final : public FrameHandler {
     return options;
   }
 
-  bool is_candidate(const LiveFrame& frame) const {
+  bool is_in_filter(const LiveFrame& frame, const std::string& name) {
+    if (std::regex_search(name, filter_)) return filter_is_vain_ = false, true;
+    if (!filter_is_vain_ || (!is_module_call(frame) && !has_tensor_argument(frame))) return false;
+    left_out_ += 1;
+    if (left_out_ <= kMostNames) names_left_out_ += (left_out_ > 1 ? ", " : "") + name;
+    return false;
+  }
+
+  bool is_candidate(const LiveFrame& frame) {
     PyCodeObject* code = frame.code();
     if ((code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !(code->co_flags & CO_OPTIMIZED))
       return false;
@@ -155,7 +173,7 @@ class GlobalDriver final : public FrameHandler {
     if (!forward_of_torch && is_of_library(file)) return false;
     if (file.empty() || file[0] == '<') return file == "<stdin>" || file == "<string>";
     const std::string full = string_of(PyDict_GetItemString(frame.access().globals, "__name__")) + ":" + name;
-    if (!settings_.filter.empty() && !std::regex_search(full, filter_)) return false;
+    if (!settings_.filter.empty() && !is_in_filter(frame, full)) return false;
     return settings_.skip.empty() || !std::regex_search(full, skip_);
   }
 
@@ -190,6 +208,9 @@ class GlobalDriver final : public FrameHandler {
 
   GlobalModeSettings settings_;
   std::regex filter_, skip_;
+  bool filter_is_vain_ = true;                // so far
+  size_t left_out_ = 0;                       // by the filter, of what could be compiled
+  std::string names_left_out_;                // the first of them
   const Options of_modules_ = options(false), of_functions_ = options(true);
 };
 
@@ -198,10 +219,17 @@ class GlobalDriver final : public FrameHandler {
 OutsideOfModules::OutsideOfModules() : before_(static_cast<int>(std::exchange(inside, Inside::nothing))) {}
 OutsideOfModules::~OutsideOfModules() { inside = static_cast<Inside>(before_); }
 
+namespace {
+GlobalDriver* g_driver = nullptr;  // never freed: frames may be in it at exit
+}
+
+void report_vain_filter() {
+  if (g_driver) g_driver->report_vain_filter();
+}
+
 Result<void> enable_global_mode(GlobalModeSettings settings) {
-  static GlobalDriver* driver = nullptr;   // never freed: frames may be in it at exit
-  if (!driver) driver = new GlobalDriver(std::move(settings));
-  if (!install_standing_hook(*driver))
+  if (!g_driver) g_driver = new GlobalDriver(std::move(settings));
+  if (!install_standing_hook(*g_driver))
     return Error{Reason::hook_refused, "the frame hook is not usable: " + hook_refusal()};
   return {};
 }

@@ -37,5 +37,7 @@ class OutsideOfModules {
 
 // An error if an expression does not parse or the hook is not usable.
 Result<void> enable_global_mode(GlobalModeSettings settings);
+// At the end of the program: says so if the filter left out everything that could have been compiled.
+void report_vain_filter();
 
 }  // namespace framejit::frame_hook

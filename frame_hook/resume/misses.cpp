@@ -68,13 +68,13 @@ void Misses::explain(const char* died) {
   if (dynamic.size() > known && options_->dynamic != 0) account_of(site_, options_).outgrown += 1;
   stats().recompiles += 1;
   if (!log::enabled(log::Kind::Recompile)) return;
-  const std::string count = count_text(own_entries()), begins = place(frame_);
+  const std::string count = count_text(own_entries()), begins = place_itself(frame_);
   const bool outgrown = dynamic.size() > known;
   Explanation why;
   if (missed > 0) {  // asked again: numbers that guards compute are gone by now
     if (const auto again = closest_segment->guards->explain(access_)) closest = again;
     why = explanation_of(*closest_segment, *closest, symbols_after(*closest_segment, *closest));
-  } else why = {died, died, guards::hint_of(guards::ChangeKind::gone), begins};
+  } else why = {died, died, guards::hint_of(guards::ChangeKind::gone), place(frame_)};
   const std::string of = missed > 1 ? " (the closest of " + std::to_string(missed) + " entries)" : "";
   log::emit(log::Kind::Recompile, why.at,
             {{"count", count},
@@ -86,8 +86,9 @@ void Misses::explain(const char* died) {
              {"symbols", outgrown ? "more" : "same"}});
 }
 
-void Misses::log_limit(EntryLimit limit) {
-  if (std::exchange(account_of(site_, options_).limit_is_said, true)) return;
+void Misses::count_limit(EntryLimit limit) {
+  if (std::exchange(account_of(site_, options_).limit_is_said, true))
+    return count_again(Reason::entry_limit, place(frame_));
   const bool of_modules = limit == EntryLimit::limit_of_modules;
   const size_t entries = of_modules ? site_.entries.size() : own_entries();
   const std::string detail =
@@ -95,11 +96,10 @@ void Misses::log_limit(EntryLimit limit) {
   if (log::enabled(log::Kind::Entry))
     log::emit(log::Kind::Entry, place(frame_),
               {{"action", "limit"}, {"detail", detail}, {"hint", row_of(Reason::entry_limit).hint}});
-  if (!log::enabled(of_modules ? log::Kind::LimitOfModules : log::Kind::Limit)) return;
-  const std::string count = count_text(entries, of_modules ? kMostLimits : 1), begins = place(frame_);
+  const std::string count = count_text(entries, of_modules ? kMostLimits : 1), begins = place_itself(frame_);
   const auto newest = std::find_if(site_.entries.begin(), site_.entries.end(),
                                    [&](const auto& entry) { return segment_of(entry).options == options_; });
-  Explanation why{"none", "the limit is 0", row_of(Reason::entry_limit).hint, begins};
+  Explanation why{"none", "the limit is 0", row_of(Reason::entry_limit).hint, place(frame_)};
   if (newest != site_.entries.end()) {
     const std::shared_ptr<Segment> segment = static_cast<SegmentEntry&>(**newest).segment;
     if (const auto failure = segment->guards->explain(access_)) {
@@ -110,7 +110,9 @@ void Misses::log_limit(EntryLimit limit) {
   log::Fields fields = {
       {"count", count}, {"begins", begins}, {"change", why.change}, {"hint", why.hint}, {"guard", why.guard}};
   if (of_modules) fields.push_back({"limits", std::to_string(kMostLimits)});
-  log::emit(of_modules ? log::Kind::LimitOfModules : log::Kind::Limit, why.at, std::move(fields));
+  const log::Kind kind = of_modules ? log::Kind::LimitOfModules : log::Kind::Limit;
+  if (log::enabled(kind)) log::emit(kind, why.at, std::move(fields));
+  count_fallback(Reason::entry_limit, place(frame_), why.change);
 }
 
 std::string Misses::failing_guards() const {

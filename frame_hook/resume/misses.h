@@ -18,8 +18,8 @@ class Misses final {
   // Numbers that differ from those of an entry are symbols from now on. died: why entries were dropped, or null; it is
   // the reason if no other entry is left.
   void explain(const char* died);
-  // Says, once, that no more entries are made here, and which guard of the newest entry fails now.
-  void log_limit(EntryLimit limit);
+  // Counts a plain run. Says, once, that no more entries are made here, and which guard of the newest entry fails now.
+  void count_limit(EntryLimit limit);
   std::string failing_guards() const;
   // fullgraph=True promises that nothing runs plainly: if no entry fits and no more may be made, the error says which
   // guards fail.

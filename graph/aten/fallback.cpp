@@ -315,6 +315,7 @@ void Recorder::find_device(OpCall& call) {
   const IValue& device = call.args[static_cast<size_t>(call.info.device_arg)];
   if (!device.isDevice()) return;
   call.device = device.toDevice();
+  if (call.device.is_meta()) fail({Reason::unsupported_op, call.def().name + " with a result on the device meta"});
   if (call.device.is_cuda() && !call.device.has_index())
     call.device = c10::impl::VirtualGuardImpl(call.device.type()).getDevice();  // the current one
 }

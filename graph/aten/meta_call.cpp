@@ -151,11 +151,11 @@ ShapeOrigin MetaCall::call_meta(torch::jit::Stack& stack) {
   }
   const MetaKernel kernel = call_.info.meta_kernel();
   if (kernel == MetaKernel::kNone)
-    recorder_.fail({Reason::unsupported_op, call_.def().name + ", which has no shape function"});
+    recorder_.fail({Reason::unsupported_op, call_.def().name + ", which has no shape function,"});
   try {
     call_.info.handle.redispatchBoxed(DispatchKeySet(DispatchKey::Meta), &stack);
   } catch (const c10::NotImplementedError&) {  // torch's own fallback of the Meta key
-    recorder_.fail({Reason::unsupported_op, call_.def().name + ", which has no shape function"});
+    recorder_.fail({Reason::unsupported_op, call_.def().name + ", which has no shape function,"});
   }
   if (kernel == MetaKernel::kCpp) return ShapeOrigin::kDispatcherCpp;
   recorder_.counts_.python_ops.insert(call_.def().name);

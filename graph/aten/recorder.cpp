@@ -90,12 +90,10 @@ std::optional<Error> Recorder::take_break() {
   return taken;
 }
 
-void Recorder::set_line(const Line& line) {
-  line_ = line;
+void Recorder::set_line(const Line& line, const std::string& way) {
+  why_ = way + line.file + ":" + std::to_string(line.number) + " " + line.function;
   builder_.set_line(builder_.intern_line(line));
 }
-
-std::string Recorder::why() const { return line_.file + ":" + std::to_string(line_.number) + " " + line_.function; }
 
 uint32_t Recorder::storage_number(const c10::Storage& traced) {
   return storages_.number_of(traced, [this] { return builder_.new_storage(); });

@@ -72,7 +72,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   at::Tensor add_input(TensorMeta meta, const std::string& source);
   size_t input_count() const { return graph().inputs.size(); }
   ValueId value_of(const at::Tensor& tensor);   // a real tensor becomes a constant
-  void set_line(const Line& line);
+  void set_line(const Line& line, const std::string& way = "");  // way: what stands before the line in why()
   // A Scalar that stands for the number in a traced 0-dim tensor of float64; `now` is the number of this trace.
   c10::SymFloat float_of(const at::Tensor& traced, double now);
   std::vector<FloatRead> take_float_reads() { return std::exchange(float_reads_, {}); }  // since the last call
@@ -94,7 +94,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
 
   const Graph& graph() const { return built_ ? *built_ : builder_.peek(); }
   ShapeEnv& shapes() override { return built_ ? built_->shapes : builder_.shapes(); }
-  std::string why() const override;
+  std::string why() const override { return why_; }
   const ShapeCounts& counts() const { return counts_; }
   // Nodes that were recorded while grad mode was off: their results have no history.
   const std::vector<uint32_t>& without_history() const { return without_history_; }
@@ -182,7 +182,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   const ProgramModes modes_ = ProgramModes::now();  // when the recording began
   std::optional<Error> broken_;
   ShapeCounts counts_;
-  Line line_;
+  std::string why_;
   int open_scopes_ = 0;
   struct ShapeChange { c10::intrusive_ptr<c10::TensorImpl> tensor; ValueId old_value; };
   std::vector<ShapeChange> shape_changes_;                     // of the open scope

@@ -151,7 +151,11 @@ class ExprNode final : public c10::SymNodeImpl {
   }
 
   int64_t constant() const {
-    return kind_ == Kind::kInt ? env().specialise(expr_, owner_->why()) : static_cast<int64_t>(number());
+    if (kind_ != Kind::kInt) return static_cast<int64_t>(number());
+    const size_t known = env().facts().size();
+    const int64_t value = env().specialise(expr_, "torch takes this number as a constant");
+    env().add_line(known, owner_->why());
+    return value;
   }
   double number() const {
     if (open_) owner_->float_is_read({*open_});

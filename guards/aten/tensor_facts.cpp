@@ -139,9 +139,6 @@ class TensorImplFacts : public TensorFacts {
 };
 
 std::string flag(bool b) { return b ? "True" : "False"; }
-std::string dtype_name(caffe2::TypeMeta dtype) {
-  return std::string("torch.") + torch::getTHPDtype(c10::typeMetaToScalarType(dtype))->name;
-}
 bool is_inference(c10::DispatchKeySet keys) {
   return !keys.has_any(c10::inplace_or_view_ks) && !keys.has_any(c10::autograd_dispatch_keyset);
 }
@@ -151,7 +148,8 @@ std::optional<TensorDifference> TensorKind::difference(PyObject* tensor, const c
     return TensorDifference{ChangeKind::tensor_class, "__class__", type_name(type), type_name(Py_TYPE(tensor))};
   const c10::TensorImpl& impl = *impl_of(tensor);
   if (impl.dtype() != dtype)
-    return TensorDifference{ChangeKind::dtype, "dtype", dtype_name(dtype), dtype_name(impl.dtype())};
+    return TensorDifference{ChangeKind::dtype, "dtype", dtype_name(c10::typeMetaToScalarType(dtype)),
+                            dtype_name(c10::typeMetaToScalarType(impl.dtype()))};
   if (device != nullptr && impl.device() != *device)
     return TensorDifference{ChangeKind::device, "device", device->str(), impl.device().str()};
   const c10::DispatchKeySet now = impl.key_set();
@@ -260,7 +258,8 @@ class KindFacts : public TensorFacts {
     return kind_.difference(tensor, nullptr);
   }
   std::string text() const override {
-    return type_name(kind_.type) + " " + dtype_name(kind_.dtype) + " " + c10::toString(kind_.keys);
+    return type_name(kind_.type) + " " + dtype_name(c10::typeMetaToScalarType(kind_.dtype)) + " " +
+           c10::toString(kind_.keys);
   }
   std::vector<int> differing_dims(PyObject*) const override { return {}; }
   std::vector<int> differing_strides(PyObject*) const override { return {}; }
@@ -272,6 +271,8 @@ class KindFacts : public TensorFacts {
 }  // namespace
 
 std::shared_ptr<TensorFacts> make_kind_facts(PyObject* tensor) { return std::make_shared<KindFacts>(tensor); }
+
+std::string dtype_name(c10::ScalarType dtype) { return std::string("torch.") + torch::getTHPDtype(dtype)->name; }
 
 std::shared_ptr<TensorFacts> make_tensor_facts(PyObject* tensor, const graph::TensorMeta& meta) {
   return std::make_shared<TensorImplFacts>(tensor, meta);

@@ -9,7 +9,10 @@
 
 #include <Python.h>
 
+#include <c10/core/ScalarType.h>
+
 #include <memory>
+#include <string>
 
 #include "graph/tensor_meta.h"
 #include "guards/guard.h"
@@ -24,6 +27,8 @@ std::shared_ptr<TensorFacts> make_tensor_facts(PyObject* tensor, const graph::Te
 std::shared_ptr<TensorFacts> make_kind_facts(PyObject* tensor);
 // Adds the storage offset that the tensor had at that time; `facts` must come from make_tensor_facts.
 void include_offset(TensorFacts& facts);
+
+std::string dtype_name(c10::ScalarType dtype);  // "torch.float32"
 
 // The number of a 0-dim tensor of float32 or float64 on the CPU; false for any other object. For set_number_reader().
 bool read_number(PyObject* tensor, double& number);

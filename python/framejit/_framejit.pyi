@@ -30,6 +30,9 @@ def set_thread_enabled(enabled: bool) -> bool:
 def enable_global() -> None:
     """Installs the standing hook of FRAMEJIT=1, with the filters of the environment."""
 
+def report_vain_filter() -> None:
+    """At exit: logs that FRAMEJIT_FILTER left out everything that FRAMEJIT=1 could have compiled."""
+
 def treatment_of(op: str) -> str:
     """How an ATen op ("add.Tensor") is treated: decomposed, view, lowered or extern."""
 

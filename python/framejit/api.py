@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
-import difflib
 import functools
 import inspect
 import os
@@ -15,7 +14,7 @@ import torch
 
 from framejit import _framejit
 from framejit.compiled_module import call_of, compile_module, original_of, wrap_module
-from framejit.options import MODE_OPTIONS, Backend, Options, make_options, require_flag
+from framejit.options import MODE_OPTIONS, Backend, Options, advice_for, make_options, require_flag
 from framejit.torch_settings import say_what_is_not_followed
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -76,11 +75,8 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
 
 def unknown_setting(function: str, name: str, known: Sequence[str]) -> TypeError:
     """The error for a keyword that `function` does not take."""
-    close = difflib.get_close_matches(name, known, n=1)
-    meant = f"did you mean {close[0]!r}? Known" if close else "known"
-    if name in TORCH_SETTINGS:
-        meant = f"{TORCH_SETTINGS[name]}; known"
-    return TypeError(f"{function}() got an unexpected keyword argument {name!r}; {meant}: {', '.join(known)}")
+    advice = advice_for(name, known, TORCH_SETTINGS.get(name, ""), quoted=False)
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}; {advice}")
 
 
 def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = None,
@@ -105,6 +101,8 @@ def require_callable(function: str, model: Any) -> None:
         advice = f"; decorate a method of the class, or call framejit.{function} with an object of it"
     elif isinstance(model, (classmethod, property)) and function != "explain":
         advice = f"; put @framejit.{function} below @{type(model).__name__}"
+    elif isinstance(model, torch.optim.Optimizer):
+        advice = f"; framejit.{function}(optimizer.step) takes its step"
     raise TypeError(f"framejit.{function} takes a function, a method, a callable object or an nn.Module, not "
                     f"{_shown(model)}{advice}")
 
@@ -249,7 +247,7 @@ def list_mode_options(mode: Optional[str] = None, dynamic: Optional[bool] = None
     if mode is None:
         return {name: dict(options) for name, options in MODE_OPTIONS.items()}
     if mode not in MODE_OPTIONS:
-        raise ValueError(f"unknown mode {mode!r}; known: {', '.join(map(repr, MODE_OPTIONS))}")
+        raise ValueError(f"unknown mode {mode!r}; {advice_for(mode, list(MODE_OPTIONS))}")
     return dict(MODE_OPTIONS[mode])
 
 

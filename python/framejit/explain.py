@@ -10,6 +10,7 @@ from framejit import _framejit, api
 
 
 MOST_GUARDS_PRINTED = 30  # by print(explanation)
+MOST_WEIGHTS_PRINTED = 3  # of one graph
 INPUT = re.compile(r"input %\S+ = (.*) : \w+\[([^\];]*)")  # of the text of a graph
 SYMBOL = re.compile(r"\bs\d+\b")
 NO_SYMBOL = re.compile(r"'[^']*'|%\w+|   #.*")  # names and lines of the program
@@ -76,6 +77,8 @@ class Explanation:
                  f"{totals.get('recompiles', 0)}, "
                  f"ops {totals.get('ops', 0)}, kernels {totals.get('kernels', 0)}, compiled in "
                  f"{totals.get('compile_seconds', 0.0):.3f} s"]
+        if not (totals.get("graphs") or self.breaks or self.fallbacks):
+            lines.append("no graph: this call does no work with tensors")
         for number, event in enumerate(self.breaks, 1):
             lines += ["", f"break {number} at {event.at}",
                       f"  {event.fields.get('reason', '')}: {event.fields.get('detail', '')}"]
@@ -86,11 +89,7 @@ class Explanation:
             lines += ["", f"plain run at {event.at}", f"  {event.fields['reason']}: {event.fields['detail']}",
                       f"  what to do: {event.fields['hint']}"]
         lines += self._lines_of_graphs()
-        for event in self.derived:
-            fields = event.fields
-            made = (f"nothing: {fields['reason']}" if event.event == "NotDerived" else
-                    f"{fields['values']} values, {fields['bytes']} bytes, of {fields['weights']}")
-            lines += ["", f"derived from weights: {made}"]
+        lines += self._lines_of_derived()
         lines += [line for event in self.replays for line in ("", event.text)]
         for event in self.recompiles:
             fields = event.fields
@@ -117,6 +116,14 @@ class Explanation:
             lines += [f"  | {line}" for line in _framejit.with_short_lists(event.artefact).splitlines()]
         return lines
 
+    def _lines_of_derived(self) -> list[str]:
+        """Graphs of which the same is to say share a line."""
+        counted = Counter(_derived_text(event) for event in self.derived)
+        said = [text + (f"  ({n} graphs)" if n > 1 else "") for text, n in counted.items()]
+        if len(said) < 2:
+            return [line for text in said for line in ("", f"derived from weights: {text}")]
+        return ["", "derived from weights", *(f"  {text}" for text in said)]
+
     def _lines_of_guards(self) -> list[str]:
         """What the program relies on comes first. How Python and torch find things is one line."""
         if not self.guards:
@@ -133,6 +140,16 @@ class Explanation:
         if rest:
             lines.append(f"  and {', '.join(rest)}: .guards of this object has them all")
         return lines
+
+
+def _derived_text(event: Event) -> str:
+    fields = event.fields
+    if event.event == "NotDerived":
+        return f"nothing: {fields['reason']}"
+    weights = fields["weights"].split(", ")
+    more = len(weights) - MOST_WEIGHTS_PRINTED
+    return (f"{fields['values']} values, {fields['bytes']} bytes, of {', '.join(weights[:MOST_WEIGHTS_PRINTED])}"
+            + (f" and {more} more" if more > 0 else ""))
 
 
 def _symbols_of(graph: str) -> list[str]:
@@ -160,11 +177,14 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     return {k: added(v, before.get(k)) for k, v in after.items()}
 
 
-def explain(model: Any, **options: Any) -> Callable[..., Explanation]:
+def explain(model: Any, *arguments: Any, **options: Any) -> Callable[..., Explanation]:
     """Returns a function that compiles `model` anew, calls it once with its arguments, and returns an Explanation.
 
     Keyword options are those of compile(), except `disable`. What was compiled before is neither used nor dropped.
     """
+    if arguments:
+        raise TypeError("explain() takes the arguments of the call in a second pair of parentheses: "
+                        "framejit.explain(f)(x)")
     for name in options:
         if name not in EXPLAINED:
             raise api.unknown_setting("explain", name, EXPLAINED)

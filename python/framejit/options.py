@@ -1,6 +1,7 @@
 """The settings of one framejit.compile call, checked and interned: equal settings are one object."""
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import Any, Callable, Literal, Optional, Sequence, Union
 
@@ -15,6 +16,9 @@ MODE_OPTIONS: dict[str, dict[str, bool]] = {
     "max-autotune-no-cudagraphs": {"autotune": True}}
 MODES = tuple(MODE_OPTIONS)
 OPTIONS = ("autotune", "freezing", "graphs")
+# Options of torch.compile that framejit.compile lacks, and what to do instead.
+TORCH_OPTIONS = {"triton.cudagraphs": "'graphs' replays the work of a GPU",
+                 "guard_filter_fn": "framejit leaves out no guard"}
 
 
 # Backends of torch that programs name, and the backend that framejit uses instead.
@@ -36,9 +40,11 @@ class Options:
 _interned: dict[tuple[Any, ...], Options] = {}
 
 
-def _known(what: str, name: object, names: Sequence[str]) -> ValueError:
-    listed = ", ".join(repr(n) for n in names) if names else "none"
-    return ValueError(f"unknown {what} {name!r}; known: {listed}")
+def advice_for(name: object, known: Sequence[str], instead: str = "", quoted: bool = True) -> str:
+    """What the error for an unknown name says. instead: what to do in place of this name, if that is known."""
+    close = difflib.get_close_matches(str(name).lower(), known, n=1)
+    before = f"{instead}; known" if instead else f"did you mean {close[0]!r}? Known" if close else "known"
+    return f"{before}: {', '.join(map(repr, known) if quoted else known) or 'none'}"
 
 
 def require_flag(name: str, value: object, none_allowed: bool) -> None:
@@ -52,18 +58,18 @@ def _require(fullgraph: object, dynamic: object, backend: object, mode: object,
     require_flag("dynamic", dynamic, none_allowed=True)
     if isinstance(backend, str):
         if backend not in ALIASES and backend not in _framejit.backends():
-            raise _known("backend", backend, _framejit.backends())
+            raise ValueError(f"unknown backend {backend!r}; {advice_for(backend, _framejit.backends())}")
     elif not callable(backend):
         raise TypeError(f"backend must be a name or a callable, not {backend!r}")
     if mode is not None and mode not in MODES:
-        raise _known("mode", mode, MODES)
+        raise ValueError(f"unknown mode {mode!r}; {advice_for(mode, MODES)}")
     if mode is not None and options:
         raise ValueError("mode and options cannot be given together")
     if not (options is None or isinstance(options, dict)):
         raise TypeError(f"options must be a dict or None, not {options!r}")
     for name, value in (options or {}).items():
         if name not in OPTIONS:
-            raise _known("option", name, OPTIONS)
+            raise ValueError(f"unknown option {name!r}; {advice_for(name, OPTIONS, TORCH_OPTIONS.get(name, ''))}")
         if not (isinstance(value, bool) or (name == "freezing" and value == "auto")):
             words = "True, False or 'auto'" if name == "freezing" else "True or False"
             raise ValueError(f"option {name!r} must be {words}, not {value!r}")

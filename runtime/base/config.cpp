@@ -9,7 +9,8 @@
 #include <optional>
 #include <regex>
 #include <string_view>
-#include <utility>
+
+#include "runtime/base/closest_name.h"
 
 namespace framejit {
 namespace {
@@ -102,21 +103,6 @@ Result<void> assign(std::string& field, const KnobRow& row, const std::string& v
   return {};
 }
 
-// How many characters must be inserted, removed or replaced to turn `a` into `b`.
-size_t distance_of(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t k = 0; k <= b.size(); ++k) row[k] = k;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t k = 1; k <= b.size(); ++k) {
-      const size_t replaced = diagonal + (a[i - 1] != b[k - 1]);
-      diagonal = row[k];
-      row[k] = std::min({replaced, row[k] + 1, row[k - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 const std::vector<KnobRow>& knobs() {
@@ -135,16 +121,9 @@ Result<void> set_knob(Config& config, const std::string& environment, const std:
   ++row;
 #include "runtime/base/config.def"
 #undef KNOB
-  constexpr size_t kMostTypos = 2;
-  std::string known, meant;
-  size_t closest = kMostTypos + 1;
-  for (const KnobRow& knob : knobs()) {
-    known += (known.empty() ? "" : ", ") + std::string(knob.environment);
-    const size_t distance = distance_of(environment, knob.environment);
-    if (distance < closest) closest = distance, meant = std::string("did you mean ") + knob.environment + "? Known";
-  }
-  return Error{Reason::bad_setting,
-               "unknown setting " + environment + "; " + (meant.empty() ? "known" : meant) + ": " + known};
+  std::vector<std::string> known;
+  for (const KnobRow& knob : knobs()) known.emplace_back(knob.environment);
+  return Error{Reason::bad_setting, "unknown setting " + environment + "; " + advice_for(environment, known)};
 }
 
 Result<Config> read_config(const char* const* environment) {

@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 
+#include "runtime/base/closest_name.h"
 #include "runtime/base/own_file.h"
 #include "runtime/base/short_lists.h"
 #include "runtime/base/text.h"
@@ -80,10 +81,12 @@ Sinks& sinks() {
 thread_local std::string t_id, t_place;
 thread_local bool t_is_muted = false;
 
-std::string known_channels() {
-  std::string names;
-  for (const ChannelRow& row : kChannels) names += (names.empty() ? "" : ", ") + std::string(row.name);
-  return names;
+std::vector<std::string> known_words() {
+  std::vector<std::string> words;
+  for (const ChannelRow& row : kChannels) words.emplace_back(row.name);
+  words.emplace_back("all");
+  words.emplace_back("help");
+  return words;
 }
 
 // Bytes of the well-formed UTF-8 sequence at `at`; 0 if there is none.
@@ -292,8 +295,8 @@ Result<uint32_t> wanted_channels(std::string_view logs) {
     for (size_t i = 0; i < std::size(kChannels); ++i)
       if (name == kChannels[i].name) bits = 1u << i;
     if (bits == 0)
-      return Error{Reason::bad_setting, "FRAMEJIT_LOGS: unknown channel '" + std::string(name) +
-                                      "'; known: " + known_channels() + ", all, help"};
+      return Error{Reason::bad_setting,
+                   "FRAMEJIT_LOGS: unknown channel '" + std::string(name) + "'; " + advice_for(name, known_words())};
     wanted = remove ? wanted & ~bits : wanted | bits;
   }
   return wanted;

@@ -112,6 +112,10 @@ def test_module_copies_and_pickles(net):
     ({"backend": "nope"}, ValueError, "'framejit'"),
     ({"mode": "fast"}, ValueError, "'max-autotune'"),
     ({"options": {"nope": 1}}, ValueError, "option 'nope'; known: 'autotune', 'freezing', 'graphs'"),
+    ({"backend": "framjit"}, ValueError, "unknown backend 'framjit'; did you mean 'framejit'. Known: 'eager', "),
+    ({"mode": "Max-Autotun"}, ValueError, "unknown mode 'Max-Autotun'; did you mean 'max-autotune'. Known: 'default'"),
+    ({"mode": 3}, ValueError, "unknown mode 3; known: 'default'"),
+    ({"options": {"max_autotune": True}}, ValueError, "option 'max_autotune'; did you mean 'autotune'. Known: 'auto"),
     ({"options": {"graphs": "auto"}}, ValueError, "option 'graphs' must be True or False, not 'auto'"),
     ({"backend": 3}, TypeError, "callable"),
     ({"fullgraph": "yes"}, TypeError, "True"),
@@ -218,8 +222,9 @@ def test_fullgraph_names_place_cause_and_remedy():
 def test_explain_refuses_at_once_what_compile_refuses():
     opt = torch.optim.SGD([torch.zeros(1)])
     of_a_class = "the class int; decorate a method of the class, or call framejit.{} with an object of it"
+    of_sgd = "an object of SGD; framejit.{}(optimizer.step) takes its step"
     for name in ("compile", "explain", "disable"):
-        for wrong, shown in ((3, "3"), (None, "None"), (opt, "an object of SGD"), (int, of_a_class)):
+        for wrong, shown in ((3, "3"), (None, "None"), (opt, of_sgd), (int, of_a_class)):
             if name == "explain" or wrong is not None:
                 with pytest.raises(TypeError) as told:
                     getattr(framejit, name)(wrong)
@@ -294,6 +299,19 @@ def test_an_unknown_setting_names_the_closest(name, message):
         framejit.compile(lambda x: x, **{name: True})
     with pytest.raises(TypeError, match=r"^explain\(\) .*" + message):
         framejit.explain(lambda x: x, **{name: True})
+
+
+def test_explain_takes_no_arguments_of_the_call():
+    with pytest.raises(TypeError, match=r"in a second pair of parentheses: framejit.explain\(f\)\(x\)$"):
+        framejit.explain(lambda x: x, torch.ones(2))
+
+
+def test_an_optimizer_is_no_function_but_its_step_is():
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)])
+    for function in (framejit.compile, framejit.explain, framejit.disable):
+        with pytest.raises(TypeError, match=rf"object of SGD; framejit.{function.__name__}\(optimizer.step\) takes"):
+            function(optimizer)
+    framejit.compile(optimizer.step)
 
 
 def test_explain_names_the_settings_that_it_takes():

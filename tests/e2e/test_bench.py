@@ -218,3 +218,24 @@ def test_the_table_of_a_gpu():
     assert lines == ["BERT-base batch 1  eager  ms 3.000  error over eager's 1.00  peak MB 5",
                      "BERT-base batch 1  framejit  ms 2.000  in a row 1.500  over eager 1.50  error over eager's 1.00  "
                      "peak MB 5", "BERT-base batch 1  torch.compile  failed: b"]
+
+
+ROW_PROGRAM = """import json, sys
+_, option, name, kind, *arguments = sys.argv
+assert option == "--row" and arguments == ["--rounds", "3"]
+if kind == "bad":
+    sys.exit("no such kind")
+print("words of a library")
+print(json.dumps({"eager ms": 2.0, "over eager": float(name[-1])}))
+"""
+
+
+def test_each_row_is_a_process_and_a_failed_one_is_named(tmp_path, capfd):
+    program = tmp_path / "program.py"
+    program.write_text(ROW_PROGRAM)
+    with pytest.raises(SystemExit, match=r"^failed: case 3 bad: \['no such kind'\]$"):
+        rows.run_rows("models", str(program), [("case 2", "f32"), ("case 3", "bad"), ("case 8", "f32")],
+                      ["--rounds", "3"])
+    assert capfd.readouterr().out.splitlines() == [
+        "case 2  f32  eager ms 2  over eager 2", "case 8  f32  eager ms 2  over eager 8", "",
+        "f32: over eager: geomean 4.00 of 2, least 2.00 (case 2); below 1.0: none"]

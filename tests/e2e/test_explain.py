@@ -101,3 +101,29 @@ def test_explain_prints_the_first_guards_and_says_how_many_there_are():
     assert more > 10 and len(lines) == at + 1 + 30 + 1, lines[at:]
     assert re.fullmatch(rf"  and {more} more, \d+ on how names, hooks and parameters are found: .guards of this object "
                         "has them all", lines[-1]), lines[-1]
+
+
+@pytest.mark.breaks(outside_effect=2)
+def test_explain_says_once_what_holds_for_many_graphs():
+    class Net(torch.nn.Module):
+        def __init__(self, parts):
+            super().__init__()
+            self.parts = torch.nn.ModuleList(parts)
+
+        def forward(self, x):
+            for part in self.parts:
+                x = part(x)
+                print(end="")
+            return x
+    linear = torch.nn.Linear
+    with torch.no_grad():
+        report = framejit.explain(Net([linear(8, 8), linear(8, 8)]).eval())(torch.ones(3, 8))
+    said = [line for line in str(report).splitlines() if "derived" in line]
+    assert report.stats["graphs"] == len(report.derived) == 2
+    assert said == ["derived from weights: nothing: no op would gain from it  (2 graphs)"]
+
+
+@pytest.mark.nothing_captured
+def test_explain_says_why_there_is_no_graph():
+    lines = str(framejit.explain(lambda n: n + 1)(3)).splitlines()
+    assert lines[1] == "no graph: this call does no work with tensors"

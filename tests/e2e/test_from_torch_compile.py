@@ -207,7 +207,7 @@ ARGUMENTS = {
                            "callables compiled with different settings never share entries"),
     "shapes_spec": ({"shapes_spec": {}}, TypeError, "use framejit.mark_dynamic and framejit.mark_static"),
     "options of inductor": ({"options": {"triton.cudagraphs": True}}, ValueError,
-                            "unknown option 'triton.cudagraphs'; known: 'autotune', 'freezing', 'graphs'"),
+                            "unknown option 'triton.cudagraphs'; 'graphs' replays the work of a GPU; known: "),
     "mode and options": ({"mode": "default", "options": {"graphs": True}}, ValueError,
                          "mode and options cannot be given together"),
 }
@@ -225,7 +225,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("name", GUARD_FILTERS)
     def test_no_guard_can_be_left_out(self, name):
-        with pytest.raises(ValueError, match="unknown option 'guard_filter_fn'; known: 'autotune'"):
+        with pytest.raises(ValueError, match="'guard_filter_fn'; framejit leaves out no guard; known: 'autotune'"):
             framejit.compile(lambda x: x, options={"guard_filter_fn": getattr(torch.compiler, name)})
 
 
@@ -320,7 +320,7 @@ class TestDistributed:
         from torch.distributed.tensor import Shard, distribute_tensor
         x = torch.randn(4)
         spread = distribute_tensor(x, init_device_mesh("cpu", (1,)), [Shard(0)])
-        with pytest.raises(framejit.GraphBreakError, match="unsupported_tensor: subclass DTensor cannot be traced"):
+        with pytest.raises(framejit.GraphBreakError, match="_tensor: x, a tensor of the subclass DTensor, cannot"):
             framejit.compile(lambda x: x * 2, fullgraph=True)(spread)
         assert framejit.stats()["graph_breaks"] == 1
         framejit.reset()

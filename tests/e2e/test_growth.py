@@ -1,11 +1,17 @@
 """Long programs: kernels stay small, and kernels that differ only in where they begin are one. Exponents:
 benchmarks/growth.py."""
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import framejit
 from check import check
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import growth  # noqa: E402
 
 
 def kernels_of(fn, *args):
@@ -59,17 +65,7 @@ def test_a_small_chain_is_one_kernel():
 
 @pytest.mark.parametrize("steps", [3, 24])
 def test_unrolled_cells_share_their_kernels(steps):
-    def f(x, of_input, of_state, bias):
-        of_x = F.linear(x, of_input, bias)
-        h = c = x.new_zeros(8, 20)
-        states = []
-        for t in range(steps):
-            i, j, k, o = (of_x[:, t] + F.linear(h, of_state)).chunk(4, 1)
-            c = torch.sigmoid(j) * c + torch.sigmoid(i) * torch.tanh(k)
-            h = torch.sigmoid(o) * torch.tanh(c)
-            states.append(h)
-        return torch.stack(states, 1)
-    args = torch.randn(8, steps, 16), torch.randn(80, 16) * 0.3, torch.randn(80, 20) * 0.3, torch.randn(80)
+    f, args = growth.cells(steps)
     assert kernels_of(f, *args) <= 5
 
 
@@ -122,16 +118,7 @@ def test_rows_of_an_input_are_written_where_they_are():
     check(f, torch.randn(13, 33), torch.randn(6, 33))
 
 
-@pytest.mark.parametrize("n", [40])
-def test_reuse_does_not_multiply(n):
-    def f(x, y):
-        for _ in range(n):
-            x = x * y + x
-        return x
-
-    def g(x):
-        for _ in range(n):
-            x = (x + x.t()) * 0.4
-        return x
-    kernels_of(f, torch.randn(30, 31) * 0.01, torch.randn(30, 31) * 0.01)
-    kernels_of(g, torch.randn(32, 32))
+@pytest.mark.parametrize("family", [growth.doubling, growth.doubling_across])
+def test_reuse_does_not_multiply(family):
+    f, args = family(40)
+    kernels_of(f, *args)

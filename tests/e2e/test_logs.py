@@ -267,6 +267,7 @@ def test_help_lists_the_channels():
 
 @pytest.mark.parametrize("environment, message", [
     ({"FRAMEJIT_LOGS": "graph,nonsense"}, "unknown channel 'nonsense'; known: guards"),
+    ({"FRAMEJIT_LOGS": "graph_break"}, "unknown channel 'graph_break'; did you mean graph_breaks? Known: guards, "),
     ({"FRAMEJIT_LOGS": "-nonsense"}, "unknown channel 'nonsense'"),
     ({"FRAMEJIT_LOGS_FORMAT": "xml"}, "text|json"),
     ({"FRAMEJIT_LOGS_OUT": "/nowhere/at/all"}, "FRAMEJIT_LOGS_OUT: cannot write '/nowhere/at/all': its folder "

@@ -172,10 +172,12 @@ def settings_page():
     assert named <= set(found), sorted(named - set(found))
     lines = ["# Settings", "",
              "Written by `tests/e2e/test_readme.py` from `runtime/base/config.def` (`make golden-update`).", "",
-             "Every setting of the process is an environment variable. framejit reads it once, when it is imported. A "
-             "bad value is an error that says what is accepted. There is one exception: a `FRAMEJIT_CACHE_DIR` that "
-             "cannot be used is a warning, because the program runs without it; `framejit.cache` raises in that "
-             "case. A program that imports neither torch nor framejit gets no message. `true` and `false` mean 1 "
+             "Every setting of the process is an environment variable. framejit reads it once, when it is imported. An "
+             "empty value is the default. A bad value is an error that says what is accepted: a number must be "
+             "within the bounds that are given below, and 0 means what its line says. There is one exception: a "
+             "`FRAMEJIT_CACHE_DIR` that cannot be used is a warning, because the program runs without it; "
+             "`framejit.cache` raises in that case. A program that imports neither torch nor framejit gets no message. "
+             "`true` and `false` mean 1 "
              "and 0. Regular expressions use ECMAScript's syntax. Settings of one compiled function are arguments of "
              "`framejit.compile`: `fullgraph`, `dynamic`, `backend`, `mode`, `options`, `disable`. "
              "`framejit.cache(folder, max_mb=...)` sets the two variables of the cache from the program."]
@@ -191,6 +193,35 @@ def test_the_page_of_settings():
 def test_a_wrong_setting_is_an_error_that_says_what_is_accepted():
     done = programs.run("import framejit", env=without_settings(FRAMEJIT_PRODUCTS="x"))
     assert done.returncode and "ValueError" in done.stderr and "library" in done.stderr
+
+
+WRONG_VALUES = """
+import os, re, sys
+import framejit
+from framejit import _framejit
+for kind, name, choices in eval(sys.argv[1]):
+    least = int(choices.partition("..")[0]) if kind == "integer" else 0
+    wrong = {"flag": ["-1", "2", "abc", "1e3", " 1"], "pattern": ["(", "["], "text": ["abc", "0"] if choices else [],
+             "integer": ["abc", "1e3", " 1", "0x8", "99999999999999999999", str(least - 1)]}[kind]
+    for value in wrong:
+        os.environ[name] = value
+        try:
+            _framejit.configure()
+            print(f"{name}={value} is accepted")
+        except ValueError as error:
+            if not re.match(rf"{name}='{re.escape(value)}' is not accepted: expected .+ \\(.+\\)$", str(error)):
+                print(error)
+    os.environ[name] = ""
+    _framejit.configure()
+"""
+
+
+def test_wrong_values_of_each_setting_are_errors_and_empty_ones_are_the_default():
+    table = (ROOT / "runtime/base/config.def").read_text()
+    rows = re.findall(r'^KNOB\(\w+, (\w+), "(\w+)",\s*(?:"[^"]*"|[^,]+), "([^"]*)",', table, re.M)
+    assert len(rows) == len(re.findall(r"^KNOB\(", table, re.M)) > 20
+    done = programs.run(WRONG_VALUES, repr(rows), env=without_settings())
+    assert (done.returncode, done.stdout) == (0, ""), (done.stdout, done.stderr)
 
 
 def test_the_list_of_channels():

@@ -1,5 +1,6 @@
 """What a line about a recompile says: what changed in the user's own words, which line asked, and what to do."""
 import re
+import threading
 
 import pytest
 import torch
@@ -206,3 +207,92 @@ def test_an_error_about_recompiles_says_the_same():
     told = re.escape(f"{at}: x.size(0) was 2, now it is 3; what to do: ")
     with torch.compiler.set_stance("fail_on_recompile"), pytest.raises(RuntimeError, match=told):
         compiled(torch.ones(3))
+
+
+LIBRARY = """
+def by_size(x, word=None):
+    y = x + 1
+    return y * 2
+
+def by_break(x, n, act):
+    act()
+    y = x * n
+    return y if y.shape[0] > 2 else -y
+
+def by_parts(x):
+    a, *others = x.unbind(0)
+    return a * len(others)
+"""
+library = {}
+exec(compile(LIBRARY, "/opt/site-packages/library.py", "exec"), library)
+
+
+def lines_of(event, *calls):
+    """Where the events say that they are, without those of nn.Module's own code."""
+    heard = events_of(*calls)
+    return {e["at"] if event == "Recompile" else e["fields"]["guard"].partition("  # ")[2] for e in heard
+            if e["event"] == event and e["fields"].get("of") != "plumbing"}
+
+
+def test_library_code_is_named_after_the_line_of_the_program():
+    def calls(x):
+        return library["by_size"](x)
+    line = calls.__code__.co_firstlineno + 1
+    place = f"test_recompile_lines.py:{line} {calls.__qualname__}, in library.py:3 by_size"
+    compiled = framejit.compile(calls)
+    assert place in lines_of("Guard", compiled, (ONES,))
+    [event] = recompiles_of(compiled, (torch.ones(3),))
+    assert event["at"] == place and f" {place} recompile 1/8 of test_recompile_lines.py:" in event["text"]
+    report = framejit.explain(calls)(ONES)
+    assert f"  # {place}" in str(report), report
+
+
+def test_a_fact_of_a_rule_in_library_code_is_too():
+    def calls(x):
+        return library["by_parts"](x)
+    at = f"test_recompile_lines.py:{calls.__code__.co_firstlineno + 1} {calls.__qualname__}, in library.py:12 by_parts"
+    event = recompiles_of(framejit.compile(calls), (ONES,), (torch.ones(3),), (torch.ones(4),))[-1]
+    assert "number of parts" in event["fields"]["change"] and event["at"] == at, event
+
+
+@pytest.mark.breaks(outside_effect=1)
+def test_code_after_a_break_in_a_library_is_too():
+    """There, the trace begins in the library."""
+    def calls(x, n):
+        y = x + 1
+        return library["by_break"](y, n, print)
+    way = f"test_recompile_lines.py:{calls.__code__.co_firstlineno + 2} {calls.__qualname__}, in "
+    compiled = framejit.compile(calls)
+    assert f"{way}library.py:8 by_break" in lines_of("Guard", compiled, (ONES, True))
+    events = recompiles_of(compiled, (ONES, False))
+    assert [(e["at"], e["fields"]["begins"]) for e in events] == [
+        (f"{way}library.py:8 by_break", "library.py:7 by_break")], events
+
+
+def test_a_compiled_function_of_a_library_is_named_after_its_call():
+    compiled = framejit.compile(library["by_size"])
+
+    def calls(x):
+        return compiled(x)
+    first = calls.__code__.co_firstlineno
+    [event] = recompiles_of(calls, (ONES,), (torch.ones(3),))
+    assert event["at"] == f"test_recompile_lines.py:{first + 1} {calls.__qualname__}, in library.py:3 by_size"
+    assert event["fields"]["begins"] == "library.py:2 by_size"
+
+
+def test_without_any_line_of_the_program_the_library_has_the_last_word():
+    def calls(compiled, size):
+        thread = threading.Thread(target=compiled, args=(torch.ones(size),))
+        thread.start(), thread.join()
+    compiled = framejit.compile(library["by_size"])
+    [event] = recompiles_of(lambda size: calls(compiled, size), (2,), (3,))
+    assert event["at"] == "library.py:3 by_size"
+
+
+@pytest.mark.parametrize("make", [torch.linspace, torch.logspace])
+def test_a_length_that_torch_takes_as_a_constant_is_said_to_be_one(make):
+    event = recompiles_of(framejit.compile(lambda x: x + make(0, 1, x.shape[0])),
+                          *[(torch.ones(n),) for n in (2, 3, 4)])[-1]
+    assert event["fields"]["change"].startswith(
+        "x.size(0) == 3 (torch takes this number as a constant) was true, now x.size(0) is 4"), event
+    assert "such as that of linspace" in event["fields"]["hint"]

@@ -1,6 +1,7 @@
 """FRAMEJIT=1: which functions of a program that names no compiler are compiled, and when."""
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -143,3 +144,59 @@ for call in calls:
 print(graphs())
 """)
     assert out == ["0", "3"] and compiled == ["rgb_to_yiq", "softmax", "parameters_to_vector"]
+
+
+STARTED = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2] / "python/startup")!r})
+import _framejit_startup
+_framejit_startup.start()
+"""
+VAIN = """
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return step(x)
+def step(x): return x + 1
+def count(n): return n + 1
+net = Net()
+for _ in range(3):
+    count(1), net(x)
+"""
+NAMES = "__main__:Net.forward, __main__:step"
+
+
+@pytest.mark.parametrize("environment, said", [
+    ({"FRAMEJIT_FILTER": "^Net"}, "FRAMEJIT_FILTER='^Net': nothing is compiled, because it is found in no "
+                                  f"module:qualname of the 2 functions that FRAMEJIT=1 could compile: {NAMES}"),
+    ({"FRAMEJIT_FILTER": "step"}, None),
+    ({"FRAMEJIT_FILTER": "^Net", "FRAMEJIT_LOGS": "-warnings"}, None),
+    ({"FRAMEJIT": "", "FRAMEJIT_FILTER": "step"},
+     "FRAMEJIT_FILTER without FRAMEJIT=1: ignored; functions that the program itself compiles are not affected"),
+    ({"FRAMEJIT": "0", "FRAMEJIT_FILTER": "step", "FRAMEJIT_SKIP": "step"}, None),
+], ids=["vain", "found", "silenced", "not in global mode", "switched off"])
+def test_a_filter_that_finds_nothing_is_said_at_the_end(tmp_path, environment, said):
+    path = tmp_path / "program.py"
+    path.write_text(STARTED + "import framejit\n" * ("FRAMEJIT" in environment) + START + VAIN)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | {"FRAMEJIT": "1"} | environment
+    done = programs.run(file=path, env=env, forked=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == ([f"[framejit warnings] {said}"] if said else []), done.stderr
+
+
+def test_a_filter_with_nothing_to_compile_says_nothing(tmp_path):
+    """Nor does one that the process of a worker inherits."""
+    path = tmp_path / "program.py"
+    path.write_text(STARTED + """
+import multiprocessing, torch
+def count(n): return n + 1
+def work(): print(int(double(torch.ones(2))[0]), flush=True)
+def double(x): return x * 2
+if __name__ == "__main__":
+    count(1)
+    worker = multiprocessing.get_context("spawn").Process(target=work)
+    worker.start(), worker.join()
+""")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")}
+    env |= {"FRAMEJIT": "1", "FRAMEJIT_FILTER": "Net"}
+    done = programs.run(file=path, env=env, forked=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")

@@ -1,6 +1,7 @@
 """Failures, and plain runs for a reason that the user can change, are counted as such. Each cause is one line on
 stderr, even if no log was asked for. Under FRAMEJIT_STRICT a failure of ours is an error."""
 import os
+import re
 import textwrap
 
 import pytest
@@ -251,6 +252,19 @@ def test_two_kinds_of_tensors_are_two_lines():
                      "g = framejit.compile(lambda x: x * 3)\n"
                      "for _ in range(2):\n    f(torch.ones(3, requires_grad=True)), g(torch.ones(3).to_sparse())\n")
     assert len(lines) == 2 and "gradient" in lines[0] and "not strided" in lines[1], lines
+
+
+def test_each_function_at_its_limit_says_what_differs():
+    _, lines = plain("by_word = framejit.compile(lambda x, s: x * len(s))\n"
+                     "f = framejit.compile(lambda xs: sum(x.sum() for x in xs))\n"
+                     "for n in range(1, 12):\n    by_word(torch.ones(3), 'a' * n), f([torch.ones(3)] * n)\n")
+    changes = [re.search("FRAMEJIT_ENTRIES allows: (.+?); what to do: ", line)[1] for line in lines]
+    assert changes == ["s was 'aaaaaaaa', now it is 'aaaaaaaaa'", "len(xs) was 8, now it is 9"], lines
+
+
+def test_a_limit_of_zero_is_said_to_be_one():
+    _, lines = plain("[framejit.compile(lambda x: x * 2)(torch.ones(3)) for _ in range(3)]", FRAMEJIT_ENTRIES="0")
+    assert len(lines) == 1 and "allows: the limit is 0; what to do: " in lines[0], lines
 
 
 WEIGHTS_IN_A_REGION = """

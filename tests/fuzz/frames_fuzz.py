@@ -14,6 +14,7 @@ import sys
 import textwrap
 
 import command
+import rounds
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
@@ -281,20 +282,13 @@ def shrink(program, seed, backend):
             for part in statement:
                 if isinstance(part, list):
                     yield from blocks(part)
-    changed = True
-    while changed:
-        changed = False
-        for block in list(blocks(program.body)):
-            for i in range(len(block) - 1, -1, -1):
-                removed = block.pop(i)
-                try:
-                    fails = run(program.source(), seed, backend)
-                except SyntaxError:
-                    fails = None
-                if fails:
-                    changed = True
-                else:
-                    block.insert(i, removed)
+
+    def fails():
+        try:
+            return run(program.source(), seed, backend)
+        except SyntaxError:
+            return False
+    rounds.shrink(lambda: (edit for block in list(blocks(program.body)) for edit in rounds.drops(block)), fails)
     return program.source()
 
 

@@ -14,6 +14,7 @@ import random
 import sys
 
 import command
+import rounds
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
@@ -308,23 +309,17 @@ def run(program, seed, backend):
     return None
 
 
+def still_fails(program, seed, backend, run):
+    """An error of eager is no failure: a line that a later one needs stays."""
+    try:
+        why = run(program, seed, backend)
+    except Exception as e:
+        why = str(e)
+    return bool(why) and not isinstance(call_plain(program), str)
+
+
 def shrink(program, seed, backend):
-    """Drops lines as long as the failure stays; a line whose name is used later makes eager raise, and so it stays."""
-    changed = True
-    while changed:
-        changed = False
-        for k in reversed(range(len(program.lines))):
-            dropped = program.lines.pop(k)
-            try:
-                why = run(program, seed, backend)
-            except Exception as e:
-                why = str(e)
-            plain = call_plain(program)
-            if why and not isinstance(plain, str):
-                changed = True
-            else:
-                program.lines.insert(k, dropped)
-    return program
+    rounds.shrink(lambda: rounds.drops(program.lines), lambda: still_fails(program, seed, backend, run))
 
 
 def call_plain(program):
@@ -334,26 +329,28 @@ def call_plain(program):
     return call(scope["f"], copies(program.inputs))
 
 
+def is_whole(stats):
+    """Whether a program was captured whole, apart from eager's errors."""
+    return stats["graphs"] > 0 and set(stats["break_reasons"]) <= {"exception_raised"}
+
+
 def fuzz(first, count, backend, device="cpu"):
-    """Runs `count` programs; returns the failures as text, and how many programs were captured whole (apart from
-    eager's errors)."""
-    failures, whole = [], 0
-    for seed in range(first, first + count):
-        import framejit
+    """Runs `count` programs; returns the failures as text, and how many programs were captured whole."""
+    import framejit
+
+    def one(seed):
         program = Program(seed)
         if device != "cpu":
             program.move(device)
         why = run(program, seed, backend)
         stats = framejit.stats()
-        whole += stats["graphs"] > 0 and set(stats["break_reasons"]) <= {"exception_raised"}
-        if not why and stats["fallbacks"] and not program.raised:
-            why = "compiled code failed and plain Python ran"
+        whole = is_whole(stats)
         if why:
-            small = shrink(program, seed, backend) if not why.startswith("compiled code failed") else program
-            failures.append(f"seed {seed}, backend {backend}: {why}\n{small.source()}")
-            print(failures[-1], flush=True)
-    print(f"{count} programs, {whole} whole, {len(failures)} failures, backend {backend}", flush=True)
-    return failures, whole
+            shrink(program, seed, backend)
+        elif stats["fallbacks"] and not program.raised:
+            why = f"compiled code failed and plain Python ran: {stats['fallback_reasons']}"
+        return why and f"{why}\n{program.source()}", whole
+    return rounds.run(first, count, one, "whole", backend)
 
 
 def main():

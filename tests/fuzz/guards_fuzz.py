@@ -24,6 +24,7 @@ import framejit
 import command
 import guards_changes
 import guards_tables
+import rounds
 from guards_tables import PLACES, WORLD
 
 VALUES = guards_tables.split(guards_tables.VALUES)
@@ -179,16 +180,15 @@ def program_of(seed):
 
 def fuzz(first, count, backend, make=program_of):
     """The failures as text, and the share of programs with a graph."""
-    failures, captured = [], 0
-    for seed in range(first, first + count):
+    def one(seed):
         program = make(seed)
         found = run(program, seed, backend)
-        captured += framejit.stats()["graphs"] > 0
-        if found:
-            _, why = shrink(program, seed, backend, found[0]) or found
-            failures.append(f"seed {seed}, backend {backend}:\n  {why}\n{program.shown()}")
-            print(failures[-1], flush=True)
-    print(f"{count} programs, {captured} with a graph, {len(failures)} failures, backend {backend}", flush=True)
+        has_graph = framejit.stats()["graphs"] > 0
+        if not found:
+            return None, has_graph
+        _, why = shrink(program, seed, backend, found[0]) or found
+        return f"\n  {why}\n{program.shown()}", has_graph
+    failures, captured = rounds.run(first, count, one, "with a graph", backend)
     return failures, captured / count
 
 

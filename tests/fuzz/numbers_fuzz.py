@@ -15,6 +15,7 @@ import torch
 
 import framejit
 import command
+import rounds
 
 INTS = [0, 1, 2, 3, 5, 8, 13, -1, -7, 100, 2 ** 31, 2 ** 62, -(2 ** 63), 2 ** 70, True]
 FLOATS = [0.0, -0.0, 1.0, 0.5, 1.5, 2.5, 3.75, -2.25, 1e-3, 1e10, 1e300, math.inf, -math.inf, math.nan, 7]
@@ -88,26 +89,18 @@ def check(seed, backend):
                 else rng.choice(FLOATS))
         ours, plain = outcome(compiled, args), outcome(f, args)
         if not alike(ours, plain):
-            return (f"seed {seed}, call {k}, i={args[1]!r}, g={args[2]!r}, n={args[0].shape[0]}: {ours} instead of "
-                    f"{plain}\n{source}"), 0
+            return (f"call {k}, i={args[1]!r}, g={args[2]!r}, n={args[0].shape[0]}: {ours} instead of {plain}\n"
+                    f"{source}"), 0
     return None, framejit.stats()["hits"] + framejit.stats()["plain_hits"]
 
 
 def run(seed, count, backend):
-    failures, hits = [], 0
-    for k in range(count):
-        why, found = check(seed + k, backend)
-        failures += [why] if why else []
-        hits += found
-    return failures, hits
+    return rounds.run(seed, count, lambda seed: check(seed, backend), "hits", backend)
 
 
 def main():
     options = command.parser("eager").parse_args()
-    failures, hits = run(options.seed, options.count, options.backend)
-    print(*failures, sep="\n")
-    print(f"{options.count} programs, {hits} hits, {len(failures)} failures, backend {options.backend}")
-    return 1 if failures else 0
+    return 1 if run(options.seed, options.count, options.backend)[0] else 0
 
 
 if __name__ == "__main__":

@@ -11,11 +11,13 @@ and the program, shrunk by dropping lines and drawn events. With --inner, progra
 torch.autograd.grad() themselves.
 """
 import functools
+import itertools
 import os
 import random
 import sys
 
 import command
+import rounds
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(os.path.dirname(HERE), "e2e"), os.path.join(os.path.dirname(HERE), "e2e", "training")]
@@ -336,39 +338,32 @@ def run(program, seed, backend):
 
 def shrink(program, seed, backend):
     """Drops lines and events as long as the same failure stays."""
-    changed, first = True, str(run(program, seed, backend))[:24]
-    while changed:
-        changed = False
-        for parts in (program.lines, program.events):
-            for k in reversed(range(len(parts))):
-                dropped = parts.pop(k)
-                try:
-                    why = run(program, seed, backend)
-                except Exception:
-                    why = None
-                if why and why.startswith(first) and "NameError" not in why:
-                    changed = True
-                else:
-                    parts.insert(k, dropped)
-    return program
+    first = str(run(program, seed, backend))[:24]
+
+    def fails():
+        try:
+            why = run(program, seed, backend)
+        except Exception:
+            return False
+        return bool(why) and why.startswith(first) and "NameError" not in why
+    rounds.shrink(lambda: itertools.chain(rounds.drops(program.lines), rounds.drops(program.events)), fails)
 
 
 def fuzz(first, count, backend, inner=False):
     """Runs `count` programs. Returns the failures as text, and how many programs were whole: no break, a graph, and a
     backward plan if a gradient was required."""
     import framejit
-    failures, whole = [], 0
-    for seed in range(first, first + count):
+
+    def one(seed):
         program = Program(seed, inner=inner)
         why = run(program, seed, backend)
         stats = framejit.stats()
-        whole += stats["graphs"] > 0 and not stats["graph_breaks"] and not stats["fallbacks"]
+        whole = stats["graphs"] > 0 and not stats["graph_breaks"] and not stats["fallbacks"]
         if why:
-            small = shrink(program, seed, backend)
-            failures.append(f"seed {seed}, backend {backend}: {why}\n{small.text()}\n{run(small, seed, backend)}")
-            print(failures[-1], flush=True)
-    print(f"{count} programs, {whole} whole, {len(failures)} failures, backend {backend}", flush=True)
-    return failures, whole
+            shrink(program, seed, backend)
+            why = f"{why}\n{program.text()}\n{run(program, seed, backend)}"
+        return why, whole
+    return rounds.run(first, count, one, "whole", backend)
 
 
 def main():

@@ -12,6 +12,7 @@ import sys
 
 import command
 import graphs_fuzz
+import rounds
 from graphs_fuzz import copies, sharing
 
 # {t} {u} any tensor; {e} {w} exact ones; {f} {h} floats; {g} {k} integers; {b} bools; {c} complex or any; {z} one
@@ -486,32 +487,24 @@ def run(program, seed, backend):
 
 
 def shrink(program, seed, backend):
-    changed = True
-    while changed:
-        changed = False
-        for k in reversed(range(len(program.lines))):
-            dropped = program.lines.pop(k)
-            result = program.result
-            if dropped.split(" = ")[0] in program.result.split(", "):
-                program.result = ", ".join(n for n in result.split(", ") if n != dropped.split(" = ")[0]) or "a"
-            try:
-                why = run(program, seed, backend)
-            except Exception as e:
-                why = str(e)
-            if why and not isinstance(graphs_fuzz.call_plain(program), str):
-                changed = True
-            else:
-                program.lines.insert(k, dropped)
-                program.result = result
+    """Drops lines with their results, and results."""
+    def result_without(name):
+        before = program.result
+        program.result = ", ".join(n for n in before.split(", ") if n != name) or "a"
+        return lambda: setattr(program, "result", before)
+
+    def drop_line(edit, name):
+        undo_result, undo = result_without(name), edit()
+        return lambda: (undo(), undo_result())
+
+    def edits():
+        for k, edit in zip(reversed(range(len(program.lines))), rounds.drops(program.lines)):
+            name = program.lines[k].split(" = ")[0]
+            yield lambda: drop_line(edit, name)
         names = program.result.split(", ")
         for name in names if len(names) > 1 else []:
-            result = program.result
-            program.result = ", ".join(n for n in program.result.split(", ") if n != name) or "a"
-            if not run(program, seed, backend):
-                program.result = result
-            else:
-                changed = True
-    return program
+            yield lambda: result_without(name)
+    rounds.shrink(edits, lambda: graphs_fuzz.still_fails(program, seed, backend, run))
 
 
 def shown(v):
@@ -521,23 +514,22 @@ def shown(v):
 
 
 def fuzz(first, count, backend):
-    failures, whole = [], 0
-    for seed in range(first, first + count):
-        import framejit
+    import framejit
+
+    def one(seed):
         program = Program(seed)
         why = run(program, seed, backend)
         stats = framejit.stats()
-        whole += stats["graphs"] > 0 and set(stats["break_reasons"]) <= {"exception_raised"}
-        if not why and stats["fallbacks"] and not program.raised:
+        whole = graphs_fuzz.is_whole(stats)
+        if why:
+            shrink(program, seed, backend)
+        elif stats["fallbacks"] and not program.raised:
             why = f"compiled code failed and plain Python ran: {stats['fallback_reasons']}"
         if why:
-            small = shrink(program, seed, backend) if not why.startswith("compiled code failed") else program
             inputs = "".join(f"  {n}: {shown(v)}\n" for n, v in zip(INPUTS, program.inputs))
-            failures.append(f"seed {seed}, backend {backend}: {why}\n{small.source()}{inputs}"
-                            f"  now: {run(small, seed, backend)}")
-            print(failures[-1], flush=True)
-    print(f"{count} programs, {whole} whole, {len(failures)} failures, backend {backend}", flush=True)
-    return failures, whole
+            why = f"{why}\n{program.source()}{inputs}  now: {run(program, seed, backend)}"
+        return why, whole
+    return rounds.run(first, count, one, "whole", backend)
 
 
 def main():

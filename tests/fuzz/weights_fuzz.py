@@ -22,6 +22,7 @@ from framejit import _framejit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
 import command  # noqa: E402
+import rounds  # noqa: E402
 from check import exactly_as, same  # noqa: E402
 
 WIDTHS = [16, 24, 64, 96, 128]
@@ -185,7 +186,7 @@ WRITES = {
 
 class Program:
     def __init__(self, seed):
-        self.seed, self.rng = seed, random.Random(seed)
+        self.rng = random.Random(seed)
         random.seed(seed)
         torch.manual_seed(seed)
         rng = self.rng
@@ -201,7 +202,7 @@ class Program:
         self.x = torch.randn(rng.choice([1, 4, 16]), widths[0])
 
     def text(self):
-        return (f"seed {self.seed}: {self.models[0]}\n{len(self.models)} instances, autocast {self.dtype}, "
+        return (f"{self.models[0]}\n{len(self.models)} instances, autocast {self.dtype}, "
                 f"{'a function' if self.as_function else 'modules'}, {self.x.shape[0]} rows")
 
     def compiled(self, options):
@@ -258,26 +259,18 @@ def check(seed, trusted, rounds=12):
 
 
 def run(seed, count, trusted=False):
-    failures, derived = [], 0
     _framejit.replace_costs(COSTS)
     try:
-        for k in range(count):
-            why, made = check(seed + k, trusted)
-            failures += [why] if why else []
-            derived += made
+        return rounds.run(seed, count, lambda seed: check(seed, trusted), "values derived")
     finally:
         _framejit.replace_costs("")
-    return failures, derived
 
 
 def main():
     parser = command.parser(count=100)
     parser.add_argument("--trusted", action="store_true")
     options = parser.parse_args()
-    failures, derived = run(options.seed, options.count, options.trusted)
-    print(*failures, sep="\n")
-    print(f"{options.count} programs, {derived} values derived, {len(failures)} failures")
-    return 1 if failures else 0
+    return 1 if run(options.seed, options.count, options.trusted)[0] else 0
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def check(path: str, text: str) -> list[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if FOREIGN.search(line) and not FOREIGN_ALLOWED.search(path):
             found.append(f"{path}:{number}: leans on torch's compiler: {line.strip()[:100]}")
-        if path.startswith("python/") and PROCESS.search(line):
+        if path.startswith("python/") and PROCESS.search(line) and "sys.modules" not in line:
             found.append(f"{path}:{number}: starts a process: {line.strip()[:100]}")
         found += [f"{path}:{number}: \"{word}\" means something else (docs/style.md): {line.strip()[:100]}"
                   for pattern, word in OLD if OLD_IN.match(path) and pattern.search(line)]

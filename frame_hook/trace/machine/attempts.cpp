@@ -105,9 +105,6 @@ void Attempts::poll() {
 void Attempts::take_place() {
   stop_where_ = stack_.here();
   if (stack_.frames().empty()) return;
-  // A trace that begins in library code, as after a break in an inlined call, has no line of the program.
-  const auto is_library = [](const auto& f) { return is_library_file(f->code->code->co_filename); };
-  if (std::ranges::all_of(stack_.frames(), is_library)) stop_where_ = place_of_caller() + stop_where_;
   const SymbolicFrame& f = *stack_.frames().back();
   stop_place_ = {PyRef::borrow(f.code->code->co_filename), f.code->span(f.code->instructions[f.position])};
 }

@@ -137,7 +137,8 @@ class Recording {
   virtual PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) = 0;
   virtual PyObject* get_attribute(PyObject* traced, PyObject* name) = 0;  // C getters and methods of torch.Tensor
   virtual std::optional<Error> take_break() = 0;  // why a recorded call cannot be in a graph
-  virtual void set_line(const graph::Line& line) = 0;
+  // way: the program's own line, if the line is in library code: "model.py:12 forward, in ".
+  virtual void set_line(const graph::Line& line, const std::string& way) = 0;
 
   // The contents of a traced tensor that depends only on constants: a new real tensor. Null without an error: not
   // known.

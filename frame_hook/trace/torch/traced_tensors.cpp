@@ -56,6 +56,7 @@ guards::Guard tensor_guard(const TensorValue* v, std::shared_ptr<const guards::T
 }  // namespace
 
 void TracedTensors::break_at_unsupported(TensorValue* v, std::string reason) {
+  if (const std::string name = dynamic_.name(v->source); !name.empty()) reason = name + ", " + reason + ",";
   GraphBreak at{Reason::unsupported_tensor, std::move(reason)};
   std::shared_ptr<const guards::TensorFacts> kind = frontend.facts_of_unsupported(v->object.get());
   if (kind && v->source != kNoSource && !facts().is_computed(v->source)) at.guard = tensor_guard(v, std::move(kind));
@@ -85,10 +86,12 @@ void TracedTensors::set_user_line() {
   const SymbolicFrame& user = facts().stack.user_frame();
   PyCodeObject* code = user.code->code;
   const int number = user.code->instructions[user.position].line;
-  if (last_line_ == std::pair(code, number)) return;
-  last_line_ = {code, number};
+  const SymbolicFrame* const of_program = facts().stack.program_frame();
+  const RecordingLine line = {code, of_program ? of_program->code->code : nullptr, number,
+                              of_program ? line_of_position(*of_program) : 0};
+  if (std::exchange(last_line_, line) == line) return;
   const char* name = PyUnicode_AsUTF8(code->co_qualname);
-  recording().set_line({file_name(code), number, name ? name : "?"});
+  recording().set_line({file_name(code), number, name ? name : "?"}, facts().stack.way_to(user));
 }
 
 Value* TracedTensors::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* names) {

@@ -8,6 +8,12 @@
 
 namespace framejit::frame_hook {
 
+struct RecordingLine {  // that the recording was told, and the program's own line that led there
+  PyCodeObject *code, *program;
+  int number, program_number;
+  bool operator==(const RecordingLine&) const = default;
+};
+
 class TracedTensors {
  public:
   TracedTensors(FrameTrace& trace, TensorFrontend& of_tensors, const DynamicSources& dynamic, OpenNumbers& open)
@@ -39,7 +45,7 @@ class TracedTensors {
   FrameTrace& trace_;
   const DynamicSources& dynamic_;
   std::vector<NumberInTensor> read_numbers_;
-  std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
+  RecordingLine last_line_{};
 
   Recording& recording() { return *trace_.recording; }
   Heap& heap() { return numbers.shadows.heap; }

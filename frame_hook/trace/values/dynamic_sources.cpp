@@ -53,6 +53,12 @@ bool DynamicSources::holds_symbol(PyObject* object, SourceId source) const {
 }
 
 // Sources are compared as texts, so texts are made only if there is something to compare with.
+std::string DynamicSources::name(SourceId source) const {
+  for (SourceId at = source; at != kNoSource; at = sources_[at].base)
+    if (sources_[at].kind == SourceKind::stack) return "";
+  return source == kNoSource || !hints_.names ? "" : sources_.words(source, *hints_.names);
+}
+
 bool DynamicSources::is_dynamic(SourceId source) const {
   if (source != kNoSource &&
       (sources_[source].kind == SourceKind::computed || sources_[source].kind == SourceKind::tensor_number))

@@ -14,6 +14,7 @@ class DynamicSources {
   void reset(PyCodeObject* code) { code_ = code; }         // the sources name its locals
 
   std::string text(guards::SourceId source) const { return sources_.text(source, code_); }
+  std::string name(guards::SourceId source) const;         // what the program calls it; "" if it has no name
   bool is_dynamic(guards::SourceId source) const;
   bool becomes_symbol(PyObject* integer, guards::SourceId source) const;  // when it is read
   bool holds_symbol(PyObject* object, guards::SourceId source) const;     // the same for an int, or for an int in a

@@ -33,12 +33,16 @@ bool is_in_torch(CallStack& stack) {
 guards::LineId Facts::user_line() {
   if (stack.frames().empty()) return guards::kNoLine;
   const SymbolicFrame& user = stack.user_frame();
-  const int line = user.code->instructions[user.position].line;
+  const SymbolicFrame* const of_program = stack.program_frame();
+  PyCodeObject* const program = of_program ? of_program->code->code : nullptr;
+  const int line = line_of_position(user), program_line = of_program ? line_of_position(*of_program) : 0;
   const bool in_torch = is_in_torch(stack);
   auto& known = guard_lines_[user.code->code];
   for (auto it = known.rbegin(); it != known.rend(); ++it)
-    if (it->number == line && it->in_torch == in_torch) return it->id;
-  return known.emplace_back(line, in_torch, trace_.guards.add_line(text_of_position(user), in_torch)).id;
+    if (it->number == line && it->program == program && it->program_line == program_line && it->in_torch == in_torch)
+      return it->id;
+  const guards::LineId id = trace_.guards.add_line(stack.way_to(user) + text_of_position(user), in_torch);
+  return known.emplace_back(line, program, program_line, in_torch, id).id;
 }
 
 SourceId Facts::source_of(Value* v) {

@@ -16,7 +16,9 @@ namespace framejit::frame_hook {
 
 struct GuardLine {  // of a code object
   int number;
-  bool in_torch;  // torch's own code asks, which the line calls
+  PyCodeObject* program;  // its line led there; null: the trace began in library code
+  int program_line;
+  bool in_torch;          // torch's own code asks, which the line calls
   guards::LineId id;
 };
 
@@ -45,7 +47,7 @@ class Facts {
   void rely_on_mode(std::shared_ptr<const guards::ModeFacts> mode);
   template <typename Mode>
   bool relies_on_mode() const;
-  guards::LineId user_line();                              // of the user's innermost frame
+  guards::LineId user_line();  // of the innermost frame outside of torch
 
   PyTypeObject* type_of(Value* v);
   PyTypeObject* known_type(Value* v);                      // the type object that v stands for, or null

@@ -274,7 +274,7 @@ bool is_torch_file(PyObject* filename) {
 }
 
 bool is_library_file(PyObject* filename) {
-  if (is_torch_file(filename)) return true;
+  if (is_torch_file(filename) || is_own_file(filename)) return true;
   static const std::string* const standard = [] {
     const std::string folder = folder_of("os");
     return new std::string(folder.empty() ? "<frozen " : folder);
@@ -292,8 +292,7 @@ std::string place_of_caller() {
     auto* object = reinterpret_cast<PyFrameObject*>(frame.get());
     const PyRef code = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(object)));
     auto* of = reinterpret_cast<PyCodeObject*>(code.get());
-    if (!is_library_file(of->co_filename) && !is_own_file(of->co_filename))
-      return place_of(of, PyFrame_GetLineNumber(object)) + ", in ";
+    if (!is_library_file(of->co_filename)) return place_of(of, PyFrame_GetLineNumber(object)) + ", in ";
     frame = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(object)));
   }
   return "";

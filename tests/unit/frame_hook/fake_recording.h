@@ -56,7 +56,7 @@ class FakeRecording : public Recording {
   }
   PyObject* get_attribute(PyObject* traced, PyObject* name) override { return PyObject_GetAttr(traced, name); }
   std::optional<Error> take_break() override { return std::exchange(state().reason, std::nullopt); }
-  void set_line(const graph::Line& line) override { line_ = line; }
+  void set_line(const graph::Line& line, const std::string&) override { line_ = line; }
   PyObject* wrap_size(const graph::SymExpr& size) override { return size_object(size); }
   std::optional<graph::SymExpr> unwrap_size(PyObject* o) override {
     if (Py_TYPE(o) != sym_int_type()) return std::nullopt;
