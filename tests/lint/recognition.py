@@ -54,6 +54,7 @@ TABLES = {"originals.def": re.compile(
           "special_functions.def": re.compile(
               r'^SPECIAL_FUNCTION\(\w+, "[\w.]+", "\w+",\s*"([^"]*)"\)$', re.M),
           "c_packages.def": re.compile(r'^C_(?:PACKAGE\(\w+, "[\w.]+"|MODULE\("[\w.]+", [\w |]+), "([^"]*)"\)$'),
+          "tensor_attributes.def": re.compile(r'^TENSOR_ATTRIBUTE\(\w+, \w+, \w+, \w+, "([^"]*)"\)$'),
           "torch_texts.def": re.compile(r'^TORCH_TEXT\(\w+, "(?:[^"])+", "([^"]*)"\)$'),
           "eager_errors.def": re.compile(r'^EAGER_ERROR\("[\w.]+", \w+, "([^"]*)"\)$'),
           "torch_callables.def": re.compile(r'^TORCH_CALLABLE\(\w+, "[\w.]+", "([^"]*)"\)$'),
