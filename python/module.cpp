@@ -18,6 +18,7 @@
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/resume/trace_all.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/marks.h"
 #include "frame_hook/trace/values/originals.h"
 #include "graph/compiler.h"
 #include "guards/cpython/running_compile.h"
@@ -261,6 +262,12 @@ bool initialise(PyObject* module) {
       "framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));
   if (!error || PyModule_AddObjectRef(module, "GraphBreakError", error.get()) < 0) return false;
   frame_hook::set_graph_break_error(error.get());
+  for (const auto& [name, mark] :
+       {std::pair("DYNAMIC_MARK", frame_hook::kDynamicMark), std::pair("STATIC_MARK", frame_hook::kStaticMark),
+        std::pair("STATIC_ADDRESS_MARK", frame_hook::kStaticAddressMark),
+        std::pair("DISABLED_MARK", frame_hook::kDisabledMark),
+        std::pair("TORCH_DISABLED_MARK", frame_hook::kTorchDisabledMark)})
+    if (PyModule_AddStringConstant(module, name, mark) < 0) return false;
   auto* const armed_call = reinterpret_cast<PyObject*>(frame_hook::armed_call_type());
   if (!armed_call || PyModule_AddObjectRef(module, "ArmedCall", armed_call) < 0) return false;
   return true;

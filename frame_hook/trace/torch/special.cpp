@@ -12,6 +12,7 @@
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
+#include "frame_hook/trace/values/marks.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
@@ -89,13 +90,12 @@ bool is_optimizer_calling(const CallStack& stack) {
 
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f) {
   auto* code = reinterpret_cast<PyCodeObject*>(f->func_code);
-  if (f->func_dict &&
-      (is_true_mark(f->func_dict, "_torchdynamo_disable") || is_true_mark(f->func_dict, "_framejit_disable"))) {
+  if (f->func_dict && (is_true_mark(f->func_dict, kTorchDisabledMark) || is_true_mark(f->func_dict, kDisabledMark))) {
     PyObject* original = PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable"));
     const bool torchs_own =
         original && PyFunction_Check(original) && are_globals_of(PyFunction_GET_GLOBALS(original), "torch");
-    return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap
-                                                                          : SpecialFunction::disabled;
+    return torchs_own && !is_true_mark(f->func_dict, kDisabledMark) ? SpecialFunction::unwrap
+                                                                    : SpecialFunction::disabled;
   }
   if (const SpecialFunction row = special_row(code, f->func_globals); row != SpecialFunction::none) return row;
   if (f->func_dict && PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable")))

@@ -4,6 +4,7 @@
 
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/own_dict.h"
+#include "frame_hook/trace/values/marks.h"
 #include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
@@ -103,10 +104,9 @@ Value* base_of(Heap& heap, TensorValue* v, PyObject* name, PyObject* traced) {
   return v->object ? none_guarded(heap, v, name) : heap.none();
 }
 
-// The mark of mark_static_address is an attribute of the tensor's own.
-bool is_address_mark(PyObject* name) { return std::string_view(text_of(name)) == "_dynamo_static_input_type"; }
+bool is_address_mark(PyObject* name) { return std::string_view(text_of(name)) == kTorchStaticAddressMark; }
 
-// The mark is set on the tensor at the exit.
+// The mark of mark_static_address is set on the tensor at the exit.
 bool leave_mark(Shadows& shadows, Value* tensor, PyObject* name, Value* to) {
   if (!is_address_mark(name) || !to || !is_plain(shadows, to)) return false;
   shadows.tables().calls_at_exit.emplace_back(shadows.heap.constant_value(builtin_function("setattr")),
