@@ -161,16 +161,6 @@ PyObject* warn_once(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// The folder of a module, with a slash; "" when it has none.
-std::string folder_of(const char* module_name) {
-  PyRef module = PyRef::steal(PyImport_ImportModule(module_name));
-  PyRef file = module ? PyRef::steal(PyObject_GetAttrString(module.get(), "__file__")) : PyRef();
-  const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
-  if (!text) return PyErr_Clear(), "";
-  const std::string path = text;
-  return path.substr(0, path.rfind('/') + 1);
-}
-
 PyObject* enable_global(PyObject*, PyObject*) {
   if (!config().enabled) Py_RETURN_NONE;  // FRAMEJIT=false
   if (config().trace_all)
@@ -185,9 +175,6 @@ PyObject* enable_global(PyObject*, PyObject*) {
   settings.min_calls = config().min_calls;
   settings.filter = config().filter;
   settings.skip = config().skip;
-  settings.standard_folder = folder_of("os");
-  settings.library_folders = {folder_of("torch"), folder_of("framejit"), "<frozen "};
-  settings.module_folder = folder_of("torch.nn.modules");
   auto enabled = frame_hook::enable_global_mode(std::move(settings));
   if (!enabled.ok()) return raise_value_error(enabled.error());
   Py_RETURN_NONE;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "frame_hook/trace/values/library_files.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/running_compile.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "frame_hook/trace/values/library_files.h"
 #include "frame_hook/trace/values/object_kinds.h"
 
 namespace framejit::frame_hook {

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "frame_hook/trace/values/library_files.h"
 #include "frame_hook/trace/values/object_kinds.h"
 
 namespace framejit::frame_hook {
