@@ -54,7 +54,7 @@ OUTSIDE = [
 ]
 
 # The parts of the tracer do not know the whole.
-PART = re.compile(r"^frame_hook/trace/(?:machine/(?:attempts|call_stack|compiling_answer|drops|errors|frame_trace"
+PART = re.compile(r"^frame_hook/trace/(?:machine/(?:attempts|call_stack|compiling_question|drops|errors|frame_trace"
                   r"|graph_break|nested|reachable|symbolic_frame|unresumable)"
                   r"|protocol/(?:lookup|made_values|own_dict|stand_ins)"
                   r"|torch/(?:real_calls|tensor_numbers|traced_tensors)|types/(?:c_arguments|writes)"

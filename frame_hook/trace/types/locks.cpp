@@ -28,24 +28,20 @@ Value* lock_enter(RealCalls& calls, const Arguments& args) {
   Shadows& shadows = calls.dicts.shadows;
   shadows.facts.type_of(lock);
   if (!is_known_lock(lock)) refuse();
-  auto& held_locks = calls.attempts.held_locks;
+  const auto& held_locks = calls.attempts.held_locks();
   const auto is_it = [&](const auto& held) { return held.first == lock; };
   const bool waits_for_itself = !is_reentrant(lock) && std::any_of(held_locks.begin(), held_locks.end(), is_it);
   if (waits_for_itself) refuse();
-  held_locks.emplace_back(lock, calls.attempts.resumable_step());
+  calls.attempts.hold(lock);
   std::vector<Value*>& taken = shadows.tables().taken_locks;
   if (std::find(taken.begin(), taken.end(), lock) == taken.end()) taken.push_back(lock);
   return shadows.heap.boolean(true);
 }
 
 Value* lock_exit(RealCalls& calls, const Arguments& args) {
-  auto& held = calls.attempts.held_locks;
-  for (auto last = held.rbegin(); last != held.rend(); ++last)
-    if (!args.positional.empty() && last->first == args.positional[0]) {
-      held.erase(std::next(last).base());
-      return calls.dicts.heap.none();
-    }
-  refuse();  // it was taken before the trace began
+  const bool is_held = !args.positional.empty() && calls.attempts.release(args.positional[0]);
+  if (!is_held) refuse();  // it was taken before the trace began
+  return calls.dicts.heap.none();
 }
 
 }  // namespace framejit::frame_hook::rows
