@@ -19,6 +19,7 @@
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/resume/trace_all.h"
 #include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/values/marks.h"
 #include "frame_hook/trace/values/originals.h"
 #include "graph/compiler.h"
 #include "guards/cpython/running_compile.h"
@@ -171,16 +172,6 @@ PyObject* warn_once(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// The folder of a module, with a slash; "" when it has none.
-std::string folder_of(const char* module_name) {
-  PyRef module = PyRef::steal(PyImport_ImportModule(module_name));
-  PyRef file = module ? PyRef::steal(PyObject_GetAttrString(module.get(), "__file__")) : PyRef();
-  const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
-  if (!text) return PyErr_Clear(), "";
-  const std::string path = text;
-  return path.substr(0, path.rfind('/') + 1);
-}
-
 PyObject* enable_global(PyObject*, PyObject*) {
   if (!config().enabled) Py_RETURN_NONE;  // FRAMEJIT=false
   if (config().trace_all)
@@ -195,9 +186,6 @@ PyObject* enable_global(PyObject*, PyObject*) {
   settings.min_calls = config().min_calls;
   settings.filter = config().filter;
   settings.skip = config().skip;
-  settings.standard_folder = folder_of("os");
-  settings.library_folders = {folder_of("torch"), folder_of("framejit"), "<frozen "};
-  settings.module_folder = folder_of("torch.nn.modules");
   auto enabled = frame_hook::enable_global_mode(std::move(settings));
   if (!enabled.ok()) return raise_value_error(enabled.error());
   Py_RETURN_NONE;
@@ -279,6 +267,12 @@ bool initialise(PyObject* module) {
       "framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));
   if (!error || PyModule_AddObjectRef(module, "GraphBreakError", error.get()) < 0) return false;
   frame_hook::set_graph_break_error(error.get());
+  for (const auto& [name, mark] :
+       {std::pair("DYNAMIC_MARK", frame_hook::kDynamicMark), std::pair("STATIC_MARK", frame_hook::kStaticMark),
+        std::pair("STATIC_ADDRESS_MARK", frame_hook::kStaticAddressMark),
+        std::pair("DISABLED_MARK", frame_hook::kDisabledMark),
+        std::pair("TORCH_DISABLED_MARK", frame_hook::kTorchDisabledMark)})
+    if (PyModule_AddStringConstant(module, name, mark) < 0) return false;
   auto* const armed_call = reinterpret_cast<PyObject*>(frame_hook::armed_call_type());
   if (!armed_call || PyModule_AddObjectRef(module, "ArmedCall", armed_call) < 0) return false;
   return true;

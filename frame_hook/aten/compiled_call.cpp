@@ -61,7 +61,7 @@ class PlannedCall final : public CompiledCall {
     kernel_count = compiled.executable->executable().kernels.size();
     if (!is_short_) held_inputs_ = copied_inputs(runner_.plan());
     if (deriving.replays && !backward_)
-      replays_.emplace(compiled.functional.name, input_names(compiled), compiled.weights, torch_graphs());
+      replays_.emplace(compiled.functional.name, compiled.functional.input_names, compiled.weights, torch_graphs());
     if (deriving.replays && backward_)
       runtime::log_not_replayed(compiled.functional.name, {runtime::GraphRefusal::saves, ""});
   }
@@ -111,10 +111,6 @@ class PlannedCall final : public CompiledCall {
   }
 
  private:
-  static std::vector<std::string> input_names(const graph::CompiledGraph& compiled) {
-    return compiled.functional.input_names;
-  }
-
   static CallResult failed(const Error& error, CallStatus status = CallStatus::failed) {
     PyErr_SetString(PyExc_RuntimeError, error.message.c_str());
     return {status, error.reason};

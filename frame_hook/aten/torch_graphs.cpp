@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "frame_hook/trace/values/marks.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/py_ref.h"
 #include "runtime/gpu_driver.h"
@@ -278,7 +279,7 @@ GraphMachinery& torch_graphs() {
 std::vector<bool> inputs_marked_as_fixed(PyObject* const* inputs, size_t count) {
   std::vector<bool> marked;
   for (size_t i = 0; i < count; ++i)
-    for (const char* name : {"_framejit_static_address", "_dynamo_static_input_type"}) {
+    for (const char* name : {kStaticAddressMark, kTorchStaticAddressMark}) {
       PyRef value = PyRef::steal(PyObject_GetAttrString(inputs[i], name));
       drop_error();
       if (!value || value.get() == Py_None) continue;

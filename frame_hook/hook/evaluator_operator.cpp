@@ -1,5 +1,11 @@
 // frame_hook/hook/evaluator_operator.cpp — unary and binary operators, comparisons, subscripts, slices, formatting,
 // match tests.
+#include <opcode.h>
+
+#include <string_view>
+#include <type_traits>
+
+#include "frame_hook/bytecode/operators.h"
 #include "frame_hook/hook/evaluator.h"
 
 namespace framejit::frame_hook {
@@ -8,36 +14,24 @@ using Flow = Evaluator::Flow;
 
 namespace {
 
-PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
-PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
+// The operator as a function of two objects: that of powers takes a third one.
+template <auto function>
+PyObject* binary_call(PyObject* a, PyObject* b) {
+  if constexpr (std::is_same_v<decltype(function), ternaryfunc>) return function(a, b, Py_None);
+  else return function(a, b);
+}
 
-// In the order of NB_* in opcode.h.
-PyObject* (*const kBinary[])(PyObject*, PyObject*) = {PyNumber_Add,
-                                                      PyNumber_And,
-                                                      PyNumber_FloorDivide,
-                                                      PyNumber_Lshift,
-                                                      PyNumber_MatrixMultiply,
-                                                      PyNumber_Multiply,
-                                                      PyNumber_Remainder,
-                                                      PyNumber_Or,
-                                                      power,
-                                                      PyNumber_Rshift,
-                                                      PyNumber_Subtract,
-                                                      PyNumber_TrueDivide,
-                                                      PyNumber_Xor,
-                                                      PyNumber_InPlaceAdd,
-                                                      PyNumber_InPlaceAnd,
-                                                      PyNumber_InPlaceFloorDivide,
-                                                      PyNumber_InPlaceLshift,
-                                                      PyNumber_InPlaceMatrixMultiply,
-                                                      PyNumber_InPlaceMultiply,
-                                                      PyNumber_InPlaceRemainder,
-                                                      PyNumber_InPlaceOr,
-                                                      inplace_power,
-                                                      PyNumber_InPlaceRshift,
-                                                      PyNumber_InPlaceSubtract,
-                                                      PyNumber_InPlaceTrueDivide,
-                                                      PyNumber_InPlaceXor};
+#define BINARY(op, number, ...) static_assert(static_cast<int>(BinaryOp::op) == (number));
+#define COMPARISON(number, name, ...) static_assert(std::string_view(kComparisonNames[number].function) == #name);
+#include "frame_hook/bytecode/operators.def"
+static_assert(kBinaryOps == NB_INPLACE_ADD);
+
+PyObject* (*const kBinary[])(PyObject*, PyObject*) = {
+#define BINARY(op, number, special, function, symbol, slot, call) binary_call<&PyNumber_##call>,
+#include "frame_hook/bytecode/operators.def"
+#define BINARY(op, number, special, function, symbol, slot, call) binary_call<&PyNumber_InPlace##call>,
+#include "frame_hook/bytecode/operators.def"
+};
 
 PyObject* as_bool(PyObject* steals) {
   if (!steals || PyBool_Check(steals)) return steals;

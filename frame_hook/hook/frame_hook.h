@@ -63,7 +63,8 @@ PyTypeObject* armed_call_type();
 // The standing hook: every frame whose code is not marked CodeState::skip goes to `handler`, but none while the thread
 // is observed. Calling it again puts the hook back on top. False: not usable.
 bool install_standing_hook(FrameHandler& handler);
+// For tests. Programs never take it off.
 void remove_standing_hook();  // if another hook sits on top, ours stays in its chain and passes everything on
-bool standing_hook_is_on_top();
+bool standing_hook_is_on_top();  // for tests
 
 }  // namespace framejit::frame_hook

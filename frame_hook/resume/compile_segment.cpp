@@ -202,6 +202,21 @@ std::vector<size_t> registers_of(const std::vector<guards::SourceId>& sources, c
   return registers;
 }
 
+// The recipe, and what becomes of its slots.
+std::string exit_text(const Segment& segment) {
+  const auto slots = [](const std::vector<SlotId>& of) {
+    std::string text;
+    for (const SlotId slot : of) text += " " + slot_text(slot);
+    return text;
+  };
+  std::string text = segment.recipe.text();
+  if (segment.exit == ExitKind::returned) text += "returns " + slot_text(segment.returned) + "\n";
+  else
+    for (const FramePlan& frame : segment.frames)
+      text += "frame with locals" + slots(frame.locals) + ", stack" + slots(frame.stack) + "\n";
+  return text;
+}
+
 std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAccess& frame,
                                        const std::shared_ptr<const CompileOptions>& options) {
   auto segment = std::make_unique<Segment>();
@@ -230,6 +245,8 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   for (guards::SourceId source : memory) segment->memory_registers.push_back(segment->guards->register_of(source));
   segment->kept_registers = registers_of(wanted, *segment->guards);
   segment->recipe = recipe.build([&](guards::SourceId source) { return segment->guards->register_of(source); });
+  if (log::enabled(log::Kind::Exit))
+    log::emit(log::Kind::Exit, "", {{"steps", std::to_string(segment->recipe.steps().size())}}, exit_text(*segment));
   return segment;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "frame_hook/resume/frame_names.h"
-#include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/library_files.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/weak_objects.h"
 #include "runtime/base/config.h"

@@ -10,6 +10,7 @@
 #include "frame_hook/resume/frame_driver.h"
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
+#include "frame_hook/trace/values/library_files.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
@@ -17,10 +18,6 @@
 namespace framejit::frame_hook {
 
 namespace {
-
-bool starts_with(const std::string& text, const std::string& prefix) {
-  return !prefix.empty() && text.compare(0, prefix.size(), prefix) == 0;
-}
 
 std::string string_of(PyObject* object) {
   const char* text = object && PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : nullptr;
@@ -169,22 +166,12 @@ class GlobalDriver final : public FrameHandler {
       return false;
     const std::string file = string_of(code->co_filename), name = string_of(code->co_qualname);
     const bool forward_of_torch =
-        starts_with(file, settings_.module_folder) && name.size() > 8 && name.ends_with(".forward");
-    if (!forward_of_torch && is_of_library(file)) return false;
+        is_file_of_torch_modules(code->co_filename) && name.size() > 8 && name.ends_with(".forward");
+    if (!forward_of_torch && is_never_the_program(code->co_filename)) return false;
     if (file.empty() || file[0] == '<') return file == "<stdin>" || file == "<string>";
     const std::string full = string_of(PyDict_GetItemString(frame.access().globals, "__name__")) + ":" + name;
     if (!settings_.filter.empty() && !is_in_filter(frame, full)) return false;
     return settings_.skip.empty() || !std::regex_search(full, skip_);
-  }
-
-  // Without a virtual environment, packages are installed below the standard library.
-  bool is_of_library(const std::string& file) const {
-    const std::string& standard = settings_.standard_folder;
-    if (starts_with(file, standard) && file.compare(standard.size(), 14, "site-packages/") != 0 &&
-        file.compare(standard.size(), 14, "dist-packages/") != 0)
-      return true;
-    return std::any_of(settings_.library_folders.begin(), settings_.library_folders.end(),
-                       [&](const std::string& folder) { return starts_with(file, folder); });
   }
 
   static bool has_tensor_argument(const LiveFrame& frame) {

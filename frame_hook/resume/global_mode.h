@@ -9,7 +9,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "runtime/base/result.h"
 
@@ -18,9 +17,6 @@ namespace framejit::frame_hook {
 struct GlobalModeSettings {
   int64_t min_calls = 2;
   std::string filter, skip;                   // ECMAScript regular expressions; "": none
-  std::string standard_folder;                // of the standard library; packages installed below it are not part of it
-  std::vector<std::string> library_folders;   // files below these are never compiled
-  std::string module_folder;  // but forwards below this one are (torch/nn/modules)
 };
 
 // While one exists, the thread runs plain Python, so the modules that it calls are outermost ones.

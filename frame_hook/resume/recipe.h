@@ -23,42 +23,12 @@ inline constexpr SlotId kUnbound = -1;   // an unbound local, a NULL on the valu
 inline constexpr SlotId kAsItIs = -2;    // a local of the live frame that stays as it is, bound or not
 
 enum class RecipeOp : uint8_t {
-  fetch,        // number: register of the guard program
-  constant,     // object
-  output,       // number: graph output
-  size,         // number: index into sizes
-  tuple,
-  list,
-  set,
-  frozenset,
-  dict,
-  slice,
-  cell,  // operands; dict: key, value, ...; sets: object: null or the order (set_order.h)
-  fill_list,
-  fill_dict,
-  fill_set,
-  fill_cell,       // operands[0], empty, is filled with the rest; set: object as above
-  function,     // operands: globals, closure tuple or unbound, defaults, kwdefaults, name, qualname; object: code
-  method,       // operands: function, self
-  instance_dict,  // operands: instance
-  instance,     // object: type; operands: arguments of its C class's tp_new, and of its tp_init if number is 1
-  set_attribute,// operands: instance, value (unbound: deleted, if it existed); object: name; generic, no user
-                // __setattr__
-  call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators
-  warn,         // operands: class, text, globals of the frame that it names; object: its file; number: its line
-  call_slot,    // operands: callable, arguments...; object: names of the keyword ones, last, or null
-  advance,      // operands: iterator; number: __setstate__ position
-  consume,      // operands: iterator; number: items to drop
-  skip,         // operands: enumerate; number: to add to its index
-  assign_list,
-  extend_list,
-  assign_dict_item,
-  delete_dict_item,
-  clear_dict,
-  change_set,
-  assign_cell,  // effects on real objects
-  restore_modes,  // number: index into modes
+#define RECIPE_OP(name, makes, number, object) name,
+#include "frame_hook/resume/recipe_ops.def"
+#undef RECIPE_OP
 };
+
+std::string slot_text(SlotId slot);  // "s3", "unbound"
 
 struct RecipeStep {
   RecipeOp op;
@@ -82,6 +52,7 @@ class Recipe {
   bool run(const RecipeInputs& inputs, std::vector<PyRef>& slots) const;
   bool run_end(const RecipeInputs& inputs, std::vector<PyRef>& slots) const;  // after run(): the slots left
   const std::vector<RecipeStep>& steps() const { return steps_; }
+  std::string text() const;  // for the log: a step a line
 
  private:
   friend class RecipeBuilder;
@@ -110,39 +81,54 @@ class RecipeBuilder {
   Recipe build(const std::function<size_t(guards::SourceId)>& register_of);
 
  private:
+  // ---- steps
   SlotId step(RecipeOp op, std::vector<SlotId> operands = {}, int64_t number = 0, PyObject* object = nullptr);
-  SlotId build_set(SetValue* set);
   SlotId set_step(RecipeOp op, std::vector<SlotId> operands,
                   SetValue* set);  // the operands given, the items of `set`, its order
   SlotId fetch(guards::SourceId source);
   SlotId constant(PyObject* object);
+  SlotId call(const char* builtin, std::vector<SlotId> operands);
+  SlotId call_with(SlotId callable, std::vector<SlotId> positional,
+                   const std::vector<std::pair<PyObject*, SlotId>>& keywords);
+  void restore_modes(std::shared_ptr<void> modes);
+
+  // ---- values without a real object
   SlotId build(Value* value);
   SlotId build_constant(Value* value);
   SlotId build_tensor(TensorValue* value);
   SlotId build_tuple(TupleValue* value);
   SlotId build_list(ListValue* value);
+  SlotId build_set(SetValue* set);
   SlotId build_dict(DictValue* value);
   SlotId build_function(FunctionValue* value);
   SlotId build_instance(InstanceValue* value);
   SlotId build_partial(InstanceValue* value);
   SlotId build_deque(InstanceValue* value);
   SlotId build_token(InstanceValue* token);  // of a context variable
-  void set_context(PyObject* variable, SlotId value, InstanceValue* token);
   SlotId build_array(ArrayValue* value);
   SlotId build_mode_guard(InstanceValue* value, const ModeGuard& guard);
-  void restore_modes(std::shared_ptr<void> modes);
-  Value* holder_of(Value* payload);          // the instance made in the trace whose items these are, or `payload`
-                                             // itself
   SlotId build_exhausted(PyTypeObject* type);
   SlotId build_iterator(IteratorValue* value);
   SlotId build_generator(GeneratorValue* value);
-  SlotId call_with(SlotId callable, std::vector<SlotId> positional,
-                   const std::vector<std::pair<PyObject*, SlotId>>& keywords);
-  SlotId call(const char* builtin, std::vector<SlotId> operands);
+  Value* holder_of(Value* payload);          // the instance made in the trace whose items these are, or `payload`
+                                             // itself
+
+  // ---- what was made empty
+  SlotId settled(Value* container);
+  SlotId key_slot(Value* key);               // of a key, which is hashable by the time the slot is used
+  void complete(Value* value);
+  void fill(Value* value);
+  void fill_items(SlotId target, Value* container);
+  void fill_instance(SlotId target, InstanceValue* value);
+  void fill_partial(SlotId target, InstanceValue* value);
+  void fill_pending();
+
+  // ---- effects
   void give_warnings();
   void effect_of(Value* value);
   void dict_effect(SlotId target, DictValue* value, PyObject* real);
   void attribute_effects(SlotId target, InstanceValue* value);
+  void set_context(PyObject* variable, SlotId value, InstanceValue* token);
 
   FrameTrace& trace_;
   TensorFrontend& frontend_;
@@ -152,14 +138,6 @@ class RecipeBuilder {
   std::unordered_map<PyObject*, size_t> output_index_;
   std::vector<guards::SourceId> wanted_;
   std::unordered_map<guards::SourceId, SlotId> fetched_;
-  SlotId settled(Value* container);
-  SlotId key_slot(Value* key);               // of a key, which is hashable by the time the slot is used
-  void complete(Value* value);
-  void fill(Value* value);
-  void fill_items(SlotId target, Value* container);
-  void fill_instance(SlotId target, InstanceValue* value);
-  void fill_partial(SlotId target, InstanceValue* value);
-  void fill_pending();
   bool enters_modes_ = false;                // a step before the last one changes modes
   std::vector<Value*> pending_;              // made empty, to be filled
   std::unordered_map<Value*, Value*> holders_;  // items of an instance made in the trace -> the instance

@@ -143,7 +143,8 @@ SlotId RecipeBuilder::build_constant(Value* value) {
   if (value->kind == ValueKind::object && !value->value_guarded) {
     const auto at = trace_.float_formulas.find(value);
     if (at != trace_.float_formulas.end())
-      return step(RecipeOp::call, {slot(at->second.a), slot(at->second.b)}, 0, operator_function(at->second.function));
+      return step(RecipeOp::call, {slot(at->second.a), slot(at->second.b)}, 0,
+                  operator_function(names_of(at->second.op).function));
   }
   return constant(value->object.get());
 }

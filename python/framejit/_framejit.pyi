@@ -5,6 +5,13 @@ from torch import Tensor
 
 from framejit.options import Options
 
+# Attributes of tensors and functions (frame_hook/trace/values/marks.h).
+DYNAMIC_MARK: str
+STATIC_MARK: str
+STATIC_ADDRESS_MARK: str
+DISABLED_MARK: str
+TORCH_DISABLED_MARK: str
+
 def configure() -> None:
     """Reads every FRAMEJIT_* variable. A bad value raises ValueError, which says what is accepted."""
 

@@ -13,27 +13,20 @@ from typing import Any, Callable, Optional, Sequence, TypeVar, overload
 import torch
 
 from framejit import _framejit
+from framejit._framejit import (DISABLED_MARK, DYNAMIC_MARK, STATIC_ADDRESS_MARK, STATIC_MARK,
+                                 TORCH_DISABLED_MARK)
 from framejit.compiled_module import call_of, compile_module, original_of, wrap_module
 from framejit.options import MODE_OPTIONS, Backend, Options, advice_for, make_options, require_flag
 from framejit.torch_settings import say_what_is_not_followed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Where mark_dynamic and mark_static leave their marks: attributes of the tensor, frozensets of (dim, min, max) and of
-# dims, read when the tensor is traced (frame_hook/trace/values/size_marks.cpp).
-DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
-STATIC_ATTRIBUTE = "_framejit_static"
-# Where mark_static_address leaves its mark (frame_hook/aten/torch_graphs.cpp reads it).
-STATIC_ADDRESS_ATTRIBUTE = "_framejit_static_address"
 SETTINGS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
 # Arguments of torch.compile that framejit.compile lacks, and what to do instead.
 TORCH_SETTINGS = {"name": "framejit has no names for compiled functions",
                   "recompile_limit": "FRAMEJIT_ENTRIES sets the limit for the whole process",
                   "isolate_recompiles": "callables compiled with different settings never share entries",
                   "shapes_spec": "use framejit.mark_dynamic and framejit.mark_static"}
-# The mark of a function that traced code must not enter (frame_hook/trace/torch/special.cpp reads it): the reason, a
-# str.
-DISABLED_ATTRIBUTE = "_framejit_disable"
 
 
 @overload
@@ -180,7 +173,7 @@ def _python_caller(target: Callable[..., Any]) -> types.FunctionType:
 def is_disabled(target: Any) -> bool:
     """Whether `target` came from disable(), or from torch's function of the same name."""
     call = call_of(target) if isinstance(target, torch.nn.Module) else target
-    return getattr(call, DISABLED_ATTRIBUTE, None) is not None or getattr(call, "_torchdynamo_disable", False) is True
+    return getattr(call, DISABLED_MARK, None) is not None or getattr(call, TORCH_DISABLED_MARK, False) is True
 
 
 def disable(function: Any = None, recursive: bool = True, *, reason: Optional[str] = None) -> Any:
@@ -206,7 +199,7 @@ def disable(function: Any = None, recursive: bool = True, *, reason: Optional[st
             if before is not None:
                 _framejit.set_thread_enabled(before)
     functools.update_wrapper(disabled, function)
-    setattr(disabled, DISABLED_ATTRIBUTE, reason or "framejit.disable")
+    setattr(disabled, DISABLED_MARK, reason or "framejit.disable")
     return disabled
 
 
@@ -298,9 +291,9 @@ def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *
             raise ValueError(f"{name} must be 0 or more, not {bound}")
     if min is not None and max is not None and min > max:
         raise ValueError(f"min must not be greater than max: min={min}, max={max}")
-    marked = getattr(tensor, DYNAMIC_ATTRIBUTE, frozenset())
-    setattr(tensor, DYNAMIC_ATTRIBUTE, marked | {(d, min, max) for d in dims})
-    setattr(tensor, STATIC_ATTRIBUTE, getattr(tensor, STATIC_ATTRIBUTE, frozenset()) - dims)
+    marked = getattr(tensor, DYNAMIC_MARK, frozenset())
+    setattr(tensor, DYNAMIC_MARK, marked | {(d, min, max) for d in dims})
+    setattr(tensor, STATIC_MARK, getattr(tensor, STATIC_MARK, frozenset()) - dims)
 
 
 def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None = None) -> None:
@@ -309,9 +302,9 @@ def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | N
     The mark belongs to the tensor. It is read when the tensor is traced.
     """
     dims = _dims_of("mark_static", tensor, dim)
-    setattr(tensor, STATIC_ATTRIBUTE, getattr(tensor, STATIC_ATTRIBUTE, frozenset()) | dims)
-    marked = getattr(tensor, DYNAMIC_ATTRIBUTE, frozenset())
-    setattr(tensor, DYNAMIC_ATTRIBUTE, frozenset(mark for mark in marked if mark[0] not in dims))
+    setattr(tensor, STATIC_MARK, getattr(tensor, STATIC_MARK, frozenset()) | dims)
+    marked = getattr(tensor, DYNAMIC_MARK, frozenset())
+    setattr(tensor, DYNAMIC_MARK, frozenset(mark for mark in marked if mark[0] not in dims))
 
 
 def mark_static_address(tensor: torch.Tensor) -> None:
@@ -323,7 +316,7 @@ def mark_static_address(tensor: torch.Tensor) -> None:
     """
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"mark_static_address takes a tensor, not {type(tensor).__name__} {tensor!r}")
-    setattr(tensor, STATIC_ADDRESS_ATTRIBUTE, True)
+    setattr(tensor, STATIC_ADDRESS_MARK, True)
 
 
 def _dims_of(function: str, tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None) -> frozenset[int]:

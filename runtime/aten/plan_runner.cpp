@@ -212,7 +212,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
       held.pooled = ArenaPool::cpu().take(bytes);
       held.data = held.pooled.data;
       held.bytes = bytes;
-      report(held.data, bytes);
+      report_to_profilers(held.data, bytes);
     } else {
       held.on_device = c10::GetAllocator(device.type())->allocate(static_cast<size_t>(bytes));
       held.data = held.on_device.get();
@@ -239,19 +239,13 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  // Torch's memory profilers see the pool memory that a call uses as they see tensors.
-  static void report(void* data, int64_t bytes) noexcept {
-    if (c10::memoryProfilingEnabled()) [[unlikely]]
-      c10::reportMemoryUsageToProfiler(data, bytes, 0, 0, c10::Device(c10::kCPU));
-  }
-
   void give_back(uint32_t block) noexcept {
     HeldBlock& held = blocks_[block];
     if (held.data == nullptr) return;
     held.data = nullptr;
     held.on_device.clear();
     if (held.pooled.data == nullptr) return;
-    report(held.pooled.data, -held.bytes);
+    report_to_profilers(held.pooled.data, -held.bytes);
     ArenaPool::cpu().give(std::exchange(held.pooled, {}));
   }
 
@@ -358,12 +352,11 @@ Result<void> PlanRunner::Call::own_written_inputs() {
 // Values that may be views of a written input are copied before the first write.
 void PlanRunner::Call::write_inputs(const CallPlan& plan) {
   if (plan.updates.empty()) return;
-  const auto value_of = [&](BufferId buffer) { return Call::tensor(buffer); };
   c10::SmallVector<at::Tensor, 4> values;
   for (size_t i = 0; i < plan.updates.size(); ++i) {
     values.emplace_back();
     if (program_->is_in_place(plan.updates[i].first, plan.updates[i].second)) continue;
-    values.back() = value_of(plan.updates[i].second);
+    values.back() = Call::tensor(plan.updates[i].second);
     if (program_->copy_before_update[i]) values.back() = at::_ops::clone::call(values.back(), std::nullopt);
   }
   const Tracked tracked(true);

@@ -34,7 +34,7 @@ class ResultMemory final : public c10::Allocator {
     try {
       data = take(wanted);
     } catch (const std::bad_alloc&) { return c10::GetDefaultCPUAllocator()->allocate(bytes); }
-    report(data, wanted);
+    report_to_profilers(data, wanted);
     return {data, data, &give, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give; }
@@ -66,13 +66,8 @@ class ResultMemory final : public c10::Allocator {
       held = found->second;
       memory.held_.erase(found);
     }
-    report(data, -held.bytes);
+    report_to_profilers(data, -held.bytes);
     ArenaPool::cpu().give(held.block);
-  }
-  // Torch's memory profilers see it as they see torch's own allocations.
-  static void report(void* data, int64_t bytes) noexcept {
-    if (c10::memoryProfilingEnabled()) [[unlikely]]
-      c10::reportMemoryUsageToProfiler(data, bytes, 0, 0, c10::Device(c10::kCPU));
   }
 
   std::mutex mutex_;
@@ -80,6 +75,11 @@ class ResultMemory final : public c10::Allocator {
 };
 
 }  // namespace
+
+void report_to_profilers(void* data, int64_t bytes) noexcept {
+  if (c10::memoryProfilingEnabled()) [[unlikely]]
+    c10::reportMemoryUsageToProfiler(data, bytes, 0, 0, c10::Device(c10::kCPU));
+}
 
 at::Tensor new_result(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));

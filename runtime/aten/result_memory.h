@@ -10,5 +10,7 @@ namespace framejit::runtime {
 
 // Not initialised, on the CPU. If there is no memory, the error is torch's own.
 at::Tensor new_result(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype);
+// Torch's memory profilers see memory of the pool as they see torch's own allocations. bytes: negative if given back.
+void report_to_profilers(void* data, int64_t bytes) noexcept;
 
 }  // namespace framejit::runtime

@@ -275,7 +275,7 @@ def class_of(op, args, kwargs):
     with torch.no_grad():
         copy = copier()
         report = framejit.explain(lambda *a, **k: fn(*a, **k))(*map_tensors(copy, args), **map_tensors(copy, kwargs))
-    steps = [line.strip() for event in report.events if event.channel == "steps" for line in event.artefact.split("\n")]
+    steps = [line.strip() for event in report.events if event.event == "Steps" for line in event.artefact.split("\n")]
     kernels = any(s.startswith("kernel ") for s in steps)
     left = sorted({call[1] for s in steps if (call := re.match(r"(?:b\d+(?:, b\d+)* = )?([\w.:]+)\(", s))})
     return ("mixed" if kernels else "extern") if left else "kernels" if kernels else "views", left

@@ -46,6 +46,7 @@ f(torch.ones(2, 4), "a"), f(torch.ones(2, 4), "ab")
         "Stage": r".*\w+ took [0-9.e-]+ ms",
         "Target": r".*target cpu: .+",
         "Steps": r".*plan \w+ with \d+ steps, executable \w+",
+        "Exit": r"program.py:\d+ f exit in \d+ steps",
     }),
     "nests that stay apart": ({}, """
 framejit.compile(lambda x: (x.sum(0), x.sort(0)[0] + 1, x.sum(1), x.cumsum(0)))(torch.randn(64, 64))

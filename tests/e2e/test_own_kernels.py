@@ -174,7 +174,7 @@ def steps_of(fn, *args):
     framejit.reset()
     with torch.no_grad():
         report = framejit.explain(fn)(*args)
-    steps = [line.strip() for event in report.events if event.channel == "steps" for line in event.artefact.split("\n")]
+    steps = [line.strip() for event in report.events if event.event == "Steps" for line in event.artefact.split("\n")]
     extern = [m.group(2) for s in steps if (m := re.match(r"(?:b\d+(?:, b\d+)* = )?((\w[\w.:]*)\()", s))]
     return sum(s.startswith("kernel ") for s in steps), extern
 

@@ -207,6 +207,15 @@ TABLES = ["types/builtins.def", "torch/special.def", "types/numpy_rows.def"]
 ABSENT = {"sys exception", "itertools batched"}  # of a later CPython
 
 
+def functions_of_operators():
+    text = (pathlib.Path(__file__).parents[2] / "frame_hook/bytecode/operators.def").read_text()
+    binary = re.findall(r"^BINARY\(\w+, NB_\w+, (\w+), (\w+)", text, re.M)
+    names = [name for special, function in binary for name in (function, "i" + special)]
+    names += re.findall(r"^UNARY\(\w+, \w+, (\w+)", text, re.M) + re.findall(r"^COMPARISON\(Py_\w+, (\w+)", text, re.M)
+    assert len(names) == 2 * 13 + 3 + 6
+    return {f"_operator {name}" for name in names}
+
+
 def named(line):
     module, path = line.split()
     found = importlib.import_module(module)
@@ -221,6 +230,7 @@ def test_each_row_believes_its_object_alone(table):
     """Not what a program may put in that place: a partial, a function or class of its own, or another row's object."""
     text = (pathlib.Path(__file__).parents[2] / "frame_hook/trace" / table).read_text()
     rows = {f"{module} {path}" for module, path in re.findall(r"^(?:ROW|CONCRETE)\(([\w.]+), ([\w.]+)", text, re.M)}
+    rows |= functions_of_operators() if "operators.def" in text else set()
     objects = {row: named(row) for row in sorted(rows - ABSENT)}
     # Once torch's compiler runs, it disables the fused optimizers.
     objects = {row: getattr(found, "_torchdynamo_orig_callable", found) for row, found in objects.items()}

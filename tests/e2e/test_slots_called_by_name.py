@@ -80,6 +80,25 @@ def test_called_by_name(ask):
     check(f, X, Reflects())
 
 
+class Set(set):
+    def __xor__(self, other):
+        return super().__xor__(other)
+
+    def __ixor__(self, other):
+        return super().__ixor__(other)
+
+
+@pytest.mark.parametrize("method", [f"__{form}{name}__" for name in ("and", "or", "xor", "sub")
+                                    for form in ("", "r", "i")])
+def test_sets_of_sizes(method):
+    """Only the method in place writes."""
+    def f(x, s):
+        mine = Set([x.shape[0], 7])
+        made = [getattr(set, method)(s, {3, 7}), getattr({x.shape[0], 9}, method)({9, 11}), mine ^ {7, 8}]
+        return x + len(mine), mine, s, made
+    check(f, X, {3, 5}, dynamic=True)
+
+
 @pytest.mark.parametrize("ask", [
     lambda o: "a".__mod__(o), lambda o: "%s".__mod__(o), lambda o: {}.keys().__and__([1]),
     lambda o: collections.defaultdict(list, a=1).__or__({"b": 2}),

@@ -26,7 +26,7 @@ ONE_THREAD = {"trace", "nll_loss", "nll_loss of images", "index_select", "withou
 def parallel_kernels(fn, *args):
     """How many kernels of a call's plans are divided among threads."""
     report = framejit.explain(fn)(*args)
-    steps = [line.strip() for event in report.events if event.channel == "steps" for line in event.artefact.split("\n")]
+    steps = [line.strip() for event in report.events if event.event == "Steps" for line in event.artefact.split("\n")]
     return sum(s.startswith("kernel ") and " grain " in s and " grain -1" not in s for s in steps)
 
 

@@ -17,9 +17,10 @@ LIMITS = [
     ("Drops", "frame_hook/trace/machine/drops.h", 9, None),
     ("OpenNumbers", "frame_hook/trace/values/open_numbers.h", 13, None),
     ("TracedTensors", "frame_hook/trace/torch/traced_tensors.h", 24, None),
-    ("Attempts", "frame_hook/trace/machine/attempts.h", 49, None),
+    ("Attempts", "frame_hook/trace/machine/attempts.h", 44, None),
+    ("CompilingQuestion", "frame_hook/trace/machine/compiling_question.h", 11, None),
     ("Dicts", "frame_hook/trace/types/dicts.h", 14, None),
-    ("RealCalls", "frame_hook/trace/torch/real_calls.h", 10, None),
+    ("RealCalls", "frame_hook/trace/torch/real_calls.h", 11, None),
     ("Machine", "frame_hook/trace/machine/machine.h", 22, None),
     ("Tracer", "frame_hook/trace/machine/tracer.h", 55, 362),
 ]

@@ -54,14 +54,15 @@ OUTSIDE = [
 ]
 
 # The parts of the tracer do not know the whole.
-PART = re.compile(r"^frame_hook/trace/(?:machine/(?:attempts|call_stack|compiling_answer|drops|errors|frame_trace"
+PART = re.compile(r"^frame_hook/trace/(?:machine/(?:attempts|call_stack|compiling_question|drops|errors|frame_trace"
                   r"|graph_break|nested|reachable|symbolic_frame|unresumable)"
                   r"|protocol/(?:lookup|made_values|own_dict|stand_ins)"
                   r"|torch/(?:real_calls|tensor_numbers|traced_tensors)|types/(?:c_arguments|writes)"
                   r"|values/\w+)\.(?:h|cpp)$")
 WHOLE = re.compile(r"^frame_hook/trace/(?:machine/(?:tracer|parts|opcode_handlers)"
                    r"|protocol/(?:attributes|calls|construct|descriptors|patterns|strings)"
-                   r"|types/(?:builtins|containers|numpy_calls)|torch/(?:called_by_rows|special|tensor_operands))\.h$")
+                   r"|types/(?:builtins|containers|numpy_calls)"
+                   r"|torch/(?:called_by_rows|special|tensor_attributes|tensor_operands))\.h$")
 
 # The rooms of the tracer, and the rooms whose headers each may name besides its own. machine, protocol and types need
 # each other: a call runs a frame, an instruction is an operation, an operation of a builtin type may call Python code.
@@ -81,6 +82,8 @@ ROOM_EXCEPTIONS = [
     ("values/originals.cpp", "machine/graph_break.h", "what is not believed is a break"),
     ("machine/frame_trace.h", "torch/tensor_frontend.h", "the trace hands the recording over"),
     ("machine/tracer.h", "torch/real_calls.h", "a part of the tracer"),
+    ("protocol/attributes.cpp", "torch/tensor_attributes.h", "the attributes of tensors are torch's"),
+    ("protocol/attributes_write.cpp", "torch/tensor_attributes.h", "the attributes of tensors are torch's"),
     ("protocol/calls.cpp", "torch/special.h", "a call asks each room that has rows for callables"),
     ("protocol/items.cpp", "torch/tensor_operands.h", "an operator with a tensor among its operands"),
     ("protocol/operators.cpp", "torch/tensor_operands.h", "an operator with a tensor among its operands"),

@@ -1,6 +1,8 @@
 """Objects are recognised by identity: the text of a name decides nothing, except as listed here. The objects, ops and
 texts that rules single out are rows of tables, each with a reason."""
+import functools
 import re
+from pathlib import Path
 
 import recognition_rows as rows
 from name_flow import LITERAL, compared_names, compared_names_of_python
@@ -42,12 +44,17 @@ LOOK_UPS = re.compile(r"^(?:frame_hook/(?!hook/)|guards/).*\.(?:cpp|h)$")
 LOOK_UP = re.compile(r"\b(?:PyImport_(?:ImportModule\w*|AddModule\w*|GetModule\w*|Import)|PyEval_GetBuiltins"
                      r"|(?:member|dict)_of_module)\(")
 
+# The operators of Python have one table; who needs one of their names asks it.
+OPERATORS = "frame_hook/bytecode/operators.def"
+OPERATOR = re.compile(r"^(BINARY|UNARY|COMPARISON)\((.*)\)$", re.M)
+
 TABLES = {"originals.def": re.compile(
               r'^(?:ORIGINALS\("[\w.]+"|DEFINED_AS\("[\w.]+", "\w+", "[\w.]+", "\w+"), "([^"]*)"\)$'),
           "known_types.def": re.compile(r'^KNOWN_TYPE\(\w+, "[\w.]+", "\w+", "([^"]*)"\)$'),
           "special_functions.def": re.compile(
               r'^SPECIAL_FUNCTION\(\w+, "[\w.]+", "\w+",\s*"([^"]*)"\)$', re.M),
           "c_packages.def": re.compile(r'^C_(?:PACKAGE\(\w+, "[\w.]+"|MODULE\("[\w.]+", [\w |]+), "([^"]*)"\)$'),
+          "tensor_attributes.def": re.compile(r'^TENSOR_ATTRIBUTE\(\w+, \w+, \w+, \w+, "([^"]*)"\)$'),
           "torch_texts.def": re.compile(r'^TORCH_TEXT\(\w+, "(?:[^"])+", "([^"]*)"\)$'),
           "eager_errors.def": re.compile(r'^EAGER_ERROR\("[\w.]+", \w+, "([^"]*)"\)$'),
           "torch_callables.def": re.compile(r'^TORCH_CALLABLE\(\w+, "[\w.]+", "([^"]*)"\)$'),
@@ -100,8 +107,32 @@ def check_look_ups(path: str, text: str) -> list[str]:
             if LOOK_UP.search(re.sub(r"\s*//.*", "", line)) and not is_allowed(path, line, rows.LOOK_UPS)]
 
 
+@functools.cache
+def names_of_operators() -> re.Pattern[str]:
+    """Special methods, except of comparisons, whose slots are two of their own; functions, where they are looked up."""
+    methods, functions = [], []
+    for kind, row in OPERATOR.findall(read(Path(OPERATORS))):
+        names = re.split(r",\s*", row)
+        if kind == "COMPARISON":
+            functions.append(names[1])
+            continue
+        special, function = names[1 + (kind == "BINARY"):][:2]
+        methods += [special] if kind == "UNARY" else [special, "r" + special, "i" + special]
+        functions += [function] if kind == "UNARY" else [function, "i" + special]
+    return re.compile(rf'"__(?:{"|".join(methods)})__"|operator_function\("(?:{"|".join(functions)})"\)|\bNB_[A-Z]')
+
+
+def check_operators(path: str, text: str) -> list[str]:
+    if not LOOK_UPS.match(path) and not path.startswith("frame_hook/hook/"):
+        return []
+    return [f"{path}:{number}: a name of an operator: ask frame_hook/bytecode/operators.h"
+            for number, line in enumerate(text.splitlines(), 1)
+            if names_of_operators().search(re.sub(r"\s*//.*", "", line)) and "static_assert(" not in line]
+
+
 def check(path: str, text: str) -> list[str]:
-    found = check_look_ups(path, text) + check_names(path, text) + check_sentinels(path, text) + check_lists(path, text)
+    found = [finding for look in (check_look_ups, check_operators, check_names, check_sentinels, check_lists)
+             for finding in look(path, text)]
     for number, line in enumerate(text.splitlines(), 1):
         code = re.sub(r"\s*//.*", "", line)
         if EVERYWHERE.match(path) and TEXT.search(code) and not is_allowed(path, line, rows.ERRORS):

@@ -45,7 +45,7 @@ ERRORS = [
     ("runtime/aten/shape_functions.cpp", '.find("::")', "a name of an operator, not a message"),
     ("inductor/autotune.cpp", '.find("::")', "a name of an operator, not a message"),
     ("frame_hook/trace/values/describe.cpp", 'text.find(": ")', "shortens what a message says"),
-    ("frame_hook/trace/values/object_kinds.cpp", '"<frozen "', "the file of a module that CPython froze"),
+    ("frame_hook/trace/values/library_files.cpp", '"<frozen "', "the file of a module that CPython froze"),
     ("frame_hook/trace/protocol/stand_ins.cpp", '"framejit.Unread"', "the name of a class that we made"),
 ]
 
@@ -119,7 +119,7 @@ LOOK_UPS = [
     ("frame_hook/trace/types/warnings.cpp", "PyImport_GetModuleDict(), name", "the state of the program's warnings"),
     ("frame_hook/trace/types/writes.cpp", "PyEval_GetBuiltins()", "whether the program writes to it"),
     ("frame_hook/trace/values/c_packages.cpp", "PyImport_GetModuleDict(), row.name", "module of a function"),
-    ("frame_hook/trace/values/object_kinds.cpp", '"__file__"', "the folder of a module"),
+    ("frame_hook/trace/values/library_files.cpp", '"__file__"', "the folder of a module"),
     ("frame_hook/trace/values/object_kinds.cpp", 'dict_of_module("typing")', "heirs of an original"),
     ("guards/cpython/lru_cache.cpp", '"_functools"', "checks what it finds"),
     ("guards/fetch.h", "PyImport_GetModuleDict()", "an object that the program imports"),

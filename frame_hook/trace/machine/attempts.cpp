@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "frame_hook/trace/values/library_files.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/running_compile.h"
@@ -38,10 +39,7 @@ void BreakFacts::add_to(guards::GuardSet& guards) const {
 }
 
 Attempts::Attempts(FrameTrace& trace, CallStack& stack, const TraceOptions& options)
-    : trace_(trace),
-      stack_(stack),
-      options_(options),
-      answer_(options.hints.answers_compiling ? CompilingAnswer::yes : CompilingAnswer::no_as_before) {}
+    : trace_(trace), stack_(stack), options_(options), compiling_(options.hints) {}
 
 void Attempts::begin_trace() {
   stop_at_step_ = UINT64_MAX;
@@ -49,9 +47,9 @@ void Attempts::begin_trace() {
 }
 
 void Attempts::reset() {
-  held_locks.clear();
+  held_locks_.clear();
   raised_at_.clear();
-  compiling_was_asked_ = false;
+  compiling_.begin_attempt();
   break_step_.reset();
   break_facts_ = {};
   step_ = 0;
@@ -67,12 +65,20 @@ uint64_t Attempts::resumable_step() const {
     step = frame->step_at_instruction;
     if (frame->on_return == OnReturn::not_resumable) break;
   }
-  return held_locks.empty() ? step : std::min(step, held_locks.front().second);
+  return held_locks_.empty() ? step : std::min(step, held_locks_.front().second);
 }
 
 void Attempts::stop_here() {
   for (const auto& frame : stack_.frames()) trace_.exit.push_back({frame});
   throw StopTracing{};
+}
+
+bool Attempts::release(Value* lock) {
+  const auto last =
+      std::find_if(held_locks_.rbegin(), held_locks_.rend(), [&](const auto& held) { return held.first == lock; });
+  if (last == held_locks_.rend()) return false;
+  held_locks_.erase(std::next(last).base());
+  return true;
 }
 
 void Attempts::poll() {
@@ -142,15 +148,27 @@ void Attempts::move_break(uint64_t step) {
   break_step_ = step;
 }
 
+bool Attempts::starts_over(CompilingQuestion::Next next) {
+  if (next == CompilingQuestion::Next::same_answer) return false;
+  if (next == CompilingQuestion::Next::other_answer) return stop_at_step_ = UINT64_MAX, true;
+  NotedBreak broke = compiling_.take_break_of_yes();
+  stop_facts_ = std::move(broke.facts);
+  stop_place_ = std::move(broke.place);
+  stop_before(broke.step, broke.reason, std::move(broke.detail), std::move(broke.where));
+  return true;
+}
+
 void Attempts::after_break(const GraphBreak& b) {
   break_facts_.take_guard(b, trace_.guards.sources);
-  if (changes_answer_at_break(b)) return;
-  stop_facts_ = std::exchange(break_facts_, {});
-  stop_before(break_step_.value_or(1), b.reason, b.detail, stop_where_);
+  NotedBreak broke{break_frames_, break_step_.value_or(1),         b.reason,      b.detail, stop_where_,
+                   stop_place_,   std::exchange(break_facts_, {}), break_handled_};
+  if (starts_over(compiling_.after_break(broke, is_first()))) return;
+  stop_facts_ = std::move(broke.facts);
+  stop_before(broke.step, b.reason, b.detail, stop_where_);
 }
 
 void Attempts::after_raise(Value* exception) {
-  if (changes_answer_after_error()) return;
+  if (starts_over(compiling_.after_error())) return;
   const RaisePoint& point = raised_at_.at(exception);
   stop_before(point.step, Reason::exception_raised,
               std::string(exception->type->tp_name) + ", which the traced code does not catch,", point.where);

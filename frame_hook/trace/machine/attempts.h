@@ -1,5 +1,4 @@
-// frame_hook/trace/machine/attempts.h — attempts at one trace: the instruction that each of them stops before, and what
-// torch.compiler.is_compiling() answers in it.
+// frame_hook/trace/machine/attempts.h — attempts at one trace: the instruction that each of them stops before.
 //
 // A graph break happens in the middle of an instruction, when values have been written and ops recorded. To get the
 // state before the instruction, tracing starts again from the beginning and stops there. Tracing is deterministic, so
@@ -7,21 +6,11 @@
 #pragma once
 
 #include "frame_hook/trace/machine/call_stack.h"
-#include "frame_hook/trace/machine/frame_trace.h"
+#include "frame_hook/trace/machine/compiling_question.h"
 
 namespace framejit::frame_hook {
 
 struct StopTracing {};  // thrown at an instruction boundary, when the exit is set
-
-// What a break depends on. The next attempt stops before the break, so it does not see this.
-struct BreakFacts {
-  std::vector<std::shared_ptr<const guards::ModeFacts>> modes;
-  std::optional<guards::Guard> guard;
-  std::vector<guards::Source> path;  // to the object of the guard, outermost first
-
-  void take_guard(const GraphBreak& b, const guards::SourceTable& sources);
-  void add_to(guards::GuardSet& guards) const;  // the guard only if the trace has reached its object
-};
 
 class Attempts {
  public:
@@ -39,7 +28,11 @@ class Attempts {
   uint64_t step() const { return step_; }
   void begin_instruction(SymbolicFrame& f);  // throws StopTracing where this attempt stops
   uint64_t resumable_step() const;  // the innermost instruction before which tracing can stop
-  std::vector<std::pair<Value*, uint64_t>> held_locks;  // each with the step to stop before while it is held
+
+  // ---- locks, each with the step to stop before while it is held
+  void hold(Value* lock) { held_locks_.emplace_back(lock, resumable_step()); }
+  bool release(Value* lock);  // the one taken last; false: it is not held
+  const std::vector<std::pair<Value*, uint64_t>>& held_locks() const { return held_locks_; }
 
   // ---- where the next attempt stops
   void stop_before(uint64_t step, Reason reason, std::string detail, std::string where);
@@ -57,22 +50,9 @@ class Attempts {
   }
   void forget_reliance() { break_facts_.modes.pop_back(); }
 
-  // ---- answers of program code that ran while tracing
-  bool answer_compiling() { return compiling_was_asked_ = true, answer_ == CompilingAnswer::yes; }
-  CompilingAnswer compiling_answer() const { return compiling_was_asked_ ? answer_ : CompilingAnswer::nothing; }
-  // The result of a function that ran while tracing; one for all attempts. Null: it has not run.
-  PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
+  CompilingQuestion& compiling() { return compiling_; }
 
  private:
-  struct Break {
-    std::vector<std::pair<const PyCodeObject*, size_t>> frames;  // each at its instruction, outermost first
-    uint64_t step;
-    Reason reason;
-    std::string detail, where;
-    BreakPlace place;
-    BreakFacts facts;
-    size_t handled;  // how many exceptions are being handled
-  };
 
   FrameTrace& trace_;
   CallStack& stack_;
@@ -84,19 +64,13 @@ class Attempts {
   BreakPlace stop_place_;
   BreakFacts break_facts_, stop_facts_;  // of calls in progress; of the break
   std::optional<uint64_t> break_step_;  // set by the innermost frame that a GraphBreak passes
-  std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break; set with break_step_
-  size_t break_handled_ = 0;  // as in Break; set with break_step_
+  std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in NotedBreak; set with break_step_
+  size_t break_handled_ = 0;  // as in NotedBreak; set with break_step_
   std::unordered_map<const Value*, RaisePoint> raised_at_;
-  std::unordered_map<std::string, PyRef> assumed_constants_;
-  CompilingAnswer answer_;  // the answer to is_compiling() in this attempt
-  bool compiling_was_asked_ = false;  // in this attempt
-  std::optional<Break> break_answered_yes_;  // of the attempt that was answered yes; set during the attempt that is
-                                             // answered no
+  std::vector<std::pair<Value*, uint64_t>> held_locks_;
+  CompilingQuestion compiling_;
 
-  // True if the trace starts over with the other answer (compiling_answer.cpp).
-  bool changes_answer_after_error();
-  bool changes_answer_at_break(const GraphBreak& b);
-  bool returns_to_yes();
+  bool starts_over(CompilingQuestion::Next next);  // false: this attempt decides where the next one stops
   void poll();  // stop step, limits, signals
   [[noreturn]] void stop_here();
   void take_place();  // sets stop_where_ and stop_place_

@@ -1,6 +1,7 @@
 // frame_hook/trace/machine/call_stack.cpp — the places of frames, and the exceptions that they handle.
 #include "frame_hook/trace/machine/call_stack.h"
 
+#include "frame_hook/trace/values/library_files.h"
 #include "frame_hook/trace/values/object_kinds.h"
 
 namespace framejit::frame_hook {

@@ -106,7 +106,7 @@ std::optional<Obstacle> find_obstacle(Tracer& t, const FrameTrace& trace) {
   PyObject* const record = trace.side_tables.warnings.empty() ? nullptr : record_of_warnings();
   if (record && t.heap.find(record))
     before(trace.side_tables.warnings.front().step, "a warning that goes to a list of the program");
-  for (const auto& [lock, step] : t.attempts.held_locks) before(step, "a lock that is taken here and kept");
+  for (const auto& [lock, step] : t.attempts.held_locks()) before(step, "a lock that is taken here and kept");
   for (const auto& [generator, step] : t.machine.generators())
     if (runs_code_when_dropped(t.dicts, generator)) before_generator(generator);
   return earliest;

@@ -24,7 +24,7 @@ struct FrameExit {                        // one frame at the exit, outermost fi
   std::shared_ptr<SymbolicFrame> frame;
 };
 
-// What torch.compiler.is_compiling() answered in the trace. See compiling_answer.cpp.
+// What torch.compiler.is_compiling() answered in the trace. See compiling_question.h.
 enum class CompilingAnswer : uint8_t {
   nothing,         // nobody asked
   yes,

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "frame_hook/trace/machine/opcode_handlers.h"
-#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/writes.h"
 #include "frame_hook/trace/values/describe.h"
@@ -102,7 +101,7 @@ Flow OpcodeHandlers::build_string(Tracer& t, SymbolicFrame& f, const Instruction
   const std::vector<Value*> parts = pop_many(f, static_cast<size_t>(i.arg));
   if (std::any_of(parts.begin(), parts.end(), [&](Value* part) { return t.numbers.is_open(part); })) {
     Value* joined = parts[0];
-    for (size_t k = 1; k < parts.size(); ++k) joined = t.binary_operator(kAdd, joined, parts[k]);
+    for (size_t k = 1; k < parts.size(); ++k) joined = t.binary_operator(BinaryOp::add, joined, parts[k]);
     f.push(joined);
     return Flow::next;
   }

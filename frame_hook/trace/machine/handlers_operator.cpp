@@ -7,19 +7,19 @@ namespace framejit::frame_hook {
 
 Flow OpcodeHandlers::unary_positive(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* v = f.pop();
-  f.push(t.unary_operator("__pos__", v));
+  f.push(t.unary_operator(UnaryOp::positive, v));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::unary_negative(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* v = f.pop();
-  f.push(t.unary_operator("__neg__", v));
+  f.push(t.unary_operator(UnaryOp::negative, v));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::unary_invert(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* v = f.pop();
-  f.push(t.unary_operator("__invert__", v));
+  f.push(t.unary_operator(UnaryOp::invert, v));
   return Flow::next;
 }
 
@@ -38,7 +38,7 @@ Flow OpcodeHandlers::to_bool(Tracer& t, SymbolicFrame& f, const Instruction&) {
 Flow OpcodeHandlers::binary_op(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* right = f.pop();
   Value* left = f.pop();
-  f.push(t.binary_operator(i.arg, left, right));
+  f.push(t.binary_operator(static_cast<BinaryOp>(i.arg % kBinaryOps), left, right, /*in_place=*/i.arg >= kBinaryOps));
   return Flow::next;
 }
 

@@ -74,7 +74,7 @@ FrameTrace trace_frame(TensorFrontend& frontend, const TraceOptions& options, co
     if (interrupt_is_kept()) throw Interrupted{};
     FJ_ASSERT(++count < 100, "a trace that never ends in an exit");
   }
-  trace.answer = t.attempts.compiling_answer();
+  trace.answer = t.attempts.compiling().answer();
   return trace;
 }
 

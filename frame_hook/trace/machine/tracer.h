@@ -4,6 +4,7 @@
 // types/ (lengths).
 #pragma once
 
+#include "frame_hook/bytecode/operators.h"
 #include "frame_hook/trace/machine/machine.h"
 #include "frame_hook/trace/torch/real_calls.h"
 
@@ -49,8 +50,8 @@ class Tracer {
   Value* lookup_special(Value* v, const char* name);       // type(v).name bound to v, or null
   Value* call(Value* callable, const Arguments& args);
   Value* call(Value* callable, std::initializer_list<Value*> positional);
-  Value* binary_operator(int op, Value* a, Value* b);      // NB_* of opcode.h, in-place ones too
-  Value* unary_operator(const char* special, Value* v);    // "__neg__", "__invert__", "__pos__"
+  Value* binary_operator(BinaryOp op, Value* a, Value* b, bool in_place = false);
+  Value* unary_operator(UnaryOp op, Value* v);
   Value* compare(int op, Value* a, Value* b);              // Py_LT ...
   bool contains(Value* container, Value* item);
   Value* get_item(Value* v, Value* key);
@@ -73,8 +74,8 @@ class Tracer {
 
  private:
   bool instance_truth(Value* v);
-  Value* binary_operator_with_own_errors(int op, Value* a, Value* b);
-  Value* unary_operator_with_own_errors(const char* special, Value* v);
+  Value* binary_operator_with_own_errors(BinaryOp op, Value* a, Value* b, bool in_place);
+  Value* unary_operator_with_own_errors(UnaryOp op, Value* v);
   Value* compare_with_own_errors(int op, Value* a, Value* b);
   bool contains_with_own_errors(Value* container, Value* item);
   Value* get_item_with_own_errors(Value* v, Value* key);

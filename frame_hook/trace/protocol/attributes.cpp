@@ -6,6 +6,7 @@
 #include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/protocol/made_values.h"
 #include "frame_hook/trace/protocol/own_dict.h"
+#include "frame_hook/trace/torch/tensor_attributes.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "guards/class_state.h"
 #include "guards/cpython/interrupts.h"
@@ -139,67 +140,6 @@ Value* slice_attribute(Tracer& t, SliceValue* v, PyObject* name) {
   if (text == "stop") return v->stop;
   if (text == "step") return v->step;
   return generic_attribute(t, v, name);
-}
-
-// Facts of a real input that tracing does not change are read from the real tensor. They are guarded with it, and the
-// traced stand-in may lack them (requires_grad).
-bool read_from_real_tensor(std::string_view name) {
-  return name == "requires_grad" || name == "is_leaf" || name == "grad_fn" || name == "name";
-}
-
-// A stand-in does not know what its tensor is a view of: only the answer "no base" is possible.
-Value* base_of(Heap& heap, TensorValue* v, PyObject* name, PyObject* traced) {
-  const PyRef base = PyRef::steal(PyObject_GetAttr(v->object ? v->object.get() : traced, name));
-  if (base.get() != Py_None) graph_break(Reason::unknown_attribute, "_base of a view");
-  if (v->object)
-    heap.facts.guard_if_real(GuardKind::is, heap.facts.sources().add(SourceKind::attribute, v->source, 0, name),
-                             Py_None);
-  return heap.none();
-}
-
-Value* tensor_getter(TracedTensors& tensors, TensorValue* v, PyObject* name) {
-  Shadows& shadows = tensors.numbers.shadows;
-  Heap& heap = shadows.heap;
-  Facts& facts = shadows.facts;
-  const std::string_view text = text_of(name);
-  if (text == "__class__") return heap.constant_value(reinterpret_cast<PyObject*>(facts.type_of(v)));
-  if (text == "__dict__") graph_break(Reason::unknown_attribute, "Tensor.__dict__");
-  if (text == "_cdata" || text == "_version") graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
-  if (text == "grad") {
-    if (Value* written = shadows.tables().gradients.find(v)) return written;
-    if (shadows.tables().gradients.new_leaves.contains(v)) return heap.none();
-  }
-  if (!v->object && (text == "grad_fn" || text == "grad" || text == "retains_grad" || text == "_backward_hooks"))
-    graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
-  PyObject* traced = tensors.traced(v);
-  if (text == "_base") return base_of(heap, v, name, traced);
-  if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
-    PyRef real = PyRef::steal(PyObject_GetAttr(v->object.get(), name));
-    if (!real) shadows.errors.raise_pending();
-    if (text != "grad" && is_plain(real.get())) return heap.constant_value(real.get());
-    if (real.get() == Py_None) {
-      facts.guard_if_real(GuardKind::is, facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
-      return heap.none();
-    }
-    if (text == "grad") return heap.wrap(real.get(), facts.sources().add(SourceKind::attribute, v->source, 0, name));
-    graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
-  }
-  PyObject* result = heap.recording().get_attribute(traced, name);
-  if (!result) {
-    if (auto stop = heap.recording().take_break()) graph_break(stop->reason, stop->message);
-    shadows.errors.raise_pending();
-  }
-  return heap.wrap_result(result);
-}
-
-Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
-  if (Value* mark = written_mark(t.shadows.tables(), v, name)) return mark;
-  const Found d = look_up(t.shadows, v, name);
-  if (d.object && Py_TYPE(d.object) == &PyGetSetDescr_Type) return tensor_getter(t.tensors, v, name);
-  if (d.object && Py_TYPE(d.object)->tp_descr_set) return bind(t, d, v, v->type, nullptr);
-  if (v->object && v->source != guards::kNoSource)
-    if (Value* own = own_attribute(t.heap, v, name)) return own;
-  return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
 }
 
 // Attributes of a type whose __getattribute__ or __getattr__ is Python code, around the generic lookup.

@@ -11,7 +11,5 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name);
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name);   // object.__getattribute__
 Value* type_attribute(Tracer& t, Value* type, PyObject* name);   // type.__getattribute__
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
-// The mark of mark_static_address; null: none was set in the trace.
-Value* written_mark(const SideTables& tables, Value* tensor, PyObject* name);
 
 }  // namespace framejit::frame_hook

@@ -6,19 +6,17 @@
 #include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/protocol/own_dict.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/torch/tensor_attributes.h"
 #include "frame_hook/trace/types/writes.h"
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/exception_members.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/object_kinds.h"
-#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/class_state.h"
 #include "guards/cpython/interrupts.h"
 
 #include <structmember.h>
-
-#include <algorithm>
 
 namespace framejit::frame_hook {
 
@@ -187,42 +185,7 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
   generic_set_attribute(t, v, key.get(), to);
 }
 
-bool is_address_mark(PyObject* name) { return std::string_view(text_of(name)) == "_dynamo_static_input_type"; }
-
-// The mark of mark_static_address is set on the tensor at the exit.
-bool leave_mark(Shadows& shadows, Value* tensor, PyObject* name, Value* to) {
-  if (!is_address_mark(name) || !to || !is_plain(shadows, to)) return false;
-  shadows.tables().calls_at_exit.emplace_back(shadows.heap.constant_value(builtin_function("setattr")),
-                                              Arguments{{tensor, shadows.heap.constant_value(name), to}, {}});
-  return true;
-}
-
-// p.grad = None, or a tensor of the same kind: the exit writes it. False: plain Python has to make the write.
-bool set_gradient(Tracer& t, TensorValue* v, PyObject* name, Value* to) {
-  if (std::string_view(text_of(name)) != "grad" || (!v->object && !t.shadows.tables().gradients.new_leaves.contains(v)))
-    return false;
-  if (!t.truth(t.get_attribute(v, interned("is_leaf")))) return false;
-  if (!is_none(t.facts, to)) {
-    if (to->kind != ValueKind::tensor || to == v) return false;
-    if (t.truth(t.get_attribute(to, interned("requires_grad")))) return false;
-    for (const char* fact : {"dtype", "device", "shape"})
-      if (!t.dicts.equal(t.get_attribute(v, interned(fact)), t.get_attribute(to, interned(fact)))) return false;
-  }
-  t.shadows.tables().gradients.set(v, to ? to : t.heap.none());
-  return true;
-}
-
 }  // namespace
-
-Value* written_mark(const SideTables& tables, Value* tensor, PyObject* name) {
-  if (!is_address_mark(name)) return nullptr;
-  const auto& calls = tables.calls_at_exit;
-  const auto mark = std::find_if(calls.rbegin(), calls.rend(), [&](const auto& call) {
-    return call.first->object.get() == builtin_function("setattr") && call.second.positional[0] == tensor &&
-           std::string_view(text_of(call.second.positional[1]->object.get())) == text_of(name);
-  });
-  return mark == calls.rend() ? nullptr : mark->second.positional[2];
-}
 
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   t.facts.type_of(v);
@@ -242,15 +205,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     else if (!t.dicts.remove(dict, t.heap.constant_value(name))) raise_unwritable(t.numbers, v, name, to, false);
     return;
   }
-  if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
-    return;  // module.to() to where the module already is
-  if (v->kind == ValueKind::tensor && leave_mark(t.shadows, v, name, to)) return;
-  if (v->kind == ValueKind::tensor && set_gradient(t, as<TensorValue>(v), name, to)) return;
-  if (v->kind == ValueKind::tensor && to && std::string_view(text_of(name)) == "requires_grad" &&
-      t.facts.type_of(to) == &PyBool_Type && t.truth(t.get_attribute(v, interned("is_leaf"))))
-    return void(t.call(t.get_attribute(v, interned("requires_grad_")), {to}));
-  if (v->kind == ValueKind::tensor)
-    graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));
+  if (v->kind == ValueKind::tensor) return set_tensor_attribute(t, as<TensorValue>(v), name, to);
   const Found d = look_up(t.shadows, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
   if (!has_own_dict(t.facts, v)) raise_unwritable(t.numbers, v, name, to, d.object != nullptr);

@@ -88,8 +88,6 @@ bool is_object_slot(PyObject* found, const char* name) {
   return found == _PyType_Lookup(&PyBaseObject_Type, interned(name));
 }
 
-bool is_class(PyTypeObject* type, PyObject* of) { return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(of)); }
-
 // Checks the arguments as object.__new__() does. Breaks if the constructor of an immutable C class would refuse them.
 void require_arguments(Errors& errors, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
   const bool any = !args.positional.empty() || !args.keywords.empty();
@@ -112,12 +110,12 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
     graph_break(Reason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
   require_arguments(t.errors, type, base, args);
   if (base == &PyBaseObject_Type) return make_instance(t.heap, type);
-  if (is_class(base, PyExc_BaseException)) {
+  if (is_exception_type(base)) {
     refuse_parsed_arguments(type, args.positional.size());
     InstanceValue* v = make_instance(t.heap, type);
-    const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);  // __new__ or __init__ takes the arguments
+    auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);  // __new__ or __init__ takes the arguments
     const bool by_init =
-        is_class(base, PyExc_OSError) && type->tp_init != os_error->tp_init && type->tp_new == os_error->tp_new;
+        PyType_IsSubtype(base, os_error) && type->tp_init != os_error->tp_init && type->tp_new == os_error->tp_new;
     v->payload = t.heap.tuple(by_init ? std::vector<Value*>() : args.positional);
     return v;
   }

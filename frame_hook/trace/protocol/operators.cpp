@@ -2,7 +2,6 @@
 //
 // Order: tensors (recorded through the functions of module operator, whose C code uses torch's own slots), symbolic
 // sizes, plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
-#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/machine/unresumable.h"
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/lookup.h"
@@ -22,26 +21,6 @@ namespace framejit::frame_hook {
 
 namespace {
 
-struct BinaryRow {
-  const char *special, *reflected, *in_place, *function, *in_place_function, *symbol;
-};
-
-// By NB_* number of opcode.h.
-constexpr BinaryRow kBinary[] = {
-    {"__add__", "__radd__", "__iadd__", "add", "iadd", "+"},
-    {"__and__", "__rand__", "__iand__", "and_", "iand", "&"},
-    {"__floordiv__", "__rfloordiv__", "__ifloordiv__", "floordiv", "ifloordiv", "//"},
-    {"__lshift__", "__rlshift__", "__ilshift__", "lshift", "ilshift", "<<"},
-    {"__matmul__", "__rmatmul__", "__imatmul__", "matmul", "imatmul", "@"},
-    {"__mul__", "__rmul__", "__imul__", "mul", "imul", "*"},
-    {"__mod__", "__rmod__", "__imod__", "mod", "imod", "%"},
-    {"__or__", "__ror__", "__ior__", "or_", "ior", "|"},
-    {"__pow__", "__rpow__", "__ipow__", "pow", "ipow", "** or pow()"},
-    {"__rshift__", "__rrshift__", "__irshift__", "rshift", "irshift", ">>"},
-    {"__sub__", "__rsub__", "__isub__", "sub", "isub", "-"},
-    {"__truediv__", "__rtruediv__", "__itruediv__", "truediv", "itruediv", "/"},
-    {"__xor__", "__rxor__", "__ixor__", "xor", "ixor", "^"},
-};
 // In a loop that computes with a number, the expression would grow with each iteration, and so would the time of
 // everything that walks it.
 constexpr uint32_t kLongestSize = 64;
@@ -61,19 +40,19 @@ Value* short_size(Heap& heap, const graph::SymExpr& size) {
 }
 
 // Arithmetic of sizes; null: this operator specialises, or the result needs more than 64 bits or is too long.
-Value* size_operator(Errors& errors, int op, const graph::SymExpr& left, const graph::SymExpr& right) {
-  const bool divides = op == kFloorDivide || op == kRemainder;
+Value* size_operator(Errors& errors, BinaryOp op, const graph::SymExpr& left, const graph::SymExpr& right) {
+  const bool divides = op == BinaryOp::floor_divide || op == BinaryOp::remainder;
   if (divides &&
       errors.heap.recording().shapes().decide(right, graph::Relation::kEq, 0, errors.heap.facts.stack.here()))
     errors.raise_new(PyExc_ZeroDivisionError,
-                     op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
+                     op == BinaryOp::remainder ? "integer modulo by zero" : "integer division or modulo by zero");
   try {
     switch (op) {
-      case kAdd: return short_size(errors.heap, left + right);
-      case kSubtract: return short_size(errors.heap, left - right);
-      case kMultiply: return short_size(errors.heap, left * right);
-      case kFloorDivide: return short_size(errors.heap, graph::SymExpr::floor_div(left, right));
-      case kRemainder: return short_size(errors.heap, graph::SymExpr::mod(left, right));
+      case BinaryOp::add: return short_size(errors.heap, left + right);
+      case BinaryOp::subtract: return short_size(errors.heap, left - right);
+      case BinaryOp::multiply: return short_size(errors.heap, left * right);
+      case BinaryOp::floor_divide: return short_size(errors.heap, graph::SymExpr::floor_div(left, right));
+      case BinaryOp::remainder: return short_size(errors.heap, graph::SymExpr::mod(left, right));
       default: return nullptr;
     }
   } catch (const graph::NoInt64&) {
@@ -85,38 +64,33 @@ bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
   return _PyType_Lookup(sub, interned(name)) != _PyType_Lookup(base, interned(name));
 }
 
-}  // namespace
+// Null: the slot takes a third operand.
+using BinarySlot = binaryfunc PyNumberMethods::*;
+constexpr BinarySlot binary_slot(BinarySlot slot) { return slot; }
+constexpr BinarySlot binary_slot(ternaryfunc PyNumberMethods::*) { return nullptr; }
 
-const char* symbol_of_operator(int op) { return kBinary[op].symbol; }
-
-namespace {
+constexpr BinarySlot kBinarySlots[] = {
+#define BINARY(op, number, special, function, symbol, slot, call) binary_slot(&PyNumberMethods::slot),
+#include "frame_hook/bytecode/operators.def"
+};
+constexpr unaryfunc PyNumberMethods::* kUnarySlots[] = {
+#define UNARY(op, special, function, symbol, slot, call) &PyNumberMethods::slot,
+#include "frame_hook/bytecode/operators.def"
+};
 
 // Whether the number slot of a's C class, which CPython asks before a method of b, has an answer: "%s" % b.
-bool left_answers(OpenNumbers& numbers, const BinaryRow& row, Value* a, Value* b) {
-  using Slot = binaryfunc PyNumberMethods::*;
-  static constexpr Slot kSlots[] = {&PyNumberMethods::nb_add,
-                                    &PyNumberMethods::nb_and,
-                                    &PyNumberMethods::nb_floor_divide,
-                                    &PyNumberMethods::nb_lshift,
-                                    &PyNumberMethods::nb_matrix_multiply,
-                                    &PyNumberMethods::nb_multiply,
-                                    &PyNumberMethods::nb_remainder,
-                                    &PyNumberMethods::nb_or,
-                                    nullptr,
-                                    &PyNumberMethods::nb_rshift,
-                                    &PyNumberMethods::nb_subtract,
-                                    &PyNumberMethods::nb_true_divide,
-                                    &PyNumberMethods::nb_xor};
-  const Slot slot = kSlots[&row - kBinary];
+bool left_answers(OpenNumbers& numbers, BinaryOp op, Value* a, Value* b) {
+  const BinarySlot slot = kBinarySlots[static_cast<int>(op)];
   const PyNumberMethods* slots = builtin_base(numbers.shadows.facts.type_of(a))->tp_as_number;
-  PyObject* const method = _PyType_Lookup(builtin_base(a->type), interned(row.special));
+  PyObject* const method = _PyType_Lookup(builtin_base(a->type), interned(names_of(op).special));
   if (real_type(a) || !slot || !slots || !(slots->*slot) || !method) return false;
   StandIns stand_ins(numbers, false);
   return !stand_ins.ask(method, Arguments{{payload_of(a), b}, {}}).is_not_implemented();
 }
 
 // a.__op__(b), b.__rop__(a), the subclass first. Null: nobody implements it in Python.
-Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, bool in_place) {
+Value* special_operator(Tracer& t, BinaryOp op, Value* a, Value* b, bool in_place) {
+  const BinaryNames& names = names_of(op);
   PyTypeObject *left = t.facts.type_of(a), *right = t.facts.type_of(b);
   auto attempt = [&](Value* self, const char* name, Value* other) -> Value* {
     Value* method = type_special(t, self, name);
@@ -126,14 +100,14 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
   };
   Unresumable guard(t.stack);
   if (in_place)
-    if (Value* result = attempt(a, row.in_place, b)) return result;
+    if (Value* result = attempt(a, names.in_place, b)) return result;
   const bool right_first =
-      left != right && PyType_IsSubtype(right, left) && has_own_special(right, left, row.reflected);
+      left != right && PyType_IsSubtype(right, left) && has_own_special(right, left, names.reflected);
   if (right_first)
-    if (Value* result = attempt(b, row.reflected, a)) return result;
-  if (Value* result = attempt(a, row.special, b)) return result;
-  if (!right_first && left != right && type_special(t, b, row.reflected) && !left_answers(t.numbers, row, a, b))
-    if (Value* result = attempt(b, row.reflected, a)) return result;
+    if (Value* result = attempt(b, names.reflected, a)) return result;
+  if (Value* result = attempt(a, names.special, b)) return result;
+  if (!right_first && left != right && type_special(t, b, names.reflected) && !left_answers(t.numbers, op, a, b))
+    if (Value* result = attempt(b, names.reflected, a)) return result;
   return nullptr;
 }
 
@@ -153,156 +127,138 @@ bool repeats(Shadows& shadows, Value* v, Value* other) {
 }
 
 // A tensor on the left is asked first, and takes a number of any class.
-bool takes_number(int op, Value* a, Value* b) {
-  return a->kind == ValueKind::tensor && op != kMatrixMultiply && is_subclassed_number(b);
+bool takes_number(BinaryOp op, Value* a, Value* b) {
+  return a->kind == ValueKind::tensor && op != BinaryOp::matrix_multiply && is_subclassed_number(b);
 }
 
-// One of the two is a tensor. op: without its in-place form.
-Value* tensor_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
-  const BinaryRow& row = kBinary[op];
+// One of the two is a tensor.
+Value* tensor_operator(Tracer& t, BinaryOp op, Value* a, Value* b, bool in_place) {
+  const BinaryNames& names = names_of(op);
   Value* other = a->kind == ValueKind::tensor ? b : a;
   if (other->kind == ValueKind::instance && !takes_number(op, a, b))
-    if (Value* result = special_operator(t, row, a, b, in_place)) return result;
-  const bool promotes_alike =
-      op == kAdd || op == kSubtract || op == kMultiply || ((op == kTrueDivide || op == kFloorDivide) && other == b);
+    if (Value* result = special_operator(t, op, a, b, in_place)) return result;
+  const bool promotes_alike = op == BinaryOp::add || op == BinaryOp::subtract || op == BinaryOp::multiply ||
+                              ((op == BinaryOp::true_divide || op == BinaryOp::floor_divide) && other == b);
   if (Value* input = promotes_alike ? float_input(t, other, other == b ? a : b) : nullptr) {
     if (other == a)
-      return t.calls.recorded(operator_function(row.function),
-                              operands(t.facts, {row.special, row.reflected}, {input, b}));
+      return t.calls.recorded(operator_function(names.function),
+                              operands(t.facts, {names.special, names.reflected}, {input, b}));
     b = input;
   }
-  const bool by_value = op == kPower || op == kRemainder;
+  const bool by_value = op == BinaryOp::power || op == BinaryOp::remainder;
   if (Value* number = by_value && other == b ? t.tensors.float_number(b) : nullptr) b = number;
   if (by_value && other == a && t.numbers.is_open_float(a))
-    return t.call(t.get_attribute(b, interned(row.reflected)), {a});
+    return t.call(t.get_attribute(b, interned(names.reflected)), {a});
   // As Tensor.__rtruediv__ does.
-  if (Value* input = op == kTrueDivide && other == a ? float_input(t, a, b) : nullptr)
-    return t.calls.recorded(
-        operator_function("mul"),
-        operands(t.facts, {"__mul__", row.reflected}, {t.call(t.get_attribute(b, interned("reciprocal")), {}), input}));
+  const BinaryNames& product = names_of(BinaryOp::multiply);
+  if (Value* input = op == BinaryOp::true_divide && other == a ? float_input(t, a, b) : nullptr)
+    return t.calls.recorded(operator_function(product.function),
+                            operands(t.facts, {product.special, names.reflected},
+                                     {t.call(t.get_attribute(b, interned("reciprocal")), {}), input}));
   if (in_place)
-    return t.calls.recorded(operator_function(row.in_place_function),
-                            operands(t.facts, {row.in_place, row.special, row.reflected}, {a, b}));
-  return t.calls.recorded(operator_function(row.function), operands(t.facts, {row.special, row.reflected}, {a, b}));
+    return t.calls.recorded(operator_function(names.in_place_function),
+                            operands(t.facts, {names.in_place, names.special, names.reflected}, {a, b}));
+  return t.calls.recorded(operator_function(names.function),
+                          operands(t.facts, {names.special, names.reflected}, {a, b}));
 }
 
 }  // namespace
 
-Value* Tracer::binary_operator(int op, Value* a, Value* b) {
+Value* Tracer::binary_operator(BinaryOp op, Value* a, Value* b, bool in_place) {
   return with_cpython_errors(
       numbers,
       [&] {
-        const bool in_place = op >= kInPlace;
-        const BinaryRow& row = kBinary[in_place ? op - kInPlace : op];
-        PyObject* function = operator_function(in_place ? row.in_place_function : row.function);
-        return CCall{function, Arguments{{a, b}, {}}, {row.special, row.reflected, row.in_place}};
+        const BinaryNames& names = names_of(op);
+        PyObject* function = operator_function(in_place ? names.in_place_function : names.function);
+        return CCall{function, Arguments{{a, b}, {}}, {names.special, names.reflected, names.in_place}};
       },
-      [&] { return binary_operator_with_own_errors(op, a, b); });
+      [&] { return binary_operator_with_own_errors(op, a, b, in_place); });
 }
 
-Value* Tracer::binary_operator_with_own_errors(int op, Value* a, Value* b) {
-  const bool in_place = op >= kInPlace;
-  const int base = in_place ? op - kInPlace : op;
-  const BinaryRow& row = kBinary[base];
-  PyObject* function = operator_function(in_place ? row.in_place_function : row.function);
+Value* Tracer::binary_operator_with_own_errors(BinaryOp op, Value* a, Value* b, bool in_place) {
+  const BinaryNames& names = names_of(op);
+  PyObject* function = operator_function(in_place ? names.in_place_function : names.function);
   const bool has_array = a->kind == ValueKind::array || b->kind == ValueKind::array;
   if (has_array && !(in_place && a->kind == ValueKind::tensor))
-    return array_operator(*this, in_place ? row.in_place_function : row.function, a, b, in_place);
-  if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) return tensor_operator(*this, base, a, b, in_place);
+    return array_operator(*this, in_place ? names.in_place_function : names.function, a, b, in_place);
+  if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) return tensor_operator(*this, op, a, b, in_place);
   Value *left = payload_of(a), *right = payload_of(b);
   const bool python =
       (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
   if (python)
-    if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
+    if (Value* result = special_operator(*this, op, a, b, in_place)) return result;
   // If a class overrides the operator, the number's own one is not used.
   const auto is_own = [&](Value* v, const char* special) {
     return v->kind == ValueKind::instance && payload_of(v)->kind != ValueKind::instance &&
            python_special(*this, v, special);
   };
-  if (python && is_own(a, row.special) && (facts.type_of(a) == facts.type_of(b) || is_own(b, row.reflected)))
-    errors.raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol +
+  if (python && is_own(a, names.special) && (facts.type_of(a) == facts.type_of(b) || is_own(b, names.reflected)))
+    errors.raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + names.symbol +
                                           (in_place ? "=" : "") + ": '" + a->type->tp_name + "' and '" +
                                           b->type->tp_name + "'");
-  refuse_unknown_arithmetic(a, row.special);
-  refuse_unknown_arithmetic(b, row.special);
+  refuse_unknown_arithmetic(a, names.special);
+  refuse_unknown_arithmetic(b, names.special);
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left))) {
     const auto x = as_size(left), y = as_size(right);
-    if (Value* result = x && y ? size_operator(errors, base, *x, *y) : nullptr) return result;
+    if (Value* result = x && y ? size_operator(errors, op, *x, *y) : nullptr) return result;
   }
-  const bool formats =
-      base == kRemainder && left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get());
+  const bool formats = op == BinaryOp::remainder && left->kind == ValueKind::object && left->object &&
+                       PyUnicode_CheckExact(left->object.get());
   if (formats && !is_plain(shadows, b)) return format_percent(*this, left, b);
   if (formats && plain_text(shadows, left, "format").find('%') == std::string::npos)
     return itself_if_unchanged(shadows, a, calls.pure(function, Arguments{{left, right}, {}}));
   for (Value* v : {a, b})
-    if (base == kAdd && (is_list_or_tuple(a) || is_list_or_tuple(b)) && adds_in_c(facts, v) && !is_size(v))
-      graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
+    if (op == BinaryOp::add && (is_list_or_tuple(a) || is_list_or_tuple(b)) && adds_in_c(facts, v) && !is_size(v))
+      graph_break(Reason::unsupported_operand, std::string("operator ") + names.symbol + " on " + describe(v));
   if (is_list_or_tuple(a) || is_list_or_tuple(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view ||
       b->kind == ValueKind::view)
-    if (Value* result = container_operator(*this, base, a, b, in_place)) return result;
+    if (Value* result = container_operator(*this, op, a, b, in_place)) return result;
   if (numbers.is_open_float(left) || numbers.is_open_float(right))
-    if (Value* result = numbers.float_arithmetic(row.function, left, right)) return result;
-  if (Value* result = numbers.computed(operator_function(row.function), {left, right})) return result;
+    if (Value* result = numbers.float_arithmetic(op, left, right)) return result;
+  if (Value* result = numbers.computed(operator_function(names.function), {left, right})) return result;
   left = specialised(heap, left);
   right = specialised(heap, right);
   const bool concrete =
       (is_plain(shadows, left) || heap.is_constant(left)) && (is_plain(shadows, right) || heap.is_constant(right));
   for (Value* v : {left, right})
-    if (concrete && base == kOr && v->object && !type_compares_in_c(v->object.get()))
+    if (concrete && op == BinaryOp::bit_or && v->object && !type_compares_in_c(v->object.get()))
       graph_break(Reason::unsupported_operand, "operator | on " + describe(v));
   if (concrete) return calls.pure(function, Arguments{{left, right}, {}});
   for (Value* v : {a, b})
-    if (may_know_operator(heap, v) || (base == kMultiply && repeats(shadows, v, v == a ? b : a)))
-      graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
-  errors.raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol +
+    if (may_know_operator(heap, v) || (op == BinaryOp::multiply && repeats(shadows, v, v == a ? b : a)))
+      graph_break(Reason::unsupported_operand, std::string("operator ") + names.symbol + " on " + describe(v));
+  errors.raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + names.symbol +
                                         (in_place ? "=" : "") + ": '" + facts.type_of(a)->tp_name + "' and '" +
                                         facts.type_of(b)->tp_name + "'");
 }
 
-namespace {
-
-const char* function_of(std::string_view special) {
-  return special == "__neg__" ? "neg" : special == "__pos__" ? "pos" : "invert";
-}
-const char* symbol_of_unary(std::string_view special) {
-  return special == "__neg__" ? "-" : special == "__pos__" ? "+" : "~";
-}
-
-}  // namespace
-
-Value* Tracer::unary_operator(const char* special, Value* v) {
+Value* Tracer::unary_operator(UnaryOp op, Value* v) {
   return with_cpython_errors(
-      numbers, [&] { return CCall{operator_function(function_of(special)), Arguments{{v}, {}}}; },
-      [&] { return unary_operator_with_own_errors(special, v); });
+      numbers, [&] { return CCall{operator_function(names_of(op).function), Arguments{{v}, {}}}; },
+      [&] { return unary_operator_with_own_errors(op, v); });
 }
 
-Value* Tracer::unary_operator_with_own_errors(const char* special, Value* v) {
-  const std::string_view name = special;
-  const char* function_name = function_of(special);
-  if (v->kind == ValueKind::tensor)
-    return calls.recorded(operator_function(function_name), operands(facts, {special}, {v}));
-  if (v->kind == ValueKind::array) return call_numpy(*this, operator_function(function_name), Arguments{{v}, {}});
-  if (Value* method = python_special(*this, v, special)) return call(method, {});
-  refuse_unknown_arithmetic(v, special);
+Value* Tracer::unary_operator_with_own_errors(UnaryOp op, Value* v) {
+  const UnaryNames& names = names_of(op);
+  PyObject* const function = operator_function(names.function);
+  if (v->kind == ValueKind::tensor) return calls.recorded(function, operands(facts, {names.special}, {v}));
+  if (v->kind == ValueKind::array) return call_numpy(*this, function, Arguments{{v}, {}});
+  if (Value* method = python_special(*this, v, names.special)) return call(method, {});
+  refuse_unknown_arithmetic(v, names.special);
   Value* inner = payload_of(v);
   if (inner->kind == ValueKind::sym_int) {
-    if (name == "__pos__") return inner;
-    if (Value* result =
-            size_operator(errors, kSubtract, graph::SymExpr(name == "__neg__" ? 0 : -1), as<SymIntValue>(inner)->expr))
-      return result;
+    if (op == UnaryOp::positive) return inner;
+    const graph::SymExpr from(op == UnaryOp::negative ? 0 : -1);
+    if (Value* result = size_operator(errors, BinaryOp::subtract, from, as<SymIntValue>(inner)->expr)) return result;
   }
-  if (name == "__neg__" && numbers.is_open_float(inner))
-    return numbers.float_arithmetic("mul", inner, heap.integer(-1));
-  if (Value* result = numbers.computed(operator_function(function_name), {inner})) return result;
+  if (op == UnaryOp::negative && numbers.is_open_float(inner))
+    return numbers.float_arithmetic(BinaryOp::multiply, inner, heap.integer(-1));
+  if (Value* result = numbers.computed(function, {inner})) return result;
   inner = specialised(heap, inner);
-  if (is_plain(shadows, inner)) return calls.pure(operator_function(function_name), Arguments{{inner}, {}});
-  const PyNumberMethods* numbers = builtin_base(facts.type_of(v))->tp_as_number;
-  const bool in_c = numbers && (name == "__neg__"   ? numbers->nb_negative
-                                : name == "__pos__" ? numbers->nb_positive
-                                                    : numbers->nb_invert);
-  raise_unless_in_c(
-      errors, v, in_c,
-      std::string("bad operand type for unary ") + symbol_of_unary(name) + ": '" + v->type->tp_name + "'");
+  if (is_plain(shadows, inner)) return calls.pure(function, Arguments{{inner}, {}});
+  const PyNumberMethods* slots = builtin_base(facts.type_of(v))->tp_as_number;
+  raise_unless_in_c(errors, v, slots && slots->*kUnarySlots[static_cast<int>(op)],
+                    std::string("bad operand type for unary ") + names.symbol + ": '" + v->type->tp_name + "'");
 }
 
 }  // namespace framejit::frame_hook

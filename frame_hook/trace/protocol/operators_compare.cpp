@@ -5,7 +5,6 @@
 #include "frame_hook/trace/machine/nested.h"
 #include "frame_hook/trace/machine/unresumable.h"
 #include "frame_hook/trace/protocol/descriptors.h"
-#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/torch/tensor_operands.h"
 #include "frame_hook/trace/types/containers.h"
@@ -18,11 +17,6 @@
 namespace framejit::frame_hook {
 
 namespace {
-
-constexpr const char* kSpecials[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
-constexpr const char* kFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
-constexpr const char* kSymbols[] = {"<", "<=", "==", "!=", ">", ">="};
-constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
 
 // Whether the comparison in C that a's class inherits has an answer for b. CPython asks it before a method of b.
 bool left_compares(Value* a, Value* b) {
@@ -42,7 +36,7 @@ bool inverts_equality(Facts& facts, Value* v) {
 Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
   PyTypeObject *left = t.facts.type_of(a), *right = t.facts.type_of(b);
   auto attempt = [&](Value* self, int which, Value* other) -> Value* {
-    Value* method = type_special(t, self, kSpecials[which]);
+    Value* method = type_special(t, self, kComparisonNames[which].special);
     if (!method && which == Py_NE && inverts_equality(t.facts, self)) {
       method = type_special(t, self, "__eq__");
       if (!method) return nullptr;
@@ -54,11 +48,12 @@ Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
     return is_not_implemented(result) ? nullptr : result;
   };
   Unresumable guard(t.stack);
+  const int swapped = kComparisonNames[op].swapped;
   const bool right_first = left != right && PyType_IsSubtype(right, left);
   if (right_first)
-    if (Value* result = attempt(b, kSwapped[op], a)) return result;
+    if (Value* result = attempt(b, swapped, a)) return result;
   if (Value* result = attempt(a, op, b)) return result;
-  return right_first || left_compares(a, b) ? nullptr : attempt(b, kSwapped[op], a);
+  return right_first || left_compares(a, b) ? nullptr : attempt(b, swapped, a);
 }
 
 // Whether C code of its class compares it, neither by identity nor as a traced kind of value does.
@@ -71,29 +66,29 @@ bool compares_in_c(Heap& heap, Value* v) {
 
 }  // namespace
 
-const char* function_of_comparison(int op) { return kFunctions[op]; }
-
 Value* Tracer::compare(int op, Value* a, Value* b) {
   return with_cpython_errors(
       numbers,
       [&] {
-        const char* const swapped = kSpecials[kSwapped[op]];
-        return CCall{operator_function(kFunctions[op]), Arguments{{a, b}, {}}, {kSpecials[op], swapped}};
+        const ComparisonNames& names = kComparisonNames[op];
+        const char* const swapped = kComparisonNames[names.swapped].special;
+        return CCall{operator_function(names.function), Arguments{{a, b}, {}}, {names.special, swapped}};
       },
       [&] { return compare_with_own_errors(op, a, b); });
 }
 
 Value* Tracer::compare_with_own_errors(int op, Value* a, Value* b) {
+  const ComparisonNames& names = kComparisonNames[op];
   if (a->kind == ValueKind::array || b->kind == ValueKind::array)
-    return call_numpy(*this, operator_function(kFunctions[op]), Arguments{{a, b}, {}});
+    return call_numpy(*this, operator_function(names.function), Arguments{{a, b}, {}});
   if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
     const bool takes = other == b && is_subclassed_number(b);  // the tensor is asked first, and takes any number
     if (other->kind == ValueKind::instance && !takes)
       if (Value* result = special_compare(*this, op, a, b)) return result;
     if (Value* input = float_input(*this, other, other == b ? a : b)) (other == b ? b : a) = input;
-    return calls.recorded(operator_function(kFunctions[op]),
-                          operands(facts, {kSpecials[op], kSpecials[kSwapped[op]]}, {a, b}));
+    return calls.recorded(operator_function(names.function),
+                          operands(facts, {names.special, kComparisonNames[names.swapped].special}, {a, b}));
   }
   if (a->kind == ValueKind::instance || b->kind == ValueKind::instance || a->kind == ValueKind::object ||
       b->kind == ValueKind::object)
@@ -104,9 +99,9 @@ Value* Tracer::compare_with_own_errors(int op, Value* a, Value* b) {
   if (result && !is_not_implemented(result)) return result;
   for (Value* v : {a, b})
     if (!result && compares_in_c(heap, v))
-      graph_break(Reason::unsupported_operand, std::string(kSymbols[op]) + " on " + describe(v));
+      graph_break(Reason::unsupported_operand, std::string(names.symbol) + " on " + describe(v));
   if (op == Py_EQ || op == Py_NE) return heap.boolean(same_object(shadows, a, b) == (op == Py_EQ));
-  errors.raise_new(PyExc_TypeError, std::string("'") + kSymbols[op] + "' not supported between instances of '" +
+  errors.raise_new(PyExc_TypeError, std::string("'") + names.symbol + "' not supported between instances of '" +
                                         a->type->tp_name + "' and '" + b->type->tp_name + "'");
 }
 

@@ -20,9 +20,11 @@ struct FloatOperand {
 constexpr FloatOperand kFloatOperands[] = {
 #define FLOAT(name, beside, position, promotes) {#name, beside, position, promotes},
 #define NUMBER(name, position, keyword)
+#define NAMED(name, position, keyword)
 #define EITHER(name, position, keyword)
 #include "frame_hook/trace/torch/float_operands.def"
 #undef EITHER
+#undef NAMED
 #undef NUMBER
 #undef FLOAT
 };
@@ -31,14 +33,17 @@ struct NumberOperand {
   std::string_view name;
   size_t position;
   std::string_view keyword;
-  bool takes_tensors;
+  bool takes_tensors = false;
+  bool is_named = false;  // by the method of one tensor
 };
 constexpr NumberOperand kNumberOperands[] = {
 #define FLOAT(name, beside, position, promotes)
-#define NUMBER(name, position, keyword) {#name, position, #keyword, false},
+#define NUMBER(name, position, keyword) {#name, position, #keyword},
+#define NAMED(name, position, keyword) {#name, position, #keyword, false, true},
 #define EITHER(name, position, keyword) {#name, position, #keyword, true},
 #include "frame_hook/trace/torch/float_operands.def"
 #undef EITHER
+#undef NAMED
 #undef NUMBER
 #undef FLOAT
 };
@@ -97,11 +102,11 @@ Value* call_each(Tracer& t, std::string_view name, const Arguments& args) {
     Arguments own;
     for (Value* v : args.positional) own.positional.push_back(item(v));
     for (const auto& [keyword, v] : args.keywords) own.keywords.emplace_back(keyword, item(v));
-    const bool has_value = single.starts_with("addc") && own.positional.size() > 3;
-    if (has_value) {
-      own.keywords.emplace_back(interned("value"), own.positional.back());
-      own.positional.pop_back();
-    }
+    for (const NumberOperand& row : kNumberOperands)
+      if (row.is_named && row.name == name && row.position + 1 == own.positional.size()) {
+        own.keywords.emplace_back(interned(row.keyword), own.positional.back());
+        own.positional.pop_back();
+      }
     Value* const method = t.get_attribute(own.positional[0], interned(single));
     own.positional.erase(own.positional.begin());
     results.push_back(t.call(method, own));

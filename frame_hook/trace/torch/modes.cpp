@@ -7,6 +7,7 @@
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/values/describe.h"
+#include "frame_hook/trace/values/library_files.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "frame_hook/trace/values/library_files.h"
 #include "frame_hook/trace/values/object_kinds.h"
 
 namespace framejit::frame_hook {
@@ -101,7 +102,7 @@ bool OutsideState::is_state(const Value* v, const Known& known) const {
   return sources[root].kind != SourceKind::local && sources[root].kind != SourceKind::stack;
 }
 
-// Defaults of functions count as code.
+// Whether it belongs to torch or the standard library. Defaults of functions count as code.
 bool OutsideState::is_library(SourceId source) const {
   const guards::SourceTable& sources = heap_.facts.sources();
   for (SourceId at = source; at != guards::kNoSource; at = sources[at].base) {
@@ -114,7 +115,7 @@ bool OutsideState::is_library(SourceId source) const {
     PyObject* const dict = !object ? nullptr : PyModule_Check(object) ? PyModule_GetDict(object) : object;
     if (!dict || !PyDict_Check(dict) || !PyDict_GetItemString(dict, "__name__")) continue;
     PyObject* const file = PyDict_GetItemString(dict, "__file__");
-    return !file || is_library_file(file);
+    return !file || is_never_the_program(file);
   }
   return false;
 }

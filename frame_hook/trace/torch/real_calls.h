@@ -5,11 +5,20 @@
 // may run code of the program; nothing else here does.
 #pragma once
 
+#include <string>
+#include <unordered_map>
+
 #include "frame_hook/trace/machine/attempts.h"
 #include "frame_hook/trace/torch/traced_tensors.h"
 #include "frame_hook/trace/types/dicts.h"
 
 namespace framejit::frame_hook {
+
+// Of functions that ran while tracing because the user says that they always return the same
+// (torch.compiler.assume_constant_result), by the identity of function and arguments. One for all attempts.
+struct AssumedConstants {
+  std::unordered_map<std::string, PyRef> results;
+};
 
 class RealCalls {
  public:
@@ -19,6 +28,7 @@ class RealCalls {
   Dicts& dicts;
   TracedTensors& tensors;
   Attempts& attempts;
+  AssumedConstants assumed;
 
   Recording& recording() { return dicts.heap.recording(); }
   // The object that a callee gets: a constant (guarded deeply), a traced tensor, a symbolic int of torch, or a fresh

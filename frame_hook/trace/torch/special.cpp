@@ -12,6 +12,7 @@
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
+#include "frame_hook/trace/values/marks.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
@@ -89,13 +90,12 @@ bool is_optimizer_calling(const CallStack& stack) {
 
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f) {
   auto* code = reinterpret_cast<PyCodeObject*>(f->func_code);
-  if (f->func_dict &&
-      (is_true_mark(f->func_dict, "_torchdynamo_disable") || is_true_mark(f->func_dict, "_framejit_disable"))) {
+  if (f->func_dict && (is_true_mark(f->func_dict, kTorchDisabledMark) || is_true_mark(f->func_dict, kDisabledMark))) {
     PyObject* original = PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable"));
     const bool torchs_own =
         original && PyFunction_Check(original) && are_globals_of(PyFunction_GET_GLOBALS(original), "torch");
-    return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap
-                                                                          : SpecialFunction::disabled;
+    return torchs_own && !is_true_mark(f->func_dict, kDisabledMark) ? SpecialFunction::unwrap
+                                                                    : SpecialFunction::disabled;
   }
   if (const SpecialFunction row = special_row(code, f->func_globals); row != SpecialFunction::none) return row;
   if (f->func_dict && PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable")))
@@ -124,7 +124,7 @@ PyObject* known_argument(Shadows& shadows, Value* v, std::string& key) {
 
 // Runs it once for each set of arguments, as its mark (torch.compiler.assume_constant_result) asks for. Null: trace it
 // like any other function, because an argument was made in the trace, it raised, or its result may change.
-Value* constant_result(Attempts& attempts, Shadows& shadows, FunctionValue* function, const Arguments& args) {
+Value* constant_result(AssumedConstants& assumed, Shadows& shadows, FunctionValue* function, const Arguments& args) {
   guard_keyword_order(shadows.facts, args);
   std::string key = std::to_string(reinterpret_cast<uintptr_t>(function->object.get()));
   std::vector<PyObject*> given;
@@ -137,7 +137,7 @@ Value* constant_result(Attempts& attempts, Shadows& shadows, FunctionValue* func
     if (!take(v)) return nullptr;
     names.push_back(name);
   }
-  PyRef& result = attempts.assumed_constant(key);
+  PyRef& result = assumed.results[key];
   if (!result) {
     PyRef keywords = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(names.size())));
     for (size_t i = 0; i < names.size(); ++i) PyTuple_SET_ITEM(keywords.get(), i, Py_NewRef(names[i]));
@@ -210,8 +210,8 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     case SpecialFunction::disabled: graph_break(Reason::disabled_function, text_of(f->func_qualname));
     case SpecialFunction::compiling:
       t.shadows.load(function);
-      return t.heap.boolean(is_optimizer_calling(t.stack) ? is_health_check(t.stack) : t.attempts.answer_compiling());
-    case SpecialFunction::constant: return constant_result(t.attempts, t.shadows, function, args);
+      return t.heap.boolean(is_optimizer_calling(t.stack) ? is_health_check(t.stack) : t.attempts.compiling().ask());
+    case SpecialFunction::constant: return constant_result(t.calls.assumed, t.shadows, function, args);
     case SpecialFunction::tag_module:
       if (args.positional.empty() || args.positional.back()->object) return nullptr;
       t.shadows.load(function);

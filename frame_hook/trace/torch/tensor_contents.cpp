@@ -126,8 +126,9 @@ Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   return is_row ? t.call(t.heap.constant_value(torch_function("cat")), {t.heap.list(std::move(parts))}) : parts[0];
 }
 
-// torch.tensor() and as_tensor() of an array, with at most a dtype and a device. Null: any other call.
-Value* tensor_of_numpy(Tracer& t, const char* function, const Arguments& args) {
+// torch.tensor() and as_tensor(), which shares memory, of an array, with at most a dtype and a device. Null: any other
+// call.
+Value* tensor_of_numpy(Tracer& t, const Arguments& args, bool shares_memory) {
   if (args.positional.size() != 1 || args.positional[0]->kind != ValueKind::array) return nullptr;
   Arguments rest;
   for (const auto& [name, v] : args.keywords) {
@@ -135,30 +136,32 @@ Value* tensor_of_numpy(Tracer& t, const char* function, const Arguments& args) {
     if (text != "dtype" && text != "device") return nullptr;
     if (!t.heap.is_constant(v) || constant_of(t.shadows, v) != Py_None) rest.keywords.emplace_back(name, v);
   }
-  const std::string_view which = function;
-  if (which != "tensor" && which != "as_tensor") return nullptr;
-  Value* made = tensor_of_array(t.calls, as<ArrayValue>(args.positional[0]), which == "as_tensor");
+  Value* made = tensor_of_array(t.calls, as<ArrayValue>(args.positional[0]), shares_memory);
   return rest.keywords.empty() ? made : t.call(t.get_attribute(made, interned("to")), rest);
 }
 
-Value* tensor_of_data(Tracer& t, const char* function, const Arguments& args) {
-  if (Value* made = tensor_of_numpy(t, function, args)) return made;
-  const std::string_view which = function;
-  if (which == "tensor" ||
-      (which == "as_tensor" && args.positional.size() == 1 && t.numbers.is_open(args.positional[0])))
-    if (Value* made = tensor_of_open_numbers(t, args)) return made;
+Value* recorded_of_constants(Tracer& t, const char* function, const Arguments& args) {
   for (Value* v : args.positional) specialise_ints(t, v);
   for (const auto& [name, v] : args.keywords) specialise_ints(t, v);
-  PyObject* callable = torch_function(function);
-  if (!callable) graph_break(Reason::unknown_callable, std::string("torch.") + function);
-  return t.calls.recorded(callable, args);
+  return t.calls.recorded(torch_function(function), args);
 }
 
 }  // namespace
 
-Value* torch_tensor(Tracer& t, const Arguments& args) { return tensor_of_data(t, "tensor", args); }
-Value* torch_as_tensor(Tracer& t, const Arguments& args) { return tensor_of_data(t, "as_tensor", args); }
-Value* torch_asarray(Tracer& t, const Arguments& args) { return tensor_of_data(t, "asarray", args); }
+Value* torch_tensor(Tracer& t, const Arguments& args) {
+  if (Value* made = tensor_of_numpy(t, args, /*shares_memory=*/false)) return made;
+  if (Value* made = tensor_of_open_numbers(t, args)) return made;
+  return recorded_of_constants(t, "tensor", args);
+}
+
+Value* torch_as_tensor(Tracer& t, const Arguments& args) {
+  if (Value* made = tensor_of_numpy(t, args, /*shares_memory=*/true)) return made;
+  if (args.positional.size() == 1 && t.numbers.is_open(args.positional[0]))
+    if (Value* made = tensor_of_open_numbers(t, args)) return made;
+  return recorded_of_constants(t, "as_tensor", args);
+}
+
+Value* torch_asarray(Tracer& t, const Arguments& args) { return recorded_of_constants(t, "asarray", args); }
 
 // A call of the class: a list or a tuple makes elements of the default dtype. A call with sizes, which leaves memory
 // uninitialised, breaks.
@@ -167,7 +170,7 @@ Value* tensor_class(Tracer& t, const Arguments& args) {
   if (!data || (data->kind != ValueKind::list && data->kind != ValueKind::tuple))
     graph_break(Reason::unknown_callable, "class Tensor");
   Value* dtype = t.call(t.heap.constant_value(torch_function("get_default_dtype")), {});
-  return tensor_of_data(t, "tensor", Arguments{{data}, {{interned("dtype"), dtype}}});
+  return torch_tensor(t, Arguments{{data}, {{interned("dtype"), dtype}}});
 }
 
 Value* tensor_new_tensor(Tracer& t, const Arguments& args) {
@@ -178,7 +181,7 @@ Value* tensor_new_tensor(Tracer& t, const Arguments& args) {
   call.keywords.emplace_back(interned("dtype"), given(a[2]) ? a[2] : t.get_attribute(a[0], interned("dtype")));
   call.keywords.emplace_back(interned("device"), given(a[3]) ? a[3] : t.get_attribute(a[0], interned("device")));
   if (a[4]) call.keywords.emplace_back(interned("requires_grad"), a[4]);
-  return tensor_of_data(t, "tensor", call);
+  return torch_tensor(t, call);
 }
 
 }  // namespace framejit::frame_hook::rows

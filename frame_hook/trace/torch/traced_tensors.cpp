@@ -138,6 +138,7 @@ FloatTensor& TracedTensors::held(Value* number) {
     tensor = heap().wrap_result(traced.release());
   } else {
     const FloatFormula formula = trace_.float_formulas.at(number);
+    const char* const function = names_of(formula.op).function;
     Value* const of[] = {formula.a, formula.b};
     Value* tensors[2];
     for (size_t k = 0; k < 2; ++k) tensors[k] = numbers.is_open_float(of[k]) ? of_float(of[k]) : nullptr;
@@ -145,8 +146,8 @@ FloatTensor& TracedTensors::held(Value* number) {
     for (size_t k = 0; k < 2; ++k)
       owned[k] = PyRef::borrow(tensors[k] ? traced(as<TensorValue>(tensors[k])) : constant_of(numbers.shadows, of[k]));
     PyObject* const args[] = {owned[0].get(), owned[1].get()};
-    tensor = call(operator_function(formula.function), args, 2, nullptr);
-    if (!tensor) break_of_recording(PyErr_Occurred() ? "" : std::string("_operator.") + formula.function);
+    tensor = call(operator_function(function), args, 2, nullptr);
+    if (!tensor) break_of_recording(PyErr_Occurred() ? "" : std::string("_operator.") + function);
   }
   return *floats().add(number, source, tensor);
 }
@@ -172,7 +173,8 @@ void guard_number_reads(FrameTrace& trace, Facts& facts) {
     const PyRef object = PyRef::steal(PyFloat_FromDouble(*other));
     const guards::SourceId constant = sources.add(guards::SourceKind::constant, kNoSource, 0, object.get());
     const guards::SourceId answer =
-        sources.add(guards::SourceKind::computed, read.source, static_cast<int32_t>(constant), operator_function("eq"));
+        sources.add(guards::SourceKind::computed, read.source, static_cast<int32_t>(constant),
+                    operator_function(kComparisonNames[Py_EQ].function));
     facts.add_guard(GuardKind::equals, answer, is_equal ? Py_True : Py_False);
   }
 }

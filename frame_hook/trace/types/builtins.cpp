@@ -239,11 +239,11 @@ Value* builtin_callable(Errors& errors, const Arguments& args) {
   return errors.heap.boolean(unchanged_type_of(errors.heap.facts, v)->tp_call != nullptr);
 }
 
-Value* builtin_id(Tracer& t, const Arguments& args) {
-  only_positional(t.errors, args, "id", 1, 1);
-  auto* identity = t.heap.make<IdentityValue>(ValueKind::identity, &PyLong_Type);
+Value* builtin_id(RealCalls& calls, const Arguments& args) {
+  only_positional(calls.dicts.errors, args, "id", 1, 1);
+  auto* identity = calls.dicts.heap.make<IdentityValue>(ValueKind::identity, &PyLong_Type);
   identity->of = args.positional[0];
-  identity->made_at = t.attempts.resumable_step();
+  identity->made_at = calls.attempts.resumable_step();
   return identity;
 }
 

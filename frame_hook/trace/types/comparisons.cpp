@@ -1,7 +1,6 @@
 // frame_hook/trace/types/comparisons.cpp — comparisons as the builtin types implement them: sizes through the shape
 // environment (an answer from a hint becomes a guarded fact), containers item by item.
 #include "frame_hook/trace/machine/unresumable.h"
-#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
@@ -168,7 +167,8 @@ Value* raw_compare(Tracer& t, int op, Value* a, Value* b) {
             (PyLong_Check(v->object.get()) || PyFloat_Check(v->object.get()) || PyComplex_Check(v->object.get())));
   };
   if (is_number(left) && is_number(right)) {
-    if (Value* result = t.numbers.computed(operator_function(function_of_comparison(op)), {left, right})) return result;
+    if (Value* result = t.numbers.computed(operator_function(kComparisonNames[op].function), {left, right}))
+      return result;
     left = specialised(t.heap, left);
     right = specialised(t.heap, right);
   }

@@ -1,7 +1,6 @@
 // frame_hook/trace/types/container_operators.cpp — operators of the builtin containers, on shadows, and text % values.
 #include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/protocol/made_values.h"
-#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/protocol/strings.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/set_order.h"
@@ -54,17 +53,15 @@ Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
   return sequence_like(t.heap, sequence, std::move(items));
 }
 
-PyRef set_operator_order(Shadows& shadows, int op, SetValue* left, SetValue* right, bool in_place) {
+PyRef set_operator_order(Shadows& shadows, BinaryOp op, SetValue* left, SetValue* right, bool in_place) {
   shadows.load(left);
-  const char* const fresh = op == kOr ? "__or__" : op == kAnd ? "__and__" : op == kXor ? "__xor__" : "__sub__";
-  const char* const own = op == kOr ? "__ior__" : op == kAnd ? "__iand__" : op == kXor ? "__ixor__" : "__isub__";
   if (in_place) will_mutate(shadows, left);
-  return call_order(shadows.errors, order_of(shadows, left), in_place ? own : fresh,
+  return call_order(shadows.errors, order_of(shadows, left), in_place ? names_of(op).in_place : names_of(op).special,
                     {{{}, true, order_of(shadows, right)}});
 }
 
 // The order of the result for views of keys, and for sets combined with them: a view's own operators make the set.
-PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
+PyRef view_operator_order(Tracer& t, BinaryOp op, Value* a, Value* b) {
   const auto real = [&](Value* v) {
     if (SetValue* set = set_of(v)) return t.shadows.load(set), order_of(t.shadows, set);
     ViewValue* view = payload_as<ViewValue>(v, ValueKind::view);
@@ -74,15 +71,13 @@ PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
   };
   const PyRef left = real(a), right = real(b);
   if (!left || !right) return {};
-  PyRef made = PyRef::steal((op == kOr    ? PyNumber_Or
-                             : op == kAnd ? PyNumber_And
-                             : op == kXor ? PyNumber_Xor
-                                          : PyNumber_Subtract)(left.get(), right.get()));
+  PyRef made = PyRef::steal(
+      PyObject_CallFunctionObjArgs(operator_function(names_of(op).function), left.get(), right.get(), nullptr));
   if (!made) t.errors.raise_pending();
   return made;
 }
 
-Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
+Value* set_operator(Tracer& t, BinaryOp op, Value* a, Value* b, bool in_place) {
   SetValue *left = set_of(a), *right = set_of(b);
   // With a view on the other side, an operator in place makes a new set.
   in_place = in_place && left && right && left->type == &PySet_Type;
@@ -108,13 +103,13 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   }
   SetValue* me = make_set(t.dicts, &PySet_Type, mine, {});
   std::vector<Value*> result;
-  if (op == kAnd) {
+  if (op == BinaryOp::bit_and) {
     result = common_items(t.dicts, me, other, !left || !right);
   } else {
     for (Value* item : mine)
-      if (op == kOr || find_in_set(t.dicts, other, item) < 0) result.push_back(item);
+      if (op == BinaryOp::bit_or || find_in_set(t.dicts, other, item) < 0) result.push_back(item);
   }
-  if (op == kOr || op == kXor)
+  if (op == BinaryOp::bit_or || op == BinaryOp::bit_xor)
     for (Value* item : others)
       if (find_in_set(t.dicts, me, item) < 0) result.push_back(item);
   if (in_place) {
@@ -155,30 +150,31 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
 
 }  // namespace
 
-Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
+Value* container_operator(Tracer& t, BinaryOp op, Value* a, Value* b, bool in_place) {
   t.facts.type_of(a);
   t.facts.type_of(b);
-  if (op == kAdd && in_place && is_deque(a)) return deque_extend(t, a, b), a;
+  if (op == BinaryOp::add && in_place && is_deque(a)) return deque_extend(t, a, b), a;
   for (Value* v : {a, b})
     if (is_deque(v))
-      graph_break(Reason::unsupported_operand,
-                  std::string("operator ") + symbol_of_operator(op) + " on " + describe(v));
-  if (op == kAdd && is_list_or_tuple(a)) return concatenate(t, a, b, in_place);
-  if (op == kMultiply && is_list_or_tuple(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
+      graph_break(Reason::unsupported_operand, std::string("operator ") + names_of(op).symbol + " on " + describe(v));
+  if (op == BinaryOp::add && is_list_or_tuple(a)) return concatenate(t, a, b, in_place);
+  if (op == BinaryOp::multiply && is_list_or_tuple(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
   const bool has_sequence_slots = t.facts.type_of(a)->tp_as_sequence;  // a *= b: CPython asks a for sq_inplace_repeat
-  if (op == kMultiply && is_list_or_tuple(b) && is_int(payload_of(a)) && !(in_place && has_sequence_slots))
+  if (op == BinaryOp::multiply && is_list_or_tuple(b) && is_int(payload_of(a)) && !(in_place && has_sequence_slots))
     return repeat(t, b, a, false);
   ViewValue *left_view = payload_as<ViewValue>(a, ValueKind::view),
             *right_view = payload_as<ViewValue>(b, ValueKind::view);
-  const bool set_like = set_of(a) || left_view, for_sets = op == kOr || op == kAnd || op == kSubtract || op == kXor;
+  const bool set_like = set_of(a) || left_view, for_sets = op == BinaryOp::bit_or || op == BinaryOp::bit_and ||
+                                                           op == BinaryOp::subtract || op == BinaryOp::bit_xor;
   // The operators of a view of a dict accept any iterable.
   const bool takes_any = for_sets && ((left_view && !right_view && !set_of(b)) || (right_view && !set_like));
   if (takes_any)
-    graph_break(Reason::unsupported_operand, std::string("operator ") + symbol_of_operator(op) +
+    graph_break(Reason::unsupported_operand, std::string("operator ") + names_of(op).symbol +
                                                  " on a view of a dict and " + describe(left_view ? b : a));
-  if (set_like && (op == kOr || op == kAnd || op == kSubtract || op == kXor))
+  if (set_like &&
+      (op == BinaryOp::bit_or || op == BinaryOp::bit_and || op == BinaryOp::subtract || op == BinaryOp::bit_xor))
     return set_operator(t, op, a, b, in_place);
-  if (op == kOr && dict_of(a)) return merge_dicts(t, a, b, in_place);
+  if (op == BinaryOp::bit_or && dict_of(a)) return merge_dicts(t, a, b, in_place);
   return nullptr;
 }
 
@@ -234,7 +230,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     i = k;
   }
   return t.calls.plain(
-      operator_function("mod"),
+      operator_function(names_of(BinaryOp::remainder).function),
       Arguments{{holds_reprs ? t.heap.string(text.c_str()) : format, t.heap.tuple(std::move(parts))}, {}});
 }
 

@@ -31,8 +31,8 @@ std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length); 
 Value* type_subscript(Tracer& t, Value* v, Value* key);
 
 // ---- operators
-// Of containers; null: NotImplemented. op: NB_* of opcode.h, without its in-place form.
-Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place);
+// Of containers; null: NotImplemented.
+Value* container_operator(Tracer& t, BinaryOp op, Value* a, Value* b, bool in_place);
 // Whether C code of v's class adds numbers. CPython asks it before it concatenates with a sequence on the other side.
 bool adds_in_c(Facts& facts, Value* v);
 // "..." % values, where a value needs its __str__ or __repr__ inlined first.

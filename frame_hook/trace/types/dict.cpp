@@ -2,7 +2,6 @@
 // shadows.
 #include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/protocol/made_values.h"
-#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
@@ -177,7 +176,7 @@ Value* count_elements(Tracer& t, const Arguments& args) {
   Value* get = t.get_attribute(mapping, interned("get"));
   t.for_each(args.positional[1], [&](Value* key) {
     Value* count = t.call(get, {key, t.heap.integer(0)});
-    t.set_item(mapping, key, t.binary_operator(kAdd, count, t.heap.integer(1)));
+    t.set_item(mapping, key, t.binary_operator(BinaryOp::add, count, t.heap.integer(1)));
   });
   return t.heap.none();
 }

@@ -84,10 +84,6 @@ class TupleHash {
 // One hash for all keys that are hashed by identity: same_object says which are equal, and guards the answer.
 constexpr Py_hash_t kIdentityHash = 0x1d;
 
-bool is_exact_int(Value* v) {
-  return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && PyLong_CheckExact(v->object.get()));
-}
-
 }  // namespace
 
 // The hash that hash() derives from the number that a __hash__ returned.

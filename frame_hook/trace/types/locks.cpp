@@ -21,30 +21,27 @@ bool is_known_lock(Value* lock) { return lock->type == original_type("_thread", 
 
 }  // namespace
 
-Value* lock_enter(Tracer& t, const Arguments& args) {
+Value* lock_enter(RealCalls& calls, const Arguments& args) {
   if (args.positional.size() != 1 || !args.keywords.empty()) refuse();
   Value* lock = args.positional[0];
   if (!lock->object || lock->source == guards::kNoSource) refuse();
-  t.facts.type_of(lock);
+  Shadows& shadows = calls.dicts.shadows;
+  shadows.facts.type_of(lock);
   if (!is_known_lock(lock)) refuse();
-  auto& held_locks = t.attempts.held_locks;
+  const auto& held_locks = calls.attempts.held_locks();
   const auto is_it = [&](const auto& held) { return held.first == lock; };
   const bool waits_for_itself = !is_reentrant(lock) && std::any_of(held_locks.begin(), held_locks.end(), is_it);
   if (waits_for_itself) refuse();
-  held_locks.emplace_back(lock, t.attempts.resumable_step());
-  std::vector<Value*>& taken = t.shadows.tables().taken_locks;
+  calls.attempts.hold(lock);
+  std::vector<Value*>& taken = shadows.tables().taken_locks;
   if (std::find(taken.begin(), taken.end(), lock) == taken.end()) taken.push_back(lock);
-  return t.heap.boolean(true);
+  return shadows.heap.boolean(true);
 }
 
-Value* lock_exit(Tracer& t, const Arguments& args) {
-  auto& held = t.attempts.held_locks;
-  for (auto last = held.rbegin(); last != held.rend(); ++last)
-    if (!args.positional.empty() && last->first == args.positional[0]) {
-      held.erase(std::next(last).base());
-      return t.heap.none();
-    }
-  refuse();  // it was taken before the trace began
+Value* lock_exit(RealCalls& calls, const Arguments& args) {
+  const bool is_held = !args.positional.empty() && calls.attempts.release(args.positional[0]);
+  if (!is_held) refuse();  // it was taken before the trace began
+  return calls.dicts.heap.none();
 }
 
 }  // namespace framejit::frame_hook::rows

@@ -81,7 +81,7 @@ struct Actions {
   explicit Actions(Tracer& t)
       : writes(t.shadows.tables().writes), ops(t.recording().op_count()), modes(t.frontend().save_modes()) {
     for (const auto& [variable, values] : t.shadows.tables().context_values) contexts += values.size();
-    locks = t.shadows.tables().taken_locks.size() + t.attempts.held_locks.size();
+    locks = t.shadows.tables().taken_locks.size() + t.attempts.held_locks().size();
     warnings = t.shadows.tables().warnings.size();
   }
   uint64_t writes;

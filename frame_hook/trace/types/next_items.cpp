@@ -1,7 +1,6 @@
 // frame_hook/trace/types/next_items.cpp — next() of the iterators in C. Those made in the trace are values with a
 // position. If the type of a real one allows it, its next items are read in the trace and taken at the exit; others
 // break.
-#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/writes.h"
 #include "frame_hook/trace/values/payloads.h"
@@ -178,7 +177,8 @@ Value* next_accumulated(Tracer& t, IteratorValue* it) {
   Value* next = t.next_item(it->operands[0]);
   if (!next) return nullptr;
   Value* total = it->operands[2];
-  if (total) next = it->operands[1] ? t.call(it->operands[1], {total, next}) : t.binary_operator(kAdd, total, next);
+  if (total)
+    next = it->operands[1] ? t.call(it->operands[1], {total, next}) : t.binary_operator(BinaryOp::add, total, next);
   return it->operands[2] = next;
 }
 
@@ -271,7 +271,7 @@ Value* next_enumerated(Tracer& t, IteratorValue* it) {
   if (!it->object) return t.heap.tuple({t.heap.integer(it->position++), next});
   will_mutate(t.shadows, it);
   Value* index = it->operands[1];
-  it->operands[1] = t.binary_operator(kAdd, index, t.heap.integer(1));
+  it->operands[1] = t.binary_operator(BinaryOp::add, index, t.heap.integer(1));
   ++it->step;
   return t.heap.tuple({index, next});
 }
@@ -317,7 +317,7 @@ Value* raw_next(Tracer& t, IteratorValue* it) {
       return it->operands[0];
     case Over::count: {
       Value* next = it->operands[0];
-      it->operands[0] = t.binary_operator(kAdd, next, it->operands[1]);
+      it->operands[0] = t.binary_operator(BinaryOp::add, next, it->operands[1]);
       return next;
     }
   }

@@ -2,7 +2,6 @@
 // symbolically where the result is a size, tensors through their own methods.
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/lookup.h"
-#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/numpy_calls.h"
@@ -147,13 +146,13 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
   }
   // In C, without __floordiv__ and __mod__ of subclasses.
   Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
-  Value* quotient = t.binary_operator(kFloorDivide, a, b);
-  return t.heap.tuple({quotient, t.binary_operator(kRemainder, a, b)});
+  Value* quotient = t.binary_operator(BinaryOp::floor_divide, a, b);
+  return t.heap.tuple({quotient, t.binary_operator(BinaryOp::remainder, a, b)});
 }
 
 Value* builtin_pow(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "pow", {"base", "exp", "mod"}, 2);
-  if (!a[2]) return t.binary_operator(kPower, a[0], a[1]);
+  if (!a[2]) return t.binary_operator(BinaryOp::power, a[0], a[1]);
   for (Value* v : a)
     if (v->kind == ValueKind::instance)
       graph_break(Reason::unsupported_operand, "pow() with a modulus, of " + describe(v));
@@ -191,7 +190,7 @@ Value* builtin_sum(Tracer& t, const Arguments& args) {
     if (numbers_alone && is_number(t.shadows, v)) return numbers.push_back(v);
     numbers_alone = false;
     add_numbers();
-    total = t.binary_operator(kAdd, total, v);
+    total = t.binary_operator(BinaryOp::add, total, v);
   });
   add_numbers();
   return total;
@@ -211,7 +210,7 @@ Value* operator_index(Tracer& t, const Arguments& args) {
 Value* math_prod(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "prod", {"iterable", "$start"}, 1);
   Value* product = a[1] ? a[1] : t.heap.integer(1);
-  t.for_each(a[0], [&](Value* v) { product = t.binary_operator(kMultiply, product, v); });
+  t.for_each(a[0], [&](Value* v) { product = t.binary_operator(BinaryOp::multiply, product, v); });
   return product;
 }
 

@@ -1,6 +1,5 @@
 // frame_hook/trace/types/operator_functions.cpp — the functions of module operator, and its getters: each does what the
 // operator, the item or the attribute that it names does in traced code.
-#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/types/containers.h"
@@ -13,7 +12,7 @@ namespace framejit::frame_hook {
 namespace {
 
 // C code asks the sequence slot of the class on the left, which no method of a Python class replaces.
-Value* concatenated(Tracer& t, const char* name, int op, const std::vector<Value*>& a) {
+Value* concatenated(Tracer& t, const char* name, const std::vector<Value*>& a, bool in_place) {
   bool are_sequences = true;
   for (Value* v : a) {
     t.facts.type_of(v);
@@ -22,9 +21,9 @@ Value* concatenated(Tracer& t, const char* name, int op, const std::vector<Value
       graph_break(Reason::unsupported_operand, std::string(name) + "() of " + describe(v));
   }
   if (!are_sequences) return t.calls.plain(operator_function(name), Arguments{a, {}});
-  if (op == kAdd && a[0]->kind == ValueKind::list && is_size(a[1]))
+  if (!in_place && a[0]->kind == ValueKind::list && is_size(a[1]))
     graph_break(Reason::exception_raised, std::string(name) + "()");
-  return t.binary_operator(op, a[0], is_size(a[0]) ? a[1] : payload_of(a[1]));
+  return t.binary_operator(BinaryOp::add, a[0], is_size(a[0]) ? a[1] : payload_of(a[1]), in_place);
 }
 
 }  // namespace
@@ -37,57 +36,22 @@ namespace rows {
     const std::vector<Value*>& a = args.positional;             \
     return result;                                              \
   }
-#define FJ_BINARY(handler, name, op) FJ_ROW(handler, name, 2, t.binary_operator(op, a[0], a[1]))  // NB_* of opcode.h
-#define FJ_COMPARED(handler, op) FJ_ROW(handler, #handler, 2, t.compare(op, a[0], a[1]))
-#define FJ_UNARY(handler, special) FJ_ROW(handler, #handler, 1, t.unary_operator(special, a[0]))
-FJ_BINARY(add, "add", 0)
-FJ_BINARY(iadd, "iadd", 13)
-FJ_BINARY(and, "and_", 1)
-FJ_BINARY(iand, "iand", 14)
-FJ_BINARY(floordiv, "floordiv", 2)
-FJ_BINARY(ifloordiv, "ifloordiv", 15)
-FJ_BINARY(lshift, "lshift", 3)
-FJ_BINARY(ilshift, "ilshift", 16)
-FJ_BINARY(matmul, "matmul", 4)
-FJ_BINARY(imatmul, "imatmul", 17)
-FJ_BINARY(mul, "mul", 5)
-FJ_BINARY(imul, "imul", 18)
-FJ_BINARY(mod, "mod", 6)
-FJ_BINARY(imod, "imod", 19)
-FJ_BINARY(or, "or_", 7)
-FJ_BINARY(ior, "ior", 20)
-FJ_BINARY(pow, "pow", 8)
-FJ_BINARY(ipow, "ipow", 21)
-FJ_BINARY(rshift, "rshift", 9)
-FJ_BINARY(irshift, "irshift", 22)
-FJ_BINARY(sub, "sub", 10)
-FJ_BINARY(isub, "isub", 23)
-FJ_BINARY(truediv, "truediv", 11)
-FJ_BINARY(itruediv, "itruediv", 24)
-FJ_BINARY(xor, "xor", 12)
-FJ_BINARY(ixor, "ixor", 25)
-FJ_COMPARED(lt, Py_LT)
-FJ_COMPARED(le, Py_LE)
-FJ_COMPARED(eq, Py_EQ)
-FJ_COMPARED(ne, Py_NE)
-FJ_COMPARED(gt, Py_GT)
-FJ_COMPARED(ge, Py_GE)
-FJ_UNARY(neg, "__neg__")
-FJ_UNARY(pos, "__pos__")
-FJ_UNARY(invert, "__invert__")
+#define BINARY(op, number, special, function, ...)                            \
+  FJ_ROW(function, #function, 2, t.binary_operator(BinaryOp::op, a[0], a[1])) \
+  FJ_ROW(i##special, "i" #special, 2, t.binary_operator(BinaryOp::op, a[0], a[1], /*in_place=*/true))
+#define UNARY(op, special, function, ...) FJ_ROW(function, #function, 1, t.unary_operator(UnaryOp::op, a[0]))
+#define COMPARISON(number, name, ...) FJ_ROW(name, #name, 2, t.compare(number, a[0], a[1]))
+#include "frame_hook/bytecode/operators.def"
 FJ_ROW(not, "not_", 1, t.heap.boolean(!t.truth(a[0])))
 FJ_ROW(is, "is_", 2, t.heap.boolean(same_object(t.shadows, a[0], a[1])))
 FJ_ROW(is_not, "is_not", 2, t.heap.boolean(!same_object(t.shadows, a[0], a[1])))
-FJ_ROW(concat, "concat", 2, concatenated(t, "concat", kAdd, a))
-FJ_ROW(iconcat, "iconcat", 2, concatenated(t, "iconcat", kInPlace + kAdd, a))
+FJ_ROW(concat, "concat", 2, concatenated(t, "concat", a, false))
+FJ_ROW(iconcat, "iconcat", 2, concatenated(t, "iconcat", a, true))
 FJ_ROW(truth, "truth", 1, t.heap.boolean(t.truth(a[0])))
 FJ_ROW(contains, "contains", 2, t.heap.boolean(t.contains(a[0], a[1])))
 FJ_ROW(getitem, "getitem", 2, t.get_item(a[0], a[1]))
 FJ_ROW(setitem, "setitem", 3, (t.set_item(a[0], a[1], a[2]), t.heap.none()))
 FJ_ROW(delitem, "delitem", 2, (t.delete_item(a[0], a[1]), t.heap.none()))
-#undef FJ_UNARY
-#undef FJ_COMPARED
-#undef FJ_BINARY
 #undef FJ_ROW
 
 // A getter never changes, so one that is made of constants is a constant.

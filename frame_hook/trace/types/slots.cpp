@@ -5,7 +5,6 @@
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/lookup.h"
 #include "frame_hook/trace/protocol/made_values.h"
-#include "frame_hook/trace/protocol/operators.h"
 #include "frame_hook/trace/protocol/stand_ins.h"
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/types/c_arguments.h"
@@ -311,23 +310,28 @@ const std::unordered_map<std::string_view, Slot>& slots() {
   return *table;
 }
 
+enum class Form : uint8_t { plain, reflected, in_place };
+struct BinaryMethod {
+  BinaryOp op;
+  Form form;
+};
+
+std::optional<BinaryMethod> find_binary(std::string_view special) {
+  for (int i = 0; i < kBinaryOps; ++i) {
+    const auto op = static_cast<BinaryOp>(i);
+    const BinaryNames& names = names_of(op);
+    if (special == names.special) return BinaryMethod{op, Form::plain};
+    if (special == names.reflected) return BinaryMethod{op, Form::reflected};
+    if (special == names.in_place) return BinaryMethod{op, Form::in_place};
+  }
+  return std::nullopt;
+}
+
 // Binary operators and comparisons on what the instances hold.
 Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args) {
-  static constexpr std::string_view kOperators[] = {"add", "and", "floordiv", "lshift", "matmul",  "mul", "mod",
-                                                    "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
-  static constexpr std::string_view kComparisons[] = {"__lt__", "__le__", "", "", "__gt__", "__ge__"};
-  if (name.size() < 6) return nullptr;
-  const std::string_view bare = name.substr(2, name.size() - 4);
-  int op = -1;
-  char prefix = 0;
-  for (int i = 0; i < 13 && op < 0; ++i) {
-    if (bare == kOperators[i]) op = i;
-    if (bare.size() != kOperators[i].size() + 1 || bare.substr(1) != kOperators[i]) continue;
-    prefix = bare[0];
-    if (prefix == 'r' || prefix == 'i') op = i;
-  }
-  const auto* const compared = std::find(std::begin(kComparisons), std::end(kComparisons), name);
-  if (op < 0 && compared == std::end(kComparisons)) return nullptr;
+  const std::optional<BinaryMethod> binary = find_binary(name);
+  const auto* const compared = std::ranges::find(kComparisonNames, name, &ComparisonNames::special);
+  if (!binary && compared == std::end(kComparisonNames)) return nullptr;
   PyObject* slot = _PyType_Lookup(owner, interned(std::string(name)));
   if (args.positional.size() != 2 || !args.keywords.empty()) {
     if (all_plain(t.shadows, args)) return slot ? t.calls.plain(slot, args) : nullptr;
@@ -338,7 +342,7 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
   const bool is_of_subclass = owner != a->type && args.positional[0] != a;  // in C: OrderedDict, torch.Size
   if (slot && !is_of_subclass && is_plain(t.shadows, a) && is_plain(t.shadows, b))
     return t.calls.plain(slot, Arguments{{a, b}, {}});
-  const bool repeats = op >= 0 && kOperators[op] == "mul" && is_int(b);  // a long sequence gets no stand-in
+  const bool repeats = binary && binary->op == BinaryOp::multiply && is_int(b);  // a long sequence gets no stand-in
   if (!repeats)
     if (Value* refused = refusal_of_slot(t.numbers, owner, std::string(name).c_str(), args)) return refused;
   if (owner != a->type) refuse_unknown_arithmetic(args.positional[0], std::string(name).c_str());
@@ -347,14 +351,15 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
       graph_break(Reason::unknown_callable, name_of_callable(slot) + " of " + describe(args.positional[0]));
     a = args.positional[0];
   }
-  if (name == "__iadd__" && list_of(a)) {
+  if (!binary) return t.compare(static_cast<int>(compared - std::begin(kComparisonNames)), a, b);
+  const auto [op, form] = *binary;
+  if (form == Form::reflected) return t.binary_operator(op, b, a);
+  if (form == Form::plain) return t.binary_operator(op, a, b);
+  if (op == BinaryOp::add && list_of(a)) {
     list_extend(t, list_of(a), args.positional[1]);  // which asks its __iter__
     return args.positional[0];
   }
-  if (op < 0) return t.compare(static_cast<int>(compared - std::begin(kComparisons)), a, b);
-  if (prefix == 'r') return t.binary_operator(op, b, a);
-  if (prefix == 0) return t.binary_operator(op, a, b);
-  Value* result = t.binary_operator(op + kInPlace, a, b);
+  Value* result = t.binary_operator(op, a, b, /*in_place=*/true);
   return result == a ? args.positional[0] : result;
 }
 

@@ -45,7 +45,7 @@ SourceId OpenNumbers::source_of(Value* v) {
     FloatFormula& formula = trace_.float_formulas.at(v);
     if (formula.source != kNoSource) return formula.source;
     const SourceId a = source_of(formula.a), b = source_of(formula.b);
-    PyObject* const function = operator_function(formula.function);
+    PyObject* const function = operator_function(names_of(formula.op).function);
     return formula.source = sources.add(SourceKind::computed, a, static_cast<int32_t>(b), function);
   }
   if (is_open(v)) {

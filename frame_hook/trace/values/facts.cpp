@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "frame_hook/trace/values/library_files.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/class_state.h"
 #include "guards/cpython/iterators.h"

@@ -44,10 +44,9 @@ bool is_zero(Value* v) { return PyObject_IsTrue(v->object.get()) == 0; }
 }  // namespace
 
 // Only operations that cannot raise: a quotient by an open float would need a guard against zero.
-Value* OpenNumbers::float_arithmetic(const char* function, Value* a, Value* b) {
-  const std::string_view name = function;
-  const bool quotient = name == "truediv";
-  if (name != "add" && name != "sub" && name != "mul" && !quotient) return nullptr;
+Value* OpenNumbers::float_arithmetic(BinaryOp op, Value* a, Value* b) {
+  const bool quotient = op == BinaryOp::true_divide;
+  if (op != BinaryOp::add && op != BinaryOp::subtract && op != BinaryOp::multiply && !quotient) return nullptr;
   const bool open_a = is_open_float(a), open_b = is_open_float(b);
   if ((!open_a && !is_number(a)) || (!open_b && !is_number(b)) || (quotient && (open_b || is_zero(b)))) return nullptr;
   size_t depth = 1;
@@ -59,12 +58,12 @@ Value* OpenNumbers::float_arithmetic(const char* function, Value* a, Value* b) {
     if (open) shadows.facts.type_of(v);
     else constant_of(shadows, v);
   }
-  PyRef now = PyRef::steal(
-      PyObject_CallFunctionObjArgs(operator_function(function), a->object.get(), b->object.get(), nullptr));
+  PyRef now = PyRef::steal(PyObject_CallFunctionObjArgs(operator_function(names_of(op).function), a->object.get(),
+                                                        b->object.get(), nullptr));
   if (!now) shadows.errors.raise_pending();
   Value* result = shadows.heap.object_value(now.get(), kNoSource);
   result->value_guarded = false;
-  trace_.float_formulas[result] = {function, a, b, depth, kNoSource};
+  trace_.float_formulas[result] = {op, a, b, depth, kNoSource};
   return result;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/values/object_kinds.h"
+#include "frame_hook/trace/values/payloads.h"
 #include "frame_hook/trace/values/shadows.h"
 
 namespace framejit::frame_hook {
@@ -9,14 +10,6 @@ namespace framejit::frame_hook {
 using guards::GuardKind;
 using guards::kNoSource;
 using guards::SourceKind;
-
-namespace {
-
-bool is_exact_int(Value* v) {
-  return v->kind == ValueKind::sym_int || (v->object && PyLong_CheckExact(v->object.get()));
-}
-
-}  // namespace
 
 bool same_object(Shadows& shadows, Value* a, Value* b) {
   if (a == b) return true;

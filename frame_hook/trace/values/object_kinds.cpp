@@ -18,27 +18,6 @@ namespace framejit::frame_hook {
 
 namespace {
 
-// Of a module, with the last slash; "" if it is not loaded, or has no file.
-std::string folder_of(const char* module_name) {
-  PyObject* const file = member_of_module(module_name, "__file__");
-  const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
-  return path ? std::string(path, std::string_view(path).rfind('/') + 1) : "";
-}
-
-// `folder` is that of the module, once known.
-bool is_file_of(const char* module_name, std::string& folder, PyObject* filename) {
-  if (folder.empty() && (folder = folder_of(module_name)).empty()) return false;
-  const char* text = PyUnicode_AsUTF8(filename);
-  if (!text) drop_error();
-  return text && std::strncmp(text, folder.c_str(), folder.size()) == 0;
-}
-
-// Whether it is a file of the package framejit, which may lie in a build folder.
-bool is_own_file(PyObject* filename) {
-  static std::string* const folder = new std::string;
-  return is_file_of("framejit", *folder, filename);
-}
-
 // The type of an abstract class's registry, which only C code reads.
 PyTypeObject* abc_data_type() {
   static PyTypeObject* known = nullptr;  // never freed
@@ -266,36 +245,6 @@ bool calls_forward(PyCodeObject* code) {
 
 bool is_exception_type(PyTypeObject* type) {
   return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
-}
-
-bool is_torch_file(PyObject* filename) {
-  static std::string* const folder = new std::string;
-  return is_file_of("torch", *folder, filename);
-}
-
-bool is_library_file(PyObject* filename) {
-  if (is_torch_file(filename) || is_own_file(filename)) return true;
-  static const std::string* const standard = [] {
-    const std::string folder = folder_of("os");
-    return new std::string(folder.empty() ? "<frozen " : folder);
-  }();
-  const char* text = PyUnicode_AsUTF8(filename);
-  if (!text) return drop_error(), false;
-  const std::string_view path = text;
-  return path.starts_with(*standard) || path.starts_with("<frozen ") || path.find("/site-packages/") != path.npos ||
-         path.find("/dist-packages/") != path.npos;
-}
-
-std::string place_of_caller() {
-  PyRef frame = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
-  while (frame) {
-    auto* object = reinterpret_cast<PyFrameObject*>(frame.get());
-    const PyRef code = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(object)));
-    auto* of = reinterpret_cast<PyCodeObject*>(code.get());
-    if (!is_library_file(of->co_filename)) return place_of(of, PyFrame_GetLineNumber(object)) + ", in ";
-    frame = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(object)));
-  }
-  return "";
 }
 
 bool holds_only_scalars(PyObject* object) {

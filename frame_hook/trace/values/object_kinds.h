@@ -50,10 +50,5 @@ std::vector<PyObject*> items_of_set(PyObject* set);
 bool is_size_type(const PyTypeObject* type);  // torch.Size itself
 bool is_torch_module(PyObject* object);  // an instance of nn.Module
 bool calls_forward(PyCodeObject* code);  // what nn.Module itself runs when a module is called, or a copy of it
-// Whether the file is part of the torch package itself.
-bool is_torch_file(PyObject* filename);
-bool is_library_file(PyObject* filename);   // of the standard library or of an installed package
-// "model.py:12 Net.forward, in ": the nearest running frame outside of libraries; "" if there is none.
-std::string place_of_caller();
 
 }  // namespace framejit::frame_hook

@@ -28,7 +28,7 @@ class OpenNumbers {
   Value* computed(PyObject* function, std::initializer_list<Value*> operands);
   Value* computed(PyObject* function, const Arguments& args);
   // A function of module operator; an open result, or null.
-  Value* float_arithmetic(const char* function, Value* a, Value* b);
+  Value* float_arithmetic(BinaryOp op, Value* a, Value* b);
 
  private:
   FrameTrace& trace_;

@@ -27,6 +27,10 @@ inline bool is_list_or_tuple(Value* v) { return list_of(v) || tuple_of(v); }
 inline bool is_int(Value* v) {
   return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get()));
 }
+inline bool is_exact_int(Value* v) {
+  return v->kind == ValueKind::sym_int ||
+         (v->kind == ValueKind::object && v->object && PyLong_CheckExact(v->object.get()));
+}
 Value* exact_int(Shadows& shadows, Value* v);  // of a bool or an object of a subclass, as int.__int__() returns it
 bool is_subclassed_number(Value* v);           // of a Python class that extends int, float or complex
 std::string plain_text(Shadows& shadows, Value* v, const char* what);  // of a str; TypeError otherwise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "frame_hook/trace/values/marks.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/cpython/interrupts.h"
 
@@ -11,10 +12,9 @@ namespace framejit::frame_hook {
 namespace {
 
 constexpr size_t kMostDims = 64;
-constexpr const char* kRanges[] = {"_framejit_dynamic"};  // (dim, least, most); None: no bound
 constexpr const char* kDynamic[] = {"_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices",
                                     "_dynamo_unbacked_indices"};
-constexpr const char* kFixed[] = {"_framejit_static", "_dynamo_static_indices"};
+constexpr const char* kFixed[] = {kStaticMark, kTorchStaticMark};
 
 // Most tensors have no attributes, and then nothing is looked up by name.
 PyObject* own_attributes(PyObject* tensor) {
@@ -69,10 +69,9 @@ SizeMarks size_marks(PyObject* tensor) {
   PyObject* attributes = own_attributes(tensor);
   if (!attributes) return marks;
   size_t dim = 0;
-  for (const char* name : kRanges)
-    for (PyObject* mark : marks_of(attributes, name))
-      if (PyTuple_CheckExact(mark) && PyTuple_GET_SIZE(mark) == 3)
-        add_range(marks, PyTuple_GET_ITEM(mark, 0), PyTuple_GET_ITEM(mark, 1), PyTuple_GET_ITEM(mark, 2));
+  for (PyObject* mark : marks_of(attributes, kDynamicMark))
+    if (PyTuple_CheckExact(mark) && PyTuple_GET_SIZE(mark) == 3)
+      add_range(marks, PyTuple_GET_ITEM(mark, 0), PyTuple_GET_ITEM(mark, 1), PyTuple_GET_ITEM(mark, 2));
   for (const char* name : kDynamic)
     for (PyObject* mark : marks_of(attributes, name))
       if (read_dim(mark, &dim)) dynamic_mark(marks, dim);

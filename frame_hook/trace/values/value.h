@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "frame_hook/bytecode/operators.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "graph/sym_expr.h"
 #include "guards/cpython/names.h"
@@ -216,8 +217,8 @@ struct ArrayValue : Value {
 struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };
 struct ViewValue : Value { DictValue* dict; enum class What : uint8_t { keys, values, items } what; };
 
-struct FloatFormula {  // an open float computed from others: a function of module operator of its operands
-  const char* function;
+struct FloatFormula {  // an open float computed from others
+  BinaryOp op;
   Value *a, *b;
   size_t depth;  // nesting of formulas
   guards::SourceId source = guards::kNoSource;  // set when it has been asked for: formulas may share operands many

@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch.autograd import Function
 
+import framejit
 from steps import Program, check_step, leaf
 
 BETA = 1.5
@@ -161,3 +162,33 @@ def test_context_that_is_kept():
         y.sum().backward()
     check_step(lambda: Program(lambda x: Kept.apply(x + 1).exp(), leaf(5, 3), step=step), breaks=None, backward=None,
                captured=False, graphs=2)
+
+
+LIBRARY = """
+import torch
+SCALE = 2.0
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, g):
+        return g * SCALE
+"""
+
+
+def test_a_constant_of_an_installed_package(tmp_path, monkeypatch):
+    """Programs set such constants, so they count as state of the program."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "scaled_by_a_constant.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(folder)
+    import scaled_by_a_constant as library
+    compiled = framejit.compile(lambda x: library.Scaled.apply(x * 1))
+    for scale in (2.0, 3.0, 4.0):
+        x = torch.ones(2, requires_grad=True)
+        y = compiled(x).sum()
+        library.SCALE = scale + 1
+        y.backward()
+        assert x.grad.tolist() == [scale + 1] * 2
+    assert framejit.stats()["break_reasons"] == {"custom_dispatch": 1}

@@ -367,7 +367,7 @@ def test_many_parameters_have_few_kernels_and_one_region():
         optimizer = optim.AdamW(parameters, 0.01, **flags)
         optimizer.step()
         seen = framejit.explain(optimizer.step)()
-        [plan] = [e.artefact for e in seen.events if e.channel == "steps"]
+        [plan] = [e.artefact for e in seen.events if e.event == "Steps"]
         kernels = [line.strip() for line in plan.split("\n") if line.strip().startswith("kernel k")]
         updates = [line for line in kernels if "grain" in line]
         regions = [int(line.split(" together ")[1]) for line in kernels if " together " in line]
