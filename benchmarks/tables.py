@@ -19,7 +19,7 @@ BENCHMARKS = ("models", "training", "kernels", "memory", "updates", "neighbour",
               "calls", "guards", "breaks", "watch", "costs")
 QUIET = 0.1  # the share of the cores that others may use at most
 BUSY, MISSED = "a busy machine", "its own bound is missed"
-UNKNOWN = {"amd": "AMD, class not recorded"}  # rows from before classes were recorded
+UNKNOWN = {"amd": "AMD EPYC of unknown generation"}  # rows from before classes were recorded
 MARKS = "<!-- results: benchmarks/run.py --readme -->\n", "<!-- end of results -->\n"
 
 
