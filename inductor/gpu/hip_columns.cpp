@@ -87,8 +87,7 @@ class Columns {
 
   static std::string run_of(InstId i) { return "x" + std::to_string(i); }
   std::string declared_run(InstId i) const {
-    return "Run<" + memory_type_text(kernel_.buffers[n_.nest.body[i].buffer].dtype) + ", " + std::to_string(width_) +
-           "> " + run_of(i) + ";";
+    return run_type_text(kernel_.buffers[n_.nest.body[i].buffer].dtype, width_) + run_of(i) + ";";
   }
   std::string loaded_run(InstId i, const std::string& rest) const {
     return "load_run(" + run_of(i) + ", &" + after_.access(n_.nest.body[i]) + ", " + wide() + rest + ");";

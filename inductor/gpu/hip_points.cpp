@@ -106,12 +106,11 @@ class Points {
 
   // All loads come first, so that a thread waits for them together.
   void whole_run(const std::string& name) {
-    const std::string width = std::to_string(width_);
     w_.line("const index " + name + " = at;");
     for (InstId i : runs_) {
       const LoopInst& inst = n_.nest.body[i];
       const std::string run = "x" + std::to_string(i);
-      w_.line("Run<" + memory_type_text(kernel_.buffers[inst.buffer].dtype) + ", " + width + "> " + run + ";");
+      w_.line(run_type_text(kernel_.buffers[inst.buffer].dtype, width_) + run + ";");
       if (inst.op == LoopOp::kLoad) w_.line("load_run(" + run + ", &" + text_.access(inst) + ", true);");
     }
     w_.open_unrolled("j", width_);

@@ -12,11 +12,11 @@
 
 #include "inductor/gpu/hip_runs.h"
 #include "inductor/gpu/hip_writer.h"
+#include "inductor/loop/number_text.h"
 
 namespace framejit::inductor {
 namespace {
 
-std::string number(int64_t n) { return std::to_string(n); }
 std::string name(const char* of, InstId i) { return of + std::to_string(i); }
 
 // Where a thread keeps its values of the rows from one column to the next.
@@ -236,9 +236,7 @@ class Products {
     return word + " * " + number(width_);
   }
   std::string point_name() const { return text_.dim(points_dim()); }
-  std::string run_type(InstId i) const {
-    return "Run<" + memory_type_text(kernel_.buffers[nest_.body[i].buffer].dtype) + ", " + number(width_) + "> ";
-  }
+  std::string run_type(InstId i) const { return run_type_text(kernel_.buffers[nest_.body[i].buffer].dtype, width_); }
   std::string address(InstId i) const { return "&" + text_.access(nest_.body[i]); }
 
   void write_streams() {

@@ -16,6 +16,7 @@
 #include "inductor/gpu/hip_writer.h"
 #include "inductor/kernel/loop_shape.h"
 #include "inductor/kernel/recomputed_values.h"
+#include "inductor/loop/number_text.h"
 
 namespace framejit::inductor {
 namespace {
@@ -200,7 +201,6 @@ class Rows {
 
   // ---- text
 
-  static std::string number(int64_t n) { return std::to_string(n); }
   std::string guard() const { return shape_.rows > 1 ? "if (live && t == 0) " : "if (t == 0) "; }
   std::string memory_type(LoopBufferId b) const { return memory_type_text(kernel_.buffers[b].dtype); }
 
@@ -247,9 +247,7 @@ class Rows {
     }
   }
 
-  std::string run_type(const RowPlace& p) const {
-    return "Run<" + memory_type(p.buffer) + ", " + number(width_) + "> ";
-  }
+  std::string run_type(const RowPlace& p) const { return run_type_text(kernel_.buffers[p.buffer].dtype, width_); }
   std::string rest() const {
     const bool is_whole = shape_.in_registers || SymExpr::mod(points_, width_) == SymExpr(0);
     return is_whole ? "" : ", " + points_text_ + " - q";

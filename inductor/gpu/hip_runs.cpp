@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "inductor/kernel/loop_shape.h"
+#include "inductor/loop/number_text.h"
 
 namespace framejit::inductor {
 
@@ -28,6 +29,10 @@ int64_t run_width(const Kernel& kernel, const std::vector<const Nest*>& nests, s
   int64_t width = std::min(kWord / least, kMost);
   while (width > 1 && extent && is_divided && *extent % width != 0) width /= 2;
   return width;
+}
+
+std::string run_type_text(DType dtype, int64_t width) {
+  return "Run<" + memory_type_text(dtype) + ", " + number(width) + "> ";
 }
 
 bool WideAccess::add(const NestText& t, const NestSymbols& symbols, const Nest& nest, const LoopInst& inst,

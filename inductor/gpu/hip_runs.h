@@ -17,6 +17,9 @@ bool is_side_by_side(const LoopInst& inst, const NestSymbols& symbols, size_t di
 // elements. 1 if no access is contiguous. If `is_divided`, this number divides a constant extent of the dimension.
 int64_t run_width(const Kernel& kernel, const std::vector<const Nest*>& nests, size_t dim, bool is_divided);
 
+// "Run<float, 4> ": the type of a run in a buffer of the dtype.
+std::string run_type_text(DType dtype, int64_t width);
+
 // The condition under which runs are accessed as words. Otherwise their elements are accessed one by one. Runs begin at
 // multiples of the width.
 class WideAccess {

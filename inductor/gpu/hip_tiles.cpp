@@ -6,6 +6,7 @@
 // the square, so neither direction has bank conflicts.
 #include "inductor/gpu/hip_writer.h"
 #include "inductor/kernel/loop_shape.h"
+#include "inductor/loop/number_text.h"
 
 namespace framejit::inductor {
 namespace {
@@ -58,7 +59,6 @@ class Tiles {
 
  private:
   static constexpr size_t kMostTiles = 4;  // all of them fit into any GPU's shared memory
-  static std::string number(int64_t n) { return std::to_string(n); }
   static std::string tile(InstId i) { return "tile" + std::to_string(i); }
   SymExpr squares(size_t dim) const {
     return SymExpr::floor_div(n_.nest.extent(dim) + SymExpr(edge_ - 1), SymExpr(edge_));

@@ -19,7 +19,7 @@ struct InterpreterMemory {
 // that failed.
 int64_t run_nest(const LoopProgram& program, const Nest& nest, const InterpreterMemory& memory,
                  std::span<const int64_t> point = {});
-// Runs all items; extern calls go to `call`. A failed check is an Error.
+// For tests: runs all items; extern calls go to `call`. A failed check is an Error.
 Result<void> run_program(const LoopProgram& program, const InterpreterMemory& memory,
                          const std::function<void(const ExternCall&)>& call);
 

@@ -15,6 +15,7 @@
 
 #include "graph/tensor_meta.h"
 #include "inductor/loop/loop_program.h"
+#include "inductor/loop/number_text.h"
 #include "runtime/base/text.h"
 
 namespace framejit::inductor {
@@ -38,8 +39,6 @@ std::string translate(std::string_view text, Rename rename) {
   }
   return out;
 }
-
-std::string number(int64_t n) { return std::to_string(n); }
 
 std::string expr_text(const SymExpr& e, const NestSymbols& symbols, size_t range_count) {
   return translate(e.text(), [&](std::string_view word) -> std::string {

@@ -3,11 +3,10 @@
 // Dimensions and instructions have the names of the kernel's text. Lines about the usual case are left out.
 #include "inductor/cpu/plan/nest_plan.h"
 #include "inductor/kernel/loop_shape.h"
+#include "inductor/loop/number_text.h"
 
 namespace framejit::inductor {
 namespace {
-
-std::string number(int64_t n) { return std::to_string(n); }
 
 const char* text_of(Access access) {
   switch (access) {
