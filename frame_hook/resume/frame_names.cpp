@@ -64,8 +64,12 @@ bool FrameNames::are_arguments(int slot) const {
 std::string FrameNames::item(int slot, int index, PyObject* key) const {
   PyCodeObject* const forward = forward_of(frame_);
   if (!forward) return "";
-  if (!key && slot == positional_slot())
-    return index + 1 < forward->co_argcount ? name_of_slot(forward, index + 1) : "";
+  if (!key && slot == positional_slot()) {
+    const int rest = index + 1 - forward->co_argcount;  // after `self` and the parameters that have names
+    if (rest < 0) return name_of_slot(forward, index + 1);
+    if (!(forward->co_flags & CO_VARARGS)) return "";
+    return name_of_slot(forward, forward->co_argcount + forward->co_kwonlyargcount) + "[" + std::to_string(rest) + "]";
+  }
   return key && PyUnicode_Check(key) && slot == keyword_slot() ? guards::text_of_str(key) : "";
 }
 

@@ -84,10 +84,11 @@ CASES = [
     (by_length, [(ONES, [ONES]), (ONES, (ONES,))], 1, "items was of class list, now of tuple", "always use the same"),
     (by_length, [(ONES, [2.0]), (ONES, [3.0])], 2, "items[0] was 2.0, now it is 3.0", "nothing: a number that changed"),
     (by_none, [(ONES, None), (ONES, ONES)], 1, "bias was None, now it is <torch.Tensor object>",
-     "nothing if it is one"),
+     "nothing if few values take turns"),
     (by_branch, [(ONES,), (torch.ones(3),), (torch.ones(4),)], 2, "x.size(0) <= 3 was true, now x.size(0) is 4",
      "nothing if few answers occur"),
     (by_range, [(ONES, 2), (ONES, 3), (ONES, 4)], 1, "n == 3 was true, now n is 4", "nothing if few answers occur"),
+    (by_none, [(ONES, None), (ONES, 2.0)], 1, "bias was None, now it is 2.0", "nothing if few values take turns"),
 ]
 
 
@@ -158,6 +159,18 @@ def test_a_module_is_named_as_its_forward_names_it():
     assert "keyword arguments" in change_of(lambda: None, x, bias=1)
     assert change_of(lambda: model.layers[0].double(), x.double(), bias=1) == \
         "x.dtype was torch.float32, now it is torch.float64"
+
+
+class Rest(torch.nn.Module):
+    def forward(self, x, *rest):
+        return x + rest[0]
+
+
+def test_arguments_that_share_a_parameter_are_items_of_it():
+    compiled = framejit.compile(Rest())
+    [event] = recompiles_of(compiled, (torch.ones(3, 1), ONES), (torch.ones(3, 1), torch.ones(4)))
+    assert event["fields"]["change"] == "rest[0].size(0) was 2, now it is 4"
+    assert "framejit.mark_dynamic(rest[0], 0)" in event["fields"]["hint"]
 
 
 @pytest.mark.breaks(outside_effect=2)
