@@ -22,7 +22,7 @@ Result<std::vector<ValueId>> lost_values(const TrainingGraphs& graphs, const Wha
 
 struct LostContents {
   Graph graph;              // one output per lost value
-  std::vector<Saved> held;  // what its inputs are; the index of a kValue is one into TrainingGraphs::saved
+  std::vector<Saved> held;  // what each input of `graph` is; the index of a kValue points into TrainingGraphs::saved
 };
 // values: the functional forward, whose outputs are the lost values.
 Result<LostContents> lost_contents(const TrainingGraphs& graphs, const WhatIsLeft& left, Graph values);

@@ -32,7 +32,7 @@ enum OpFlags : uint32_t {
   kTakesAlpha = 256,  // argument 2 scales argument 1, and must not be a fraction if the operands are integers
   kRuleIsComplete = 512,  // eager raises if the shape rule does not cover the arguments
   kKeepsPlace = 1024,  // a result has the storage offset of argument 0
-  kRequiresOperands = 2048,  // as an in-place op, it requires by itself that its operands fit
+  kRequiresOperands = 2048,  // its own kernel checks that the operands of the in-place form fit
   kRefusesNumbers = 4096,  // raises for some numbers: they cannot be values of the graph
 };
 

@@ -146,8 +146,8 @@ std::optional<StepCode> GuardCompiler::block_of(const Node& node) const {
   return std::nullopt;
 }
 
-// For a guard in a block: it holds as long as the item is the same object. An exact type is pinned only if __class__
-// cannot be assigned.
+// Whether a guard in a block holds for as long as the item is the same object. A guard on an exact type does so only if
+// nothing can assign __class__.
 bool GuardCompiler::is_pinned(const Guard& guard) const {
   if (guard.kind == GuardKind::equals && PySet_CheckExact(guard.object.get())) return false;
   const bool can_change_class =

@@ -42,7 +42,7 @@ struct OutputProperties {
   int64_t version = -1;          // of its own counter; -1 if it has none
   uint32_t writes_since = 0;     // of a view: writes to the memory since it was made
   torch::autograd::CreationMeta creation = torch::autograd::CreationMeta::DEFAULT;  // of a view
-  bool by_strides = false;  // of a view whose memory was written since: eager makes it again
+  bool by_strides = false;  // a view whose memory was written since: eager makes it again
   bool has_other_sign = false;  // shows negated numbers of memory that others see: kernels make a copy of it
   std::shared_ptr<const ViewOp> op;  // of a view that has a history or the other sign; null: it is made by strides
   std::string freed;  // the name of its history, if a backward of the program has freed that
@@ -56,10 +56,11 @@ struct OutputSet {
   std::vector<OutputProperties> properties;  // of `tensors`
   std::vector<size_t> returned;       // for each returned tensor, its index in `tensors`
   std::vector<WrittenInput> written;
-  std::vector<size_t> unhooked;  // inputs that must be distinct and have no hooks: the graph computes their gradients
-  // Pairs of inputs: the history of the first must not lead to the second, whose gradient the graph computes.
+  // Inputs whose gradients the graph computes: they must be distinct and have no hooks.
+  std::vector<size_t> unhooked;
+  // Pairs of inputs: the graph computes the gradient of the second, so the history of the first must not lead to it.
   std::vector<std::pair<size_t, size_t>> apart;
-  std::vector<size_t> unviewed;  // inputs that must not be leaf and view at once
+  std::vector<size_t> unviewed;  // inputs that must not be a leaf and a view at once
   size_t symbol_count = 0;
   // Per tensor: whether it receives a gradient. That of a view goes to its base, unless the view has own_history.
   std::vector<bool> roots() const;

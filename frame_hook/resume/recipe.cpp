@@ -68,8 +68,8 @@ bool extend_list(PyObject* target, const std::vector<SlotId>& operands, const st
   return items && PyList_SetSlice(target, PyList_GET_SIZE(target), PyList_GET_SIZE(target), items.get()) == 0;
 }
 
-// The mapping slot of the builtin class that lays out the object, so that OrderedDict keeps its order and no user code
-// runs.
+// Assigns through the mapping slot of the builtin class that lays out the object: OrderedDict keeps its order, and no
+// code of the user runs.
 bool assign_item(PyObject* target, PyObject* key, PyObject* value) {
   if (PyDict_CheckExact(target))
     return value ? PyDict_SetItem(target, key, value) == 0 : PyDict_DelItem(target, key) == 0;

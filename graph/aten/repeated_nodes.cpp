@@ -1,8 +1,7 @@
 // graph/aten/repeated_nodes.cpp — Recorder::repeat: nodes that are recorded once more, with other tensors in place of
 // some.
 //
-// The tensors that stand in have the sizes, strides and offsets of those that they stand for, so every result has the
-// shape that it had.
+// Stand-ins have the sizes, strides and offsets of the real tensors, so shapes stay the same.
 #include <c10/core/GradMode.h>
 
 #include <algorithm>

@@ -131,7 +131,8 @@ UserFunction::Tensors UserFunction::wrap(const std::shared_ptr<Recorder>& record
     throw std::runtime_error("a jvp() while a backward is traced");
   };
   const auto self = getptr();
-  // Once more than the writes: torch's wrapper of a function in Python does it (python_function.cpp, _mark_dirty).
+  // The version rises once more than the function writes, because torch's wrapper marks the tensor dirty
+  // (python_function.cpp, _mark_dirty).
   for (const at::Tensor& tensor : forward.dirty) torch::autograd::impl::bump_version(tensor);
   Tensors outputs = torch::autograd::_wrap_outputs(
       forward.inputs, impls_of(forward.not_differentiable), impls_of(forward.dirty), forward.outputs, self, no_tangents,

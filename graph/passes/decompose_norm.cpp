@@ -63,8 +63,8 @@ Moments careful_moments(Decomposing& d, ValueId x, const std::vector<bool>& redu
   return {d.add(mean, left), d.sub(rest, left), d.emit("relu", {d.sub(square, d.mul(left, left))})};
 }
 
-// Eager's kernel for one result sums float32 for its mean (ReduceOps.cpp, std_var_all_cpu): if that overflows, so must
-// this. All other digits are those of `mean`.
+// Eager sums the mean of one result in float32 (ReduceOps.cpp, std_var_all_cpu), so this must overflow where that does.
+// Everything else uses `mean`.
 ValueId overflowing_as_float32(Decomposing& d, ValueId mean, const std::vector<bool>& reduced) {
   const ValueId narrow = mean_of(d, d.value(0), reduced, true);
   const ValueId fits = d.emit("lt.Scalar", {d.emit("abs", {narrow}), std::numeric_limits<double>::infinity()});

@@ -31,7 +31,7 @@ void replace(SymSizes& sizes, const SymSizes& by_symbol) {
 struct PositionRow {
   const char* op;
   size_t dim, first, last;  // arguments: the dimension, and the positions in it
-  bool clamps;  // a position outside means the nearest end
+  bool clamps;  // positions outside are clamped
   bool takes_sizes = false;  // argument 1 is the list of sizes that the positions refer to; else argument 0 has them
 };
 constexpr PositionRow kPositions[] = {

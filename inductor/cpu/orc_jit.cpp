@@ -331,7 +331,7 @@ class OrcJit : public CpuJit {
     return (*object)->getBuffer().str();
   }
 
-  // `symbol` is in the set of defined symbols, and the holder removes it.
+  // The caller has added `symbol` to the set of defined symbols; the holder removes it.
   Result<std::shared_ptr<CodeHolder>> link(const std::shared_ptr<const runtime::KernelCode>& code,
                                            const std::string& symbol) {
     auto holder = std::make_shared<CodeHolder>();

@@ -22,8 +22,8 @@ class Float32Math : public LaneMath {
   Float32Math(llvm::IRBuilderBase& b, Value* like, bool has_avx512) : LaneMath(b, like), has_avx512_(has_avx512) {}
 
   static constexpr int kBias = 152;  // even; -kBias is below the least exponent of nonzero numbers
-  static constexpr double kScale = 0x1p102;  // the factor that is missing if two factors of 2^(n / 2) have n + kBias as
-                                             // their exponents
+  // scale() multiplies by two numbers whose exponent bits sum up to n + kBias. Their product is 2^n / kScale.
+  static constexpr double kScale = 0x1p102;
 
   // x minus the nearest multiple n of log 2, and n in two forms: as a number, and as the last bits of a number, plus
   // `bias`.

@@ -49,7 +49,7 @@ class NestRun {
     return 0;
   }
 
-  // One point of `ranges`: first what no reduction feeds, then the reduced loop, then the rest.
+  // One point: first the instructions before the reduction, then its loop, then what needs its result.
   int64_t point() {
     if (!nest_.is_reduction()) return execute([](size_t) { return true; });
     std::fill(accumulators_.begin(), accumulators_.end(), Accumulator{});

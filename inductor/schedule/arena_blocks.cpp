@@ -26,7 +26,7 @@ ArenaBlocks one_block(const std::vector<ArenaRequest>& requests) {
 // The light block is held over the steps between two heavy ones.
 std::vector<BlockSpan> spans_of(const std::vector<ArenaRequest>& requests,
                                 const std::vector<ArenaBlocks::Place>& places, const std::vector<bool>& is_heavy) {
-  std::vector<size_t> run_of;  // per step: heavy ones so far
+  std::vector<size_t> run_of;  // per step: how many heavy steps there are up to it
   size_t run = 0;
   for (const bool heavy : is_heavy) run_of.push_back(run += heavy ? 1 : 0);
   std::vector<BlockSpan> spans;

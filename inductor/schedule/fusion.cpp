@@ -394,9 +394,9 @@ class MergePass {
   const Costs& costs_;
   ItemOrder order_;
   KeptNestPairs* notes_;
-  std::vector<std::vector<size_t>> touching_;   // per buffer: earlier nests and calls of the sweep, perhaps joined
-                                                // since
-  std::vector<uint32_t> changes_;               // per item: how often it took another
+  // Per buffer: earlier nests and calls of the sweep; some may have been joined since.
+  std::vector<std::vector<size_t>> touching_;
+  std::vector<uint32_t> changes_;  // per item: how often it took another
   std::vector<size_t> asked_for_;
   std::unordered_map<uint64_t, uint32_t> refused_;  // pairs of items, and the changes of both at that time
 };

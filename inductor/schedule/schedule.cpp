@@ -119,7 +119,7 @@ class Grouper {
     return outer;
   }
 
-  // Whether all nests have the same points inside the outer ones, all kept or all reduced. A single point fits any.
+  // Whether all nests have equal inner ranges, all kept or all reduced. One point fits any.
   static bool is_even(const Group& group, const Nest& nest, size_t outer) {
     const auto inside = [&](const Nest& n) -> std::optional<SymSizes> {
       SymSizes kept(n.ranges.begin() + static_cast<long>(outer), n.ranges.end()), reduced = n.reduced;

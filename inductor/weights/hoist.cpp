@@ -55,8 +55,8 @@ class Hoister {
   bool is_hoisted(ValueId v) const { return std::find(chosen_.begin(), chosen_.end(), v) != chosen_.end(); }
   bool is_replaced(const Node& node) const { return node.results.size() == 1 && is_hoisted(node.results[0]); }
 
-  // Weights that other nodes read become derived values. If one must not, each call computes it from others that may.
-  // False: there was such a value, and the choice starts again.
+  // Weights that other nodes read become derived values. If one must not become one, each call computes it from others
+  // that may. False: there was such a value, and the choice starts again.
   bool choose() {
     chosen_.clear();
     std::set<ValueId> seen;

@@ -12,14 +12,14 @@ namespace framejit::inductor {
 // The value that an argument names; kNoValue: none.
 graph::ValueId value_of(const graph::Arg& arg);
 
-// mm, or addmm with a bias by column and factors of one: x [rows, terms] times weight [terms, columns].
+// mm, or addmm with one bias per column and factors of one: x [rows, terms] times weight [terms, columns].
 struct LinearLayer {
   graph::ValueId x, weight, bias;  // kNoValue: no bias
 };
 std::optional<LinearLayer> linear_layer(const graph::Graph& graph, const graph::WeightValues& known,
                                         const graph::Node& node);
 
-// Whether its weight is packed on this machine: in bfloat16 by oneDNN, in float32 by MKL, for a known number of rows.
+// Whether this machine packs the weight of a layer: oneDNN packs bfloat16, and MKL float32 for a known number of rows.
 bool packs_bfloat16(const graph::Graph& graph, const LinearLayer& layer, const TargetInfo& target);
 bool packs_float32(const graph::Graph& graph, const LinearLayer& layer, const TargetInfo& target);
 

@@ -75,7 +75,7 @@ class DerivedValues {
     static constexpr size_t kMostDims = 4;
     uint32_t input;
     c10::ScalarType dtype;
-    int8_t ndim;  // -1: the operand itself must be asked
+    int8_t ndim;  // -1: a brief does not hold this operand, so its KeptOperand is compared
     const c10::StorageImpl* storage;
     const void* data;
     int64_t version;  // -1: it has none

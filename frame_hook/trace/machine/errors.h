@@ -32,7 +32,7 @@ class Errors {
   size_t& c_call_frames() { return c_call_frames_; }  // of CBoundary
 
  private:
-  std::unordered_set<Value*> own_errors_;  // still in the tracer's words: stand_ins.h
+  std::unordered_set<Value*> own_errors_;  // those whose text is ours, not yet CPython's: stand_ins.h
   size_t c_call_frames_ = 0;  // depth of the innermost frame that is in a C call
   void cut_context(Value* handled, Value* raised);
   [[noreturn]] void raise_set_error(bool own);

@@ -164,7 +164,7 @@ UsedDict used_dict(Heap& heap, guards::SourceId source) {
   return {source, object && PyDict_Check(object) ? object : nullptr, is_own};
 }
 
-// What a trace read in dicts is what it guards in them.
+// Finds the dicts that the trace read: those whose keys it guards.
 std::vector<UsedDict> read_dicts(Heap& heap) {
   std::vector<UsedDict> found;
   std::unordered_map<guards::SourceId, size_t> at;

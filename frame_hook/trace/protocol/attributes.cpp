@@ -142,7 +142,7 @@ Value* slice_attribute(Tracer& t, SliceValue* v, PyObject* name) {
   return generic_attribute(t, v, name);
 }
 
-// Attributes of a type whose __getattribute__ or __getattr__ is Python code, around the generic lookup.
+// An attribute of an object whose type may have a __getattribute__ or __getattr__ in Python.
 Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   PyTypeObject* type = t.facts.type_of(v);
   if (type->tp_getattro == PyObject_GenericGetAttr) return generic_attribute(t, v, name);

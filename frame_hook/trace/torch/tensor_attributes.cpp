@@ -88,7 +88,7 @@ Value* none_guarded(Heap& heap, TensorValue* v, PyObject* name) {
   return heap.none();
 }
 
-// Of a real tensor that the trace has not written.
+// An attribute of a real tensor that the trace has not written.
 Value* read_real(Shadows& shadows, TensorValue* v, PyObject* name, bool is_fact) {
   PyRef real = PyRef::steal(PyObject_GetAttr(v->object.get(), name));
   if (!real) shadows.errors.raise_pending();

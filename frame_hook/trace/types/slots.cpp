@@ -342,7 +342,8 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
   const bool is_of_subclass = owner != a->type && args.positional[0] != a;  // in C: OrderedDict, torch.Size
   if (slot && !is_of_subclass && is_plain(t.shadows, a) && is_plain(t.shadows, b))
     return t.calls.plain(slot, Arguments{{a, b}, {}});
-  const bool repeats = binary && binary->op == BinaryOp::multiply && is_int(b);  // a long sequence gets no stand-in
+  const bool repeats =
+      binary && binary->op == BinaryOp::multiply && is_int(b);  // the result may be too long for a stand-in
   if (!repeats)
     if (Value* refused = refusal_of_slot(t.numbers, owner, std::string(name).c_str(), args)) return refused;
   if (owner != a->type) refuse_unknown_arithmetic(args.positional[0], std::string(name).c_str());

@@ -31,7 +31,7 @@ enum class Access : uint8_t {
 enum class MaskKind : uint8_t {
   kNone,  // no mask
   kShared,  // one condition for all lanes: a branch
-  kBorder,  // it is known, before the mask is computed, if none or all lanes are on: branches around the mixed case
+  kBorder,  // whether none or all lanes are on is known before the mask is computed: branches around the mixed case
   kLanes,  // nothing is known: the mask is computed
 };
 
