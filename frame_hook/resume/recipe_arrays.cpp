@@ -18,7 +18,7 @@ int64_t address(PyObject* array) {
 SlotId RecipeBuilder::build_array(ArrayValue* value) {
   PyObject *array = value->array.get(), *type = reinterpret_cast<PyObject*>(Py_TYPE(array)),
            *memory = value->root->array.get();
-  if (!lies_in_order(memory)) graph_break(Reason::escaped_traced, "an array that is not C-contiguous");
+  if (!lies_in_order(memory)) graph_break(Reason::numpy_array, "an array that is not C-contiguous");
   if (value->root == value) return step(RecipeOp::call, {constant(array)}, 0, attribute_of(type, "copy").get());
   const SlotId root = slot(value->root);
   const PyRef shape = attribute_of(array, "shape"), dtype = attribute_of(array, "dtype"),

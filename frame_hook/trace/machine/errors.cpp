@@ -37,7 +37,7 @@ void Errors::cut_context(Value* handled, Value* raised) {
       at = context;
       continue;
     }
-    if (at->object) graph_break(Reason::exception_raised, "the context of an existing exception");
+    if (at->object) graph_break(Reason::exception_raised, "an exception that is in the context of an existing one");
     return write_attribute(as<InstanceValue>(at), "__context__", heap.none());
   }
 }

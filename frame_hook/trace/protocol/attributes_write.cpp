@@ -56,14 +56,14 @@ void require_exception_value(Errors& errors, std::string_view name, Value* to) {
 
 bool holds_member(Tracer& t, const Found& d, InstanceValue* v, PyObject* name) {
   bool known = false;
-  if (!v->object && is_exception_member(d.object)) return true;  // NULL can be deleted
+  if (!v->object && is_exception_member(d.object)) return true;  // `del` takes one that is NULL
   if (Value* written = v->find_attr(name, &known); known || !v->object) return written != nullptr;
   const PyRef value =
       PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, v->object.get(), reinterpret_cast<PyObject*>(v->type)));
   if (!value)
     drop_error(),
         graph_break(Reason::unsupported_write, std::string("a deleted slot that is empty, ") + text_of(name));
-  t.get_attribute(v, name);  // guarded
+  t.get_attribute(v, name);  // for its guards
   return true;
 }
 
@@ -83,7 +83,8 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
   if (context) return write_overlay(t.shadows, as<InstanceValue>(v), name, to);
   if (v->kind == ValueKind::instance && (member || is_exception_slot(v->type, text_of(name)))) {
     if (member && !PyType_IsSubtype(v->type, reinterpret_cast<PyDescrObject*>(d.object)->d_type))
-      graph_break(Reason::exception_raised, std::string("a slot of another class, ") + text_of(name));
+      graph_break(Reason::exception_raised,
+                  std::string("a TypeError of a write to ") + text_of(name) + ", a slot of another class,");
     if (member && !to && !holds_member(t, d, as<InstanceValue>(v), name))
       t.errors.raise_new(PyExc_AttributeError, text_of(name));
     if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY))

@@ -188,7 +188,8 @@ Value* call_c_function_with_own_errors(Tracer& t, Value* v, PyObject* callable, 
     if (all_plain(t.shadows, plain)) return t.calls.pure(callable, plain);
   }
   warn_if_substituted(callable);
-  graph_break(Reason::unknown_callable, name_of_callable(callable));
+  graph_break(Reason::unknown_callable,
+              name_of_call(callable, args.positional.empty() ? nullptr : args.positional.front()));
 }
 
 Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {

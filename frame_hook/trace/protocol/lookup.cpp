@@ -87,7 +87,8 @@ Found find_special(Shadows& shadows, Value* v, const char* name) {
   if (v->kind == ValueKind::object && !(shadows.heap.facts.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return {};
   const Found d = look_up(shadows, v, interned(name));
   if (d.object == Py_None && std::string_view(name) != "__hash__")
-    graph_break(Reason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");
+    graph_break(Reason::exception_raised,
+                std::string("a TypeError of ") + v->type->tp_name + "." + name + ", which is None,");
   if (!d.object || d.object == Py_None) return {};
   PyTypeObject* kind = Py_TYPE(d.object);
   const bool is_c = kind == &PyWrapperDescr_Type || kind == &PyMethodDescr_Type || kind == &PyClassMethodDescr_Type;

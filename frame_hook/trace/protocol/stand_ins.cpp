@@ -42,7 +42,7 @@ PyObject* method_of(PyCFunctionWithKeywords function) {
   return function == say_called ? calls : refuses;
 }
 
-// Methods that make a class or its instances or end them, and names that a class statement writes.
+// Methods that make or end a class or its instances, and names that a class statement writes.
 bool belongs_to_the_class(std::string_view name) {
   static constexpr std::string_view kNames[] = {"__new__",
                                                 "__init__",
@@ -507,7 +507,7 @@ void raise_unwritable(OpenNumbers& numbers, Value* v, PyObject* name, Value* to,
   if (type) PyErr_NormalizeException(&type, &error, &traceback);
   const PyRef owned_type = PyRef::steal(type), owned_traceback = PyRef::steal(traceback), real = PyRef::steal(error);
   InstanceValue* traced_error = real ? stand_ins.traced_error(real.get()) : nullptr;
-  if (!traced_error) graph_break(Reason::exception_raised, std::string("a write to ") + text_of(name));
+  if (!traced_error) graph_break(Reason::exception_raised, std::string("an error of a write to ") + text_of(name));
   numbers.shadows.errors.forget_own_error(traced_error);
   numbers.shadows.errors.raise(traced_error);
 }

@@ -97,7 +97,7 @@ constexpr size_t kDeepest = 100;
 
 struct InProgress {
   explicit InProgress(Value* v) {
-    if (in_progress.size() >= kDeepest) graph_break(Reason::recursion_limit, "the text of a deep container");
+    if (in_progress.size() >= kDeepest) graph_break(Reason::recursion_limit, "the text of a container");
     in_progress.push_back(v);
   }
   ~InProgress() { in_progress.pop_back(); }

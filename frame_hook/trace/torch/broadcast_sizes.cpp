@@ -49,7 +49,7 @@ Value* broadcast_shapes(Tracer& t, const Arguments& args) {
 Value* infer_size(Tracer& t, const Arguments& args) {
   const bool two_sizes = args.positional.size() == 2 && std::ranges::all_of(args.positional, is_size_object);
   Value* const common = two_sizes ? broadcast_shapes(t, args) : nullptr;
-  if (!common) graph_break(Reason::exception_raised, "_infer_size() of sizes that do not match");
+  if (!common) graph_break(Reason::exception_raised, "an error of _infer_size(), whose sizes do not match,");
   return sequence_like(t.heap, args.positional[0], t.unpack(common));
 }
 

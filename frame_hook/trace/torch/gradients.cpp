@@ -18,8 +18,8 @@ namespace {
 
 [[noreturn]] void refuse_gradients(const char* what) { graph_break(Reason::gradient_call, what); }
 
-// For a call that differentiates a backward, and breaks. The graph so far has one node for its backward. No derivative
-// can be made of that if it holds a Function, so the graph ends before the first one, and PyTorch applies it.
+// A call that differentiates a backward breaks. The graph so far has one node for its backward, which has no derivative
+// if it holds a Function. So the graph ends before the first Function, and PyTorch applies that.
 void end_before_functions(Shadows& shadows, Attempts& attempts) {
   if (const auto& function = shadows.tables().gradients.first_function) attempts.move_break(*function);
 }
@@ -181,7 +181,7 @@ Value* autograd_grad(Tracer& t, const Arguments& args) {
 Value* tensor_requires_grad(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t.errors, args, "requires_grad_", {"self", "requires_grad"}, 1);
   if (a[1] && t.facts.type_of(a[1]) != &PyBool_Type)
-    graph_break(Reason::exception_raised, "requires_grad_() with an object that is not a bool");
+    graph_break(Reason::exception_raised, "a TypeError of requires_grad_(), whose argument is not a bool,");
   const bool wants = !a[1] || t.truth(a[1]);
   if (a[0]->kind != ValueKind::tensor) refuse_gradients("requires_grad_() of an object that is not a plain tensor");
   auto* self = as<TensorValue>(a[0]);

@@ -141,7 +141,7 @@ static bool is_of_type(PyObject* special, const char* name, PyTypeObject* cls) {
 
 bool is_instance(Tracer& t, Value* v, Value* cls) {
   if (TupleValue* classes = tuple_of(cls)) {
-    const Nested nested("isinstance() of a deep tuple");
+    const Nested nested("a tuple of isinstance()");
     for (Value* one : t.unpack(classes))
       if (is_instance(t, v, one)) return true;
     return false;
@@ -167,7 +167,7 @@ void raise_unless_class(Tracer& t, Value* v) {
 
 bool is_subclass(Tracer& t, Value* cls, Value* of) {
   if (TupleValue* classes = tuple_of(of)) {
-    const Nested nested("issubclass() of a deep tuple");
+    const Nested nested("a tuple of issubclass()");
     for (Value* one : t.unpack(classes))
       if (is_subclass(t, cls, one)) return true;
     return false;

@@ -179,7 +179,7 @@ bool keys_equal(Dicts& dicts, Value* a, Value* b) {
   if (a == b) return true;
   if (a->kind == ValueKind::identity || b->kind == ValueKind::identity) {
     if (a->kind == b->kind) return same_object(dicts.shadows, as<IdentityValue>(a)->of, as<IdentityValue>(b)->of);
-    if (is_exact_int(a) || is_exact_int(b)) graph_break(Reason::escaped_traced, "id(), looked up among ints,");
+    if (is_exact_int(a) || is_exact_int(b)) graph_break(Reason::memory_address, "a lookup of id() among ints");
     return false;
   }
   if (a->kind == ValueKind::object && b->kind == ValueKind::object && a->object.get() == b->object.get()) return true;

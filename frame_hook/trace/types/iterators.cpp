@@ -193,13 +193,13 @@ Value* itertools_chain_from(Tracer& t, const Arguments& args) {
 
 namespace {
 
-// Whatever is wrong with an index, islice() raises its own error.
+// Whatever is wrong with an index, islice() raises a ValueError of its own.
 int64_t index_of_islice(Tracer& t, Value* v) {
   const PyNumberMethods* const numbers = t.facts.type_of(v)->tp_as_number;
-  if (!numbers || !numbers->nb_index) graph_break(Reason::exception_raised, "itertools.islice()");
+  if (!numbers || !numbers->nb_index) graph_break(Reason::exception_raised, "a ValueError of itertools.islice()");
   try {
     return t.as_index(v);
-  } catch (const SymbolicRaise&) { graph_break(Reason::exception_raised, "itertools.islice()"); }
+  } catch (const SymbolicRaise&) { graph_break(Reason::exception_raised, "a ValueError of itertools.islice()"); }
 }
 
 }  // namespace
@@ -214,7 +214,7 @@ Value* itertools_islice(Tracer& t, const Arguments& args) {
   it->stop = is_none(t.facts, last) ? -1 : index_of_islice(t, last);
   it->step = a.size() == 4 && !is_none(t.facts, a[3]) ? index_of_islice(t, a[3]) : 1;
   if (it->position < 0 || it->stop < -1 || it->step < 1 || (it->stop == -1 && !is_none(t.facts, last)))
-    graph_break(Reason::exception_raised, "itertools.islice()");
+    graph_break(Reason::exception_raised, "a ValueError of itertools.islice()");
   return it;
 }
 

@@ -39,7 +39,8 @@ Value* through_special(Tracer& t, const Arguments& args, const char* special) {
 // The type that a special method must return; plain Python warns about subclasses and refuses the rest.
 Value* exactly(Facts& facts, PyTypeObject* type, Value* result, const char* special) {
   if (result && facts.type_of(result) != type)
-    graph_break(Reason::exception_raised, std::string(special) + "() that returns " + describe(result));
+    graph_break(Reason::exception_raised,
+                std::string("a TypeError of ") + special + "() that returns " + describe(result));
   return result;
 }
 
@@ -144,7 +145,7 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
       graph_break(Reason::unsupported_operand,
                   std::string("divmod() of an object of type ") + t.facts.type_of(v)->tp_name);
   }
-  // In C, without __floordiv__ and __mod__ of subclasses.
+  // divmod() of ints is C code: it calls neither __floordiv__ nor __mod__ of a subclass.
   Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
   Value* quotient = t.binary_operator(BinaryOp::floor_divide, a, b);
   return t.heap.tuple({quotient, t.binary_operator(BinaryOp::remainder, a, b)});

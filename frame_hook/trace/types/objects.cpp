@@ -86,7 +86,7 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
 }
 
 Value* object_reduce(NoPart&, const Arguments& args) {
-  graph_break(Reason::unsupported_copy, "__reduce__ of " + describe(args.positional[0]));
+  graph_break(Reason::unsupported_copy, "the result of __reduce__() of " + describe(args.positional[0]));
 }
 
 Value* object_getstate(Errors& errors, const Arguments& args) {

@@ -22,7 +22,7 @@ Value* concatenated(Tracer& t, const char* name, const std::vector<Value*>& a, b
   }
   if (!are_sequences) return t.calls.plain(operator_function(name), Arguments{a, {}});
   if (!in_place && a[0]->kind == ValueKind::list && is_size(a[1]))
-    graph_break(Reason::exception_raised, std::string(name) + "()");
+    graph_break(Reason::exception_raised, "an error of " + std::string(name) + "()");
   return t.binary_operator(BinaryOp::add, a[0], is_size(a[0]) ? a[1] : payload_of(a[1]), in_place);
 }
 

@@ -63,7 +63,7 @@ bool type_compares_in_c(PyObject* type) {
   if (Py_TYPE(type) != &Py_GenericAliasType && Py_TYPE(type) != union_type) return true;
   const PyRef args = PyRef::steal(PyObject_GetAttr(type, interned("__args__")));
   if (!args) return drop_error(), false;
-  const Nested nested("a deep type");
+  const Nested nested("a type expression");
   for (Py_ssize_t i = 0; PyTuple_Check(args.get()) && i < PyTuple_GET_SIZE(args.get()); ++i)
     if (!type_compares_in_c(PyTuple_GET_ITEM(args.get(), i))) return false;
   return true;

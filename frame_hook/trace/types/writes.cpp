@@ -39,7 +39,7 @@ void will_mutate(Shadows& shadows, Value* v) {
   if (v->object && v->object.get() == PyEval_GetBuiltins())
     graph_break(Reason::outside_effect, "a write to module builtins");
   if (v->object && !v->mutated && write_may_drop(v))
-    graph_break(Reason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
+    graph_break(Reason::real_iterator, std::string("held by a ") + v->type->tp_name + " that is written");
   shadows.tables().writes += v->object ? 1 : 0;
   if (v->mutated) return;
   if (SetValue* set = v->kind == ValueKind::set && v->object ? as<SetValue>(v) : nullptr) adopt_order(shadows, set);

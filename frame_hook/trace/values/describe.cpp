@@ -56,4 +56,12 @@ std::string name_of_callable(PyObject* callable) {
   return module.empty() || module == "builtins" ? own : module + "." + own;
 }
 
+std::string name_of_call(PyObject* callable, Value* first) {
+  PyTypeObject* const type = first && PyCFunction_Check(callable) ? first->type : nullptr;
+  const char* const name = type ? reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name : "";
+  PyObject* const method = type ? _PyType_Lookup(type, interned(name)) : nullptr;
+  const bool is_method = method && PyInstanceMethod_Check(method) && PyInstanceMethod_GET_FUNCTION(method) == callable;
+  return is_method ? std::string(type->tp_name) + "." + name : name_of_callable(callable);
+}
+
 }  // namespace framejit::frame_hook
