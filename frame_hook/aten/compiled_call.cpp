@@ -84,7 +84,7 @@ class PlannedCall final : public CompiledCall {
     if (backward_ && backward_->has_given_up())
       return failed({Reason::no_backward, "an earlier backward failed, " + backward_->why_given_up()});
     if (backward_ && runtime::changes_history_of_view(*backward_, tensors.data()))
-      return failed({Reason::run_failed, "framejit: a view that needs a gradient is written"});
+      return failed({Reason::run_failed, "a view that needs a gradient is written"});
     const InputVersions versions(written_, inputs);
     runtime::ValuesBetweenPlans between;
     std::vector<runtime::GeneratorState> drawn;

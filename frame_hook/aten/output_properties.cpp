@@ -262,14 +262,14 @@ class MarkedCall final : public CompiledCall {
     HANDLE_TH_ERRORS
     if (!may_find_gradients(inputs)) {
       PyErr_SetString(PyExc_RuntimeError,
-                      "framejit: this call differs from the recorded one: an input whose gradient the compiled code "
-                      "computes now has hooks, is passed twice, or is part of another input's history");
+                      "this call differs from the recorded one: an input whose gradient the compiled code computes now "
+                      "has hooks, is passed twice, or is part of another input's history");
       return {CallStatus::failed};
     }
     for (size_t i : set_.unviewed)
       if (is_leaf_view(THPVariable_Unpack(inputs[i]))) {
         PyErr_SetString(PyExc_RuntimeError,
-                        "framejit: this call differs from the recorded one: the compiled code returns or writes a view "
+                        "this call differs from the recorded one: the compiled code returns or writes a view "
                         "of an input that is itself a view of another tensor now");
         return {CallStatus::failed};
       }

@@ -187,7 +187,7 @@ std::vector<guards::SourceId> plan_memory(const FrameTrace& trace, Segment& segm
   if (written.empty() || trace.input_sources.size() < 2) return sources;
   segment.written_count = written.size();
   for (size_t i : written) sources.push_back(trace.input_sources[i]);
-  for (const guards::Guard& guard : trace.guards.guards())  // of the other inputs, those that are tensors
+  for (const guards::Guard& guard : trace.guards.guards())  // the other inputs that are tensors
     if (guard.kind == guards::GuardKind::tensor && std::ranges::count(trace.input_sources, guard.source) > 0 &&
         std::ranges::count(sources, guard.source) == 0)
       sources.push_back(guard.source);
@@ -312,7 +312,8 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   if (outcome.broke && (options->fullgraph || log::enabled(log::Kind::Break)))
     outcome.caret = caret_text(trace.place.file.get(), trace.place.span);
   if (interrupt_is_kept()) throw Interrupted{};
-  if (outcome.broke && !outcome.failed && !options->whole)
+  if (outcome.broke && outcome.reason == Reason::interrupted) count_interrupted(outcome.detail, outcome.where);
+  else if (outcome.broke && !outcome.failed && !options->whole)
     count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret, options->fullgraph);
   if (outcome.segment) {
     if (const CompiledCall* call = outcome.segment->call.get()) {

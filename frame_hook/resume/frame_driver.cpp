@@ -167,7 +167,7 @@ Next Drive::no_result(RunStatus status, const Segment& segment, Reason stopped_b
   // Later calls would fail for these reasons again. Other errors are the program's, and plain Python raises them.
   const bool is_lasting = stopped_by == Reason::no_backward || stopped_by == Reason::unsupported_op;
   if (is_lasting) log::warn_reason(stopped_by, detail, place(frame_));
-  if (!is_failure(stopped_by)) return plainly_because(is_lasting ? stopped_by : Reason::run_failed, detail);
+  if (!is_failure(stopped_by)) return plainly_because(stopped_by, detail);
   return count_failure(stopped_by, detail) ? plainly() : leave_with_error(here());
 }
 
@@ -389,9 +389,7 @@ std::optional<CompileOutcome> Drive::try_compile(const guards::FrameAccess& acce
     hints.answers_compiling = answers_.answers_yes(frame_.state());
     add_loop_hints(*frame_.decoded(), index, hints.dynamic_sources);
     return stays_if_python_ends([&] { return compile_segment(access, frame_.decoded(), index, options_, hints); });
-  } catch (const Interrupted&) {
-    count_break(Reason::interrupted, "a signal handler", place(frame_), "");
-  } catch (const std::bad_alloc&) {
+  } catch (const Interrupted&) { count_interrupted("a signal handler", place(frame_)); } catch (const std::bad_alloc&) {
     count_break(Reason::no_memory, "the trace and its passes", place(frame_), "");
   } catch (const std::exception& e) {
     if (!config().strict) {
@@ -407,7 +405,8 @@ std::optional<CompileOutcome> Drive::try_compile(const guards::FrameAccess& acce
 
 // False: this call runs plainly, or leaves with an error.
 bool Drive::gives_segment(const CompileOutcome& outcome, Next& next) {
-  if (options_->fullgraph && outcome.broke && outcome.reason != Reason::exception_raised && !PyErr_Occurred())
+  const bool is_of_program = outcome.reason == Reason::exception_raised || outcome.reason == Reason::interrupted;
+  if (options_->fullgraph && outcome.broke && !is_of_program && !PyErr_Occurred())
     PyErr_Format(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError,
                  "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
                  row_of(outcome.reason).name, sentence(outcome.reason, outcome.detail).c_str(),

@@ -64,6 +64,13 @@ void count_break(Reason reason, const std::string& detail, const std::string& wh
               {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}}, caret);
 }
 
+void count_interrupted(const std::string& what, const std::string& where) {
+  stats().interrupted += 1;
+  if (log::enabled(log::Kind::Interrupted))
+    log::emit(log::Kind::Interrupted, where,
+              {{"detail", sentence(Reason::interrupted, what)}, {"hint", row_of(Reason::interrupted).hint}});
+}
+
 void count_fallback(Reason reason, const std::string& where, const std::string& detail) {
   if (is_warned(reason)) log::warn_reason(reason, detail, where);
   count_and_log(reason, where, detail);

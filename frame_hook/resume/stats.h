@@ -41,6 +41,9 @@ bool is_failure(Reason reason);
 void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret,
                  bool raises = false);
 
+// A compile that a signal ended. what: of the sentence of Reason::interrupted.
+void count_interrupted(const std::string& what, const std::string& where);
+
 // Counts a plain run and logs it. detail: if "", the text of the reason's row is used.
 void count_fallback(Reason reason, const std::string& where, const std::string& detail = "");
 

@@ -8,7 +8,7 @@
 
 namespace framejit {
 
-enum class ReasonKind : uint8_t { break_, fallback, refusal, limit, defect };
+enum class ReasonKind : uint8_t { break_, interruption, fallback, refusal, limit, defect };
 
 enum class Reason : uint8_t {
 #define REASON(kind, name, what, hint) name,

@@ -10,6 +10,8 @@ import types
 import unittest
 import warnings
 
+from stated import RUN_ERRORS
+
 LUCKY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lucky_ops.txt")
 # Results that torch leaves undefined: only their metadata is compared.
 UNDEFINED_VALUES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
@@ -250,7 +252,8 @@ def verdict(stats, outcome):
     nothing else."""
     reasons = set(stats["break_reasons"])
     if stats["fallbacks"]:
-        is_late = outcome == "raised" and stats["graphs"] and set(stats["fallback_reasons"]) == {"run_failed"}
+        at_run = stats["fallback_reasons"].keys() <= RUN_ERRORS
+        is_late = outcome == "raised" and stats["graphs"] and at_run
         return {"status": "late" if is_late else "fallback"}
     if outcome == "raised" and reasons <= {"exception_raised"}:
         return {"status": "raises"}

@@ -24,6 +24,8 @@ KINDS = {"breaks": ("graph_breaks", "break_reasons"), "fallbacks": ("fallbacks",
 GRAPHS = Path(os.environ.get("GRAPHS_TABLE", Path(__file__).with_name("graphs.txt")))
 ROWS = Path(__file__).parents[2] / "runtime/base/reasons.def"
 FAILURES = re.findall(r"^REASON\((?:refusal|defect), (\w+),", ROWS.read_text(), re.M)
+# What the data of one call may show while compiled code runs: plain Python runs the call again and raises the error.
+RUN_ERRORS = {"run_failed", "kernel_check", "size_out_of_range"}
 # What may pass without a graph in its own process -> why. Graphs that it has there anyway are rows of graphs.txt.
 NONE_HERE = {
     "hook/": "runs without torch",

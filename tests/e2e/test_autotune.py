@@ -146,7 +146,7 @@ def test_running_statistics_advance_once():
     torch.testing.assert_close(net[1].running_var, expected[1].running_var)
 
 
-@pytest.mark.fallbacks(run_failed=1)
+@pytest.mark.fallbacks(kernel_check=1)
 def test_what_raises_is_not_timed_and_raises_as_eager():
     def f(table, i):
         return F.embedding(i, table) * 2

@@ -163,14 +163,13 @@ def test_failed_calls_leave_memory_flat():
                 compiled(x, bad)
             yield
     count = flat(calls())
-    assert framejit.stats()["fallback_reasons"] == {"run_failed": count} and framejit.stats()["graphs"] == 1
+    assert framejit.stats()["fallback_reasons"] == {"kernel_check": count} and framejit.stats()["graphs"] == 1
 
 
 class Stop(BaseException):
     pass
 
 
-@pytest.mark.breaks("interrupted")
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("stage", ["AtenGraph", "Refused", "Steps"])
 def test_cancelled_compiles_leave_memory_flat(stage):
@@ -193,7 +192,8 @@ def test_cancelled_compiles_leave_memory_flat(stage):
         flat(calls())
     finally:
         framejit._framejit.remove_listener(token)
-    assert framejit.stats()["graphs"] == 0 and not framejit.stats()["fallbacks"]
+    stats = framejit.stats()
+    assert stats["interrupted"] and stats["graphs"] == stats["graph_breaks"] == stats["fallbacks"] == 0
 
 
 CTRL_C = """

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import framejit
 from check import backend, exactly_as, fresh, same  # noqa: F401
+from stated import RUN_ERRORS
 
 FLOATS = (0.5, 1.5, 2.0, 3.25, 1.0, -2.0, 0.75)
 SPECIAL = (0.5, -0.5, 0.0, -0.0, 1.0, 2.0, 3.0, -1.0, -2.0, math.inf, -math.inf, math.nan)
@@ -225,7 +226,7 @@ class TestNumbersThatDoNotFit:
     of the graph."""
 
     @pytest.mark.breaks(exception_raised=range(3))  # how many depends on the op, the dtype and `dynamic`
-    @pytest.mark.fallbacks(run_failed=range(6), entry_limit=range(6))
+    @pytest.mark.fallbacks(kernel_check=range(6), run_failed=range(6), entry_limit=range(6))
     @pytest.mark.parametrize("dynamic", [None, True, False])
     @pytest.mark.parametrize("dtype", OVERFLOWING, ids=str)
     @pytest.mark.parametrize("name", CHECKED)
@@ -247,7 +248,7 @@ class TestNumbersThatDoNotFit:
                 else:
                     same(compiled(x, n), expected)
         # what raises runs plainly; each number is an entry of its own if none may become an input
-        reasons = {"run_failed", "entry_limit"} if dynamic is False else {"run_failed"}
+        reasons = RUN_ERRORS | ({"entry_limit"} if dynamic is False else set())
         stats = framejit.stats()
         assert stats["graphs"] in (range(2, 10) if dynamic is not True else range(1, 9)), stats
         assert set(stats["fallback_reasons"]) <= reasons, stats

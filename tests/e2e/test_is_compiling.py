@@ -71,7 +71,7 @@ class TestAnErrorOfTheCompiledBranch:
             return x[at] * 2
         x, i = torch.randn(5), torch.tensor([1, 2])
         same(framejit.compile(f)(x, i), f(x, i))
-        assert framejit.stats()["fallback_reasons"] == {"run_failed": 1}
+        assert framejit.stats()["fallback_reasons"] == {"kernel_check": 1}
 
     def test_after_a_break(self, capsys):
         def f(x, m=None):
@@ -277,7 +277,7 @@ class TestTheRestOfACall:
             return [g(x, i == 0) for i in range(3)]
         check(f, torch.randn(3), breaks=3)
 
-    @pytest.mark.fallbacks(run_failed=1)
+    @pytest.mark.fallbacks(kernel_check=1)
     @pytest.mark.breaks(outside_effect=1)
     def test_after_data_has_shown_the_error(self, capsys):
         def g(x, i):

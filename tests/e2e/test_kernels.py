@@ -76,7 +76,7 @@ def test_cross_entropy_without_a_counted_row_is_nan():
         assert fn(torch.randn(4, 5), torch.full((4,), 3)).isnan()
 
 
-@pytest.mark.fallbacks(run_failed=2)
+@pytest.mark.fallbacks(kernel_check=2)
 def test_cross_entropy_refuses_what_eager_refuses():
     def loss(x, t):
         return F.cross_entropy(x, t)

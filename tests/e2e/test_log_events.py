@@ -78,7 +78,17 @@ try:
     framejit.compile(lambda x, at: x[at] + 1)(torch.ones(3), torch.tensor([7]))
 except IndexError:
     pass
-""", {"Fallback": r"program.py:\d+ <lambda> plain run run_failed: .+; what to do: .+"}),
+""", {"Fallback": r"program.py:\d+ <lambda> plain run kernel_check: .+; what to do: .+"}),
+    "a compile that a signal's handler ends": ({}, """
+def stop(event):  # Python code that runs in the compile, as a handler does
+    if event["event"] == "AtenGraph":
+        raise KeyboardInterrupt
+token = framejit._framejit.add_listener(stop)
+try:
+    framejit.compile(lambda x: x * 2)(torch.ones(2))
+except KeyboardInterrupt:
+    framejit._framejit.remove_listener(token)
+""", {"Interrupted": r"program.py:\d+ <lambda> compile interrupted: a signal handler ended a compile; what to do: .+"}),
     "the limit": ({"FRAMEJIT_ENTRIES": "2"}, """
 f = framejit.compile(lambda x, word: x * len(word))
 for n in range(4):

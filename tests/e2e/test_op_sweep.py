@@ -139,7 +139,7 @@ WHOLE_BY_ROUNDING = (["linalg.lu_factor", "late"], ["whole"])
 
 @pytest.mark.breaks("data_dependent_jump", "data_dependent_size", "data_dependent_value", "no_backward",
                     "unsupported_op", "unsupported_tensor")  # what each sample shows is compared with its line
-@pytest.mark.fallbacks("run_failed")
+@pytest.mark.fallbacks("kernel_check", "run_failed")
 @pytest.mark.filterwarnings("ignore")
 def test_every_reason_still_holds(one_thread):
     """A line goes when its op is captured whole. If only the sample is, another sample must show the reason.

@@ -301,7 +301,7 @@ def test_likelihoods_are_checked():
     check(loss, torch.tensor([0.0, 1.0, 0.0, 1.0, 1e-44]), torch.tensor([0.0, 1.0, 1.0, 0.0, 0.5]))
 
 
-@pytest.mark.fallbacks(run_failed=3)
+@pytest.mark.fallbacks(kernel_check=3)
 def test_targets_are_checked():
     """A class that does not exist is eager's error."""
     for target in ([0, 6, 1, 2], [0, -1, 1, 2]):

@@ -27,7 +27,7 @@ def rows(*kinds):
     return re.findall(rf"^REASON\((?:{'|'.join(kinds)}), (\w+),", (ROOT / "runtime/base/reasons.def").read_text(), re.M)
 
 
-BREAKS = rows("break_", "limit")
+BREAKS = rows("break_", "limit", "interruption")
 FALLBACKS = rows("fallback") + ["kernel_refused", "recording_failed", "internal_error"]
 
 # Reasons that no program of a few lines runs into, and why; or where they are tested.
@@ -35,10 +35,9 @@ ELSEWHERE = {
     "does_not_pay": "objects that each call makes anew: test_recompile_policy.py",
     "explicit_break": "a process of its own below: torch's compiler is imported for it",
     "trace_too_long": "two million instructions: tests/unit/frame_hook/trace_exit_test.cpp sets another limit",
-    "interrupted": "needs a signal at the right time: tests/e2e/test_breaks.py",
-    "size_out_of_range": "an error of compiled code, which counts as run_failed: tests/unit/runtime/call_plan_test.cpp",
-    "kernel_check": "an error of compiled code, which counts as run_failed: tests/unit/runtime/call_plan_test.cpp",
-    "inference_tensor": "an error of compiled code, which counts as run_failed: test_updates.py",
+    "interrupted": "needs a signal at the right time: tests/e2e/test_interrupts.py",
+    "size_out_of_range": "an error of compiled code: tests/unit/runtime/call_plan_test.cpp",
+    "inference_tensor": "guards keep it away: tests/unit/runtime_aten/plan_runner_test.cpp runs a plan without them",
     "kernel_refused": "a backend that refuses: tests/e2e/test_warned_by_default.py",
     "no_memory": "in a process of its own with little memory: tests/e2e/test_failures.py",
     "recording_failed": "a planted defect: tests/e2e/test_warned_by_default.py",
@@ -249,6 +248,7 @@ PAGE = ROOT / "docs/reasons.md"
 SECTIONS = {
     "break_": "Graph breaks: capture stops there, plain Python goes on, and capture starts again after it",
     "limit": "Limits of framejit",
+    "interruption": "Compiles that a signal ended",
     "fallback": "Calls that ran in plain Python, although nothing in the program asked for it",
     "refusal": "What this build or machine does not support",
     "defect": "Defects of framejit",
@@ -386,10 +386,18 @@ def test_odd_globals():
 
 
 def test_run_failed():
+    compiled = framejit.compile(lambda x: torch.linalg.cholesky(x) + 1)
+    same(compiled(torch.eye(2)), torch.linalg.cholesky(torch.eye(2)) + 1)
+    with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
+        compiled(-torch.eye(2))
+    assert framejit.stats()["fallback_reasons"] == {"run_failed": 1}
+
+
+def test_kernel_check():
     compiled = framejit.compile(lambda x, i: x[i] + 1)
     with pytest.raises(IndexError, match="out of bounds"):
         compiled(torch.ones(4), torch.tensor([9]))
-    assert framejit.stats()["fallback_reasons"] == {"run_failed": 1}
+    assert framejit.stats()["fallback_reasons"] == {"kernel_check": 1}
 
 
 def test_guards_moved(monkeypatch):

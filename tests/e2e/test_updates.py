@@ -297,7 +297,8 @@ def test_what_fails_leaves_what_eager_leaves(f, at):
         assert outcome[1] == outcomes[0][1]
         torch.testing.assert_close(outcome[0], outcomes[0][0])
         torch.testing.assert_close(outcome[2:], outcomes[0][2:])
-    assert framejit.stats()["fallback_reasons"] == ({"run_failed": 3} if outcomes[0][1] else {})
+    reason = "kernel_check" if at == [3, ROWS] else "run_failed"  # else, if anything fails, it is the call after it
+    assert framejit.stats()["fallback_reasons"] == ({reason: 3} if outcomes[0][1] else {})
 
 
 @pytest.mark.breaks(exception_raised=1)

@@ -104,7 +104,8 @@ def table(rows, seed):
                     f"{sum(r.get('resized', 0) > 0 for r in found):6} "
                     f"{sum(r.get('more_graphs', 0) > r.get('graphs', 0) for r in found):6} "
                     f"{sum(r.get('seconds', 0) for r in found):8.0f}  {counted(breaks)}")
-        fell = [r for r in found if set(r.get("fallback_reasons", {})) & {"internal_error", "run_failed"}]
+        bad = {"internal_error", "run_failed", "kernel_check"}
+        fell = [r for r in found if bad & set(r.get("fallback_reasons", {}))]
         wrong += [f"{package} {r['name']} ({mode}): {r['verdict']}: {r['detail']}" for r in found
                   if r["verdict"] != "right"]
         wrong += [f"{package} {r['name']} ({mode}): fallbacks {r['fallback_reasons']}" for r in fell]

@@ -335,6 +335,25 @@ TEST(PlanRunner, FailureWritesNothingAndTheNextRunWorks) {
   EXPECT_EQ(x._version(), version + 1);
 }
 
+TEST(PlanRunner, RefusesToWriteAnInferenceTensorOutsideOfInferenceMode) {
+  const at::Tensor y = at::ones({3});
+  at::Tensor x;
+  {
+    const c10::InferenceMode mode;
+    x = at::zeros({3});
+  }
+  PlanBuilder b;
+  const BufferId bx = b.input(x), by = b.input(y);
+  b.plan().updates = {{0, b.call("add.Tensor", {arg(bx), arg(by), integer(1)})}};
+  const PlanRunner runner = b.runner();
+  const at::Tensor* const inputs[] = {&x, &y};
+  EXPECT_EQ(runner.run(inputs, nullptr, nullptr).error().reason, Reason::inference_tensor);
+  EXPECT_TRUE(at::equal(x, at::zeros({3})));
+  const c10::InferenceMode mode;
+  run(runner, {x, y});
+  EXPECT_TRUE(at::equal(x, y));
+}
+
 // in + 1 in block 1, then a library call, then the same in block 2 with block 1 taken again.
 TEST(PlanRunner, BlocksGoBackHoweverACallEnds) {
   const at::Tensor x = at::randn({5000}), y = at::randn({5000}), wrong = at::randn({4999});
