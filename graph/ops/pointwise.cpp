@@ -1,4 +1,5 @@
 // graph/ops/pointwise.cpp — elementwise ops: TensorIterator's broadcasting, strides and promotion.
+#include "graph/number_range.h"
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 
@@ -72,6 +73,18 @@ bool celu(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const auto alpha = args.size(1);
   const double* fraction = args.args[1].get<double>();
   if (fraction != nullptr ? *fraction == 0 : !alpha || env.decide(*alpha, Relation::kEq, 0, "alpha is zero"))
+    return false;
+  return mapped<keep, 0>(args, env, results);
+}
+
+// Eager refuses a negative number, and one that the dtype cannot hold.
+bool softshrink(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr || !is_float(self->dtype)) return false;
+  const auto number = args.size(1);
+  const double* fraction = args.args[1].get<double>();
+  if (fraction != nullptr ? !(*fraction >= 0 && *fraction <= largest(self->dtype))
+                          : !number || !env.decide(0, Relation::kLe, *number, "lambda is not negative"))
     return false;
   return mapped<keep, 0>(args, env, results);
 }
@@ -275,7 +288,8 @@ std::vector<OpRow> pointwise_ops() {
                     {"neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac",
                      "hardtanh", "leaky_relu", "elu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "gelu"});
   add_rows_in_place(rows, celu, {"celu"}, kRefusesNumbers);
-  add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6", "_conj_physical"});
+  add_rows(rows, softshrink, {"softshrink"}, kRefusesNumbers);
+  add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "relu6", "_conj_physical"});
   add_rows_in_place(
       rows, mapped<floating, 0>,
       {"exp",  "exp2",   "expm1",   "log",        "log2",   "log10",   "log1p", "sqrt",    "rsqrt",  "sin",   "cos",
