@@ -19,6 +19,7 @@ namespace {
 using c10::DispatchKey;
 
 constexpr std::string_view kTorchsOps = "aten::";
+constexpr std::string_view kOnlyBoxed = ":: (none) [ boxed ]";  // as a kernel in Python is shown
 
 // The keys by which tensors that may be captured find their kernels.
 constexpr DispatchKey kCaptured[] = {
@@ -46,6 +47,7 @@ bool is_of_program(const c10::OperatorHandle& op, DispatchKey key, std::string_v
   const size_t begin = state.find(before);
   if (begin == state.npos) return false;
   const std::string_view file = std::string_view(state).substr(begin + before.size());
+  if (!file.substr(0, file.find('\n')).ends_with(kOnlyBoxed)) return false;  // of C++
   return !file.starts_with(folder) || file.substr(folder.size()).starts_with("library.py:");
 }
 

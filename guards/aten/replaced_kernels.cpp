@@ -6,6 +6,7 @@
 
 #include <Python.h>
 
+#include <set>
 #include <string_view>
 
 #include "graph/aten/python_kernels.h"
@@ -26,22 +27,27 @@ struct Watch {
   PySetObject* list = nullptr;  // of torch.library, which lives as long as the process
   std::string folder;  // of the package torch, with a slash at its end
   ListState state;
+  std::set<std::string> rows;  // that have counted
   std::string replaced;
 
   ListState now() const { return {list->table, list->fill, list->used}; }
 };
 Watch watch;
 
+// If two kernels were given to an op and one is removed, the row is gone, but the other kernel stays. So rows that have
+// counted once are asked again.
 void read_list() {
+  const bool has_changed = watch.now() != watch.state;
   watch.state = watch.now();
-  watch.replaced.clear();
-  const PyRef rows = PyRef::steal(PyObject_GetIter(reinterpret_cast<PyObject*>(watch.list)));
+  const PyRef rows = PyRef::steal(has_changed ? PyObject_GetIter(reinterpret_cast<PyObject*>(watch.list)) : nullptr);
   while (const PyRef row = PyRef::steal(rows ? PyIter_Next(rows.get()) : nullptr)) {
     const char* const text = PyUnicode_Check(row.get()) ? PyUnicode_AsUTF8(row.get()) : nullptr;
-    std::string found = text ? graph::replaced_by(text, watch.folder) : "";
-    if (!found.empty() && (watch.replaced.empty() || found < watch.replaced)) watch.replaced = std::move(found);
+    if (text && !graph::replaced_by(text, watch.folder).empty()) watch.rows.insert(text);
   }
   drop_error();
+  watch.replaced.clear();
+  for (const std::string& row : watch.rows)
+    if (watch.replaced.empty()) watch.replaced = graph::replaced_by(row, watch.folder);
 }
 
 }  // namespace
@@ -62,7 +68,7 @@ bool watch_kernels() {
 
 bool has_replaced_kernels() {
   if (watch.list == nullptr) return false;
-  if (watch.now() != watch.state) [[unlikely]]
+  if (watch.now() != watch.state || !watch.replaced.empty()) [[unlikely]]
     read_list();
   return !watch.replaced.empty();
 }

@@ -41,11 +41,11 @@ def test_an_import_of_the_program(program, compiled_before, backend, monkeypatch
         for _ in range(3):
             want, names = program(x), list(seen)
             seen.clear()
-            torch.testing.assert_close(compiled(x), want)
-            assert seen == names and len(names) == 1
+            got = compiled(x)
+            assert torch.allclose(got, want) and seen == names and len(names) == 1
             seen.clear()
     torch.testing.assert_close(compiled(x), program(x))
-    assert not seen
+    assert not seen and framejit.stats()["graphs"] in (1, 2)
 
 
 class Held:
@@ -53,7 +53,7 @@ class Held:
         self.number = 3
 
 
-@pytest.mark.breaks(unknown_callable=range(3), escaped_traced=range(3))
+@pytest.mark.breaks(unknown_callable=range(6), escaped_traced=range(6))
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
 def test_what_a_copy_is_made_with(copied, backend, monkeypatch):
     """object.__reduce_ex__ looks copyreg.__newobj__ up by its name."""
@@ -74,4 +74,4 @@ def test_what_a_copy_is_made_with(copied, backend, monkeypatch):
                 seen.clear()
                 torch.testing.assert_close(compiled(x), x * 3)
                 assert seen == [Held] * replaced
-    assert framejit.stats()["graphs"]
+    assert framejit.stats()["graphs"] in range(1, 9)
