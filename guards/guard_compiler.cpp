@@ -6,6 +6,7 @@
 // the identity of an item, and the value of an immutable one: guards on these are checked inside the block. A type that
 // is known exactly is one source, no matter how many instances lead to it.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "guards/class_state.h"
@@ -59,7 +60,7 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
     body_.computes |= is_computed(id);
     FJ_TRY_VOID(emit_source(id));
   }
-  for (uint32_t index : relations_) FJ_TRY_VOID(emit_guard(index));
+  FJ_TRY_VOID(emit_relations());
   for (SourceId id = 0; id < merged.size(); ++id) body_.register_of_source[id] = body_.register_of_source[merged[id]];
   body_.sizes = SizeGuards(set_.size_facts);
   weaken();
@@ -116,8 +117,15 @@ void GuardCompiler::need(SourceId source) {
 }
 
 void GuardCompiler::add_guards() {
+  std::vector<bool> is_tensor(set_.sources.size());  // the facts of a tensor have its exact class
+  for (const Guard& guard : set_.guards_)
+    if (guard.kind == GuardKind::tensor) is_tensor[guard.source] = true;
+  const auto is_repeated = [&](const Guard& guard) {
+    return guard.kind == GuardKind::type_is && guard.source != kNoSource && is_tensor[guard.source];
+  };
   for (uint32_t i = 0; i < set_.guards_.size(); ++i) {
     const Guard& guard = set_.guards_[i];
+    if (is_repeated(guard)) continue;
     need(guard.source);
     need(guard.other);
     if (has(guard.kind, kRelation)) relations_.push_back(i);
@@ -127,7 +135,7 @@ void GuardCompiler::add_guards() {
   for (Node& node : nodes_) node.first_guard = std::exchange(total, total + std::exchange(node.guard_count, 0));
   guard_order_.resize(total);
   for (uint32_t i = 0; i < set_.guards_.size(); ++i) {
-    if (has(set_.guards_[i].kind, kRelation)) continue;
+    if (has(set_.guards_[i].kind, kRelation) || is_repeated(set_.guards_[i])) continue;
     Node& node = nodes_[set_.guards_[i].source];
     uint32_t at = node.first_guard + node.guard_count++;
     for (; at > node.first_guard && set_.guards_[i].kind < set_.guards_[guard_order_[at - 1]].kind; --at)
@@ -193,6 +201,25 @@ Result<void> GuardCompiler::emit_block(SourceId source, StepCode block) {
   }
   body_.steps[head].number = static_cast<int64_t>(body_.steps.size() - head);
   body_.records.emplace_back(first, body_.register_count - first);
+  return {};
+}
+
+// The pairs of k objects are k * k / 2 guards, so they become a block if they are more than the objects.
+Result<void> GuardCompiler::emit_relations() {
+  const auto is_other = [&](uint32_t index) { return set_.guards_[index].kind != GuardKind::distinct; };
+  const auto pairs = std::ranges::stable_partition(relations_, is_other);
+  for (auto at = relations_.begin(); at != pairs.begin(); ++at) FJ_TRY_VOID(emit_guard(*at));
+  std::set<uint32_t> objects;
+  for (uint32_t index : pairs)
+    for (SourceId source : {set_.guards_[index].source, set_.guards_[index].other})
+      objects.insert(body_.register_of_source[source]);
+  if (pairs.size() > objects.size()) {
+    Step head(StepCode::distinct_block);
+    head.number = static_cast<int64_t>(pairs.size() + 1);
+    body_.steps.push_back(head);
+    body_.distinct.emplace(std::vector<uint32_t>(objects.begin(), objects.end()));
+  }
+  for (uint32_t index : pairs) FJ_TRY_VOID(emit_guard(index));
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "graph/aten/torch_values.h"
+#include "guards/aten/replaced_kernels.h"
 #include "guards/aten/tensor_facts.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
@@ -121,6 +122,7 @@ bool install_tensor_frontend() {
     PyErr_SetString(PyExc_ImportError, "framejit: import torch first");
     return false;
   }
+  if (!guards::watch_kernels()) return false;
   static TorchFrontend frontend;
   try {
     graph::register_recorder();

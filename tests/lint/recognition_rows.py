@@ -40,6 +40,7 @@ PYTHON_NAMES: list[tuple[str, str, str]] = []
 # count.
 ERRORS = [
     ("graph/number_history.cpp", '"framejit::"', "a name of an operator, not a message"),
+    ("graph/aten/python_kernels.cpp", '"library.py:"', "a path of a file, not a message"),
     ("graph/aten/op_info.cpp", 'base.find("::")', "a name of an operator, not a message"),
     ("runtime/aten/extern_call.cpp", '.find("::")', "a name of an operator, not a message"),
     ("runtime/aten/shape_functions.cpp", '.find("::")', "a name of an operator, not a message"),
@@ -51,6 +52,7 @@ ERRORS = [
 
 # Words that graph/, inductor/ and runtime/ compare. Ops are rows of graph/known_ops.def and other tables.
 WORDS_OF_FILES = {
+    "graph/aten/python_kernels.cpp": "reads the rows of torch's own list of kernels",
     "runtime/base/config.cpp": "reads the settings",
     "runtime/base/log.cpp": "reads the settings of the log",
     "inductor/lowering/formula.cpp": "reads our own formulas",
@@ -107,6 +109,8 @@ PLACES_OF_LOOK_UPS = {
     "frame_hook/trace/values/loaded_modules.h": "modules that are loaded, for the home of originals",
 }
 LOOK_UPS = [
+    ("guards/aten/replaced_kernels.cpp", '"torch.library"', "torch's own list of kernels"),
+    ("frame_hook/trace/types/objects.cpp", 'PyImport_GetModule(interned("copyreg"))', "as C code does, and guarded"),
     ("frame_hook/resume/source_text.cpp", '"linecache"', "lines of the user's source, for messages"),
     ("frame_hook/trace/machine/handlers_call.cpp", "modules = PyImport_GetModuleDict()", "imports of the program"),
     ("frame_hook/trace/torch/special.cpp", "globals == dict_of_module(row.module)", "globals of a function"),

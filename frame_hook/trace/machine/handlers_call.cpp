@@ -1,5 +1,6 @@
 // frame_hook/trace/machine/handlers_call.cpp — calls, making functions, imports, with blocks.
 #include "frame_hook/trace/machine/opcode_handlers.h"
+#include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/names.h"
 #include "runtime/base/result.h"
 
@@ -151,6 +152,10 @@ PyRef absolute_name(Dicts& dicts, SymbolicFrame& f, PyObject* name, int64_t leve
 
 // level fromlist -- module
 Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* const import = t.dicts.get(as<DictValue>(f.builtins), t.heap.string("__import__"));
+  if (import) t.facts.guard_identity(import);
+  if (!import || import->object.get() != builtin_function("__import__"))
+    graph_break(Reason::outside_effect, "the program's own builtins.__import__");
   Value* from = f.pop();
   const int64_t level = t.as_index(f.pop());
   PyRef name = level > 0 ? absolute_name(t.dicts, f, i.object, level) : PyRef::borrow(i.object);

@@ -227,13 +227,22 @@ namespace rows {
 
 namespace {
 
+// Tensors and parameters have no override, although their classes have the method.
 void refuse_override(Tracer& t, Value* v) {
-  if (TupleValue* items = tuple_of(v)) {
-    for (Value* item : t.unpack(items)) refuse_override(t, item);
+  if (is_list_or_tuple(v)) {
+    for (Value* item : t.unpack(v)) refuse_override(t, item);
     return;
   }
-  if (v->kind == ValueKind::instance && _PyType_Lookup(t.facts.type_of(v), interned("__torch_function__")))
-    graph_break(Reason::custom_dispatch, std::string("__torch_function__ of ") + v->type->tp_name);
+  if (v->kind == ValueKind::generator || v->kind == ValueKind::iterator)
+    graph_break(Reason::custom_dispatch, "__torch_function__ of the items of " + describe(v));
+  PyTypeObject* const type = v->object ? Py_TYPE(v->object.get()) : v->type;
+  if (!_PyType_Lookup(type, interned("__torch_function__"))) {
+    if (v->kind == ValueKind::instance) t.facts.type_of(v);
+    return;
+  }
+  t.facts.type_of(v);
+  if (type != find_original_type("torch", "Tensor") && type != find_original_type("torch.nn.parameter", "Parameter"))
+    graph_break(Reason::custom_dispatch, std::string("__torch_function__ of ") + type->tp_name);
 }
 
 }  // namespace
@@ -250,6 +259,7 @@ Value* mark_graph_step(Heap& heap, const Arguments&) {
 }
 
 Value* has_torch_function(Tracer& t, const Arguments& args) {
+  if (t.tensors.frontend.records_nothing()) graph_break(Reason::modes_unsupported, "a mode or transform of torch");
   for (Value* v : args.positional) refuse_override(t, v);
   return t.heap.boolean(false);
 }
