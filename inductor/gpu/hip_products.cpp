@@ -27,6 +27,7 @@ class Products {
   Products(const Kernel& kernel, const TargetInfo& target)
       : kernel_(kernel),
         costs_(target.costs),
+        overlaps_(target.traits.launches_overlap),
         processors_(target.processors),
         nest_(kernel.nests[0].nest),
         symbols_(kernel.symbol_count),
@@ -219,12 +220,23 @@ class Products {
     w_.line(wide_.declaration());
     w_.line("const index first = (index)((i64)blockIdx.x * extent / " + blocks +
             "), last = (index)((i64)(blockIdx.x + 1) * extent / " + blocks + ");");
+    program_.waits = overlaps_;
     w_.open("if (wide)");
     write_streams();
     w_.close();
     w_.open("else");
+    wait();
     write_elements();
     w_.close();
+  }
+
+  void wait() {
+    if (overlaps_) w_.line("after_previous();");
+  }
+  // Whether the columns can be read before earlier kernels have ended.
+  bool are_settled() const {
+    return std::all_of(streams_.begin(), streams_.end(),
+                       [&](InstId i) { return kernel_.buffers[nest_.body[i].buffer].is_settled; });
   }
 
   std::string of_group() const { return groups_ == 1 ? "" : " + g * " + number(together_); }
@@ -248,6 +260,7 @@ class Products {
       w_.line("const index t = (index)threadIdx.x % " + number(threads_) + ", g = (index)threadIdx.x / " +
               number(threads_) + ";");
     }
+    if (!are_settled()) wait();
     for (InstId i : streams_)
       w_.line(run_type(i) + name("w", i) + "[" + number(together_) + "][" + number(turns_) + "];");
     w_.open_unrolled("r", together_);
@@ -257,6 +270,7 @@ class Products {
     for (InstId i : streams_) w_.line("stream_run(" + name("w", i) + "[r][j], " + address(i) + ");");
     w_.close();
     w_.close();
+    if (are_settled()) wait();
     hold_rows();
     if (!is_at_once_) {
       w_.open("for (index from = first; from < last; from += " + number(at_once_) + ")");
@@ -442,6 +456,7 @@ class Products {
   static constexpr int64_t kWord = 16, kWholeWaves = 64;
   const Kernel& kernel_;
   const Costs& costs_;
+  const bool overlaps_;
   const int64_t processors_;
   const Nest& nest_;
   const NestSymbols symbols_;

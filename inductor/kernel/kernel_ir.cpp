@@ -29,6 +29,7 @@ class KernelMaker {
   Kernel run() {
     kernel_.symbol_count = program_.symbol_count;
     kernel_.unroll = tuning_.unroll;
+    kernel_.is_attention = group_.is_attention;
     find_buffers();
     if (group_.is_product) {
       shape_product();
@@ -369,6 +370,7 @@ Kernel make_kernel(const LoopProgram& program, const Group& group, const std::ve
 namespace {
 const char* points_at_once(const Kernel& kernel) {
   if (kernel.is_product) return " product";
+  if (kernel.is_attention) return " attention";
   return kernel.in_tiles ? " tiles" : kernel.lanes_outer ? " lanes" : "";
 }
 
@@ -412,6 +414,7 @@ std::string print(const Kernel& kernel) {
     out += (k ? ", " : "") +
            std::string(b.is_local     ? "local "
                        : b.is_private ? "private "
+                       : b.is_settled ? "settled "
                        : b.is_written ? "out "
                                       : "in ") +
            frame.buffers[k].name + ": " + row_of(b.dtype).text;
