@@ -2,7 +2,7 @@
 // program written out.
 #include <gtest/gtest.h>
 
-#include "inductor/schedule/attention_nests.h"
+#include "runtime/gpu_driver.h"
 #include "tests/unit/inductor/host_gpu_target.h"
 #include "tests/unit/inductor/plan_runner.h"
 #include "tests/unit/not_tested.h"
@@ -136,6 +136,23 @@ TEST(SlowGpuAttention, RotationAndRowsOfTheCacheArePartOfTheKernel) {
     EXPECT_EQ(target.most_together(), 4);
     EXPECT_EQ(target.count(), 1) << "kernels";
   }
+}
+
+// No package provides NVRTC: it comes with CUDA builds of torch.
+TEST(GpuAttention, CompilesForNvidia) {
+  const auto compiler = runtime::GpuCompiler::find(runtime::GpuVendor::kNvidia);
+  if (!compiler) FJ_NOT_TESTED_HERE("GPU kernels for NVIDIA: NVRTC was not found");
+  declare_ops();
+  declare_attention();
+  TargetInfo target = attending_gpu(132);
+  target.traits.launches_overlap = true;
+  for (const std::string& graph : {decode(kDecodeCall), plain("300", "bf16", as_call("bf16"))})
+    for (const Kernel& kernel : kernels_of(graph, target)) {
+      const auto program = emit_hip(kernel, target);
+      ASSERT_TRUE(program.ok());
+      const auto code = compiler.value()->compile(std::string(hip_prelude()) + program.value().text, "sm_90");
+      EXPECT_TRUE(code.ok()) << code.error().message.substr(0, 4000);
+    }
 }
 
 }  // namespace
