@@ -31,14 +31,10 @@ class Attention {
     choose_blocks();
     write_head();
     write_nests_before();
-    w_.open("");
-    w_.take_apart(*scores_text_, scores(), outer_dims(kernel_), "row");
-    write_query();
     write_keys();
     join_threads();
     join_waves();
     write_result();
-    w_.close();
     program_.text = w_.text();
     return std::move(program_);
   }
@@ -113,7 +109,8 @@ class Attention {
             (blocks_ == 1 ? "0" : block + " % " + blocks) + ", t = (index)threadIdx.x;");
   }
 
-  // Nests with few points run in different waves, side by side. A barrier only comes before what reads their results.
+  // Nests with few points run in different waves, side by side. A barrier only comes before what reads their results;
+  // the query need not wait if it is made of other values.
   void write_nests_before() {
     const size_t count = kernel_.nests.size() - kParts;
     std::set<LoopBufferId> fresh;  // stored since the last barrier
@@ -132,7 +129,19 @@ class Attention {
       for (const LoopInst& inst : n.nest.body)
         if (inst.op == LoopOp::kStore) fresh.insert(inst.buffer);
     }
-    if (count > 0) w_.line("__syncthreads();");
+    const bool is_ready = !reads(scores_.left, fresh);
+    if (count > 0 && !is_ready) w_.line("__syncthreads();");
+    w_.take_apart(*scores_text_, scores(), outer_dims(kernel_), "row");
+    write_query();
+    if (count > 0 && is_ready) w_.line("__syncthreads();");
+  }
+  // Whether a value of the scores is made from one of the buffers.
+  bool reads(InstId i, const std::set<LoopBufferId>& buffers) const {
+    const LoopInst& inst = scores().body[i];
+    if (is_address(inst) && buffers.contains(inst.buffer)) return true;
+    std::vector<InstId> uses;
+    collect_uses(inst, symbols_, uses);
+    return std::any_of(uses.begin(), uses.end(), [&](InstId use) { return reads(use, buffers); });
   }
   static bool touches(const Nest& nest, const std::set<LoopBufferId>& buffers) {
     return std::any_of(nest.body.begin(), nest.body.end(),
