@@ -3,9 +3,9 @@
 //
 // One block, or several that meet, have a head; they share its keys. A few adjacent threads have a key, each a word of
 // it, and several keys in flight. Scores stay in registers: each thread keeps the largest score so far, the sum of
-// powers and its part of the weighted sum, and rescales them when a larger score comes. At the end the parts of threads,
-// waves and blocks are joined in an order that depends on the kernel alone. All blocks of a head run the nests before
-// the attention: they write the same values to the same places, and each reads what it has written itself.
+// powers and its part of the weighted sum, and rescales them when a larger score comes. At the end the parts of
+// threads, waves and blocks are joined in an order that depends on the kernel alone. All blocks of a head run the nests
+// before the attention: they write the same values to the same places, and each reads what it has written itself.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -23,7 +23,10 @@ namespace {
 class Attention {
  public:
   Attention(const Kernel& kernel, const TargetInfo& target)
-      : kernel_(kernel), target_(target), symbols_(kernel.symbol_count), outer_(kernel.outer.size()),
+      : kernel_(kernel),
+        target_(target),
+        symbols_(kernel.symbol_count),
+        outer_(kernel.outer.size()),
         w_(kernel, target.costs) {}
 
   std::optional<HipProgram> run() {
@@ -51,7 +54,8 @@ class Attention {
     if (!kernel_.is_attention || kernel_.is_flat || count < kParts) return false;
     const auto scores_found = as_scores(scores(), symbols_);
     const auto result_found = as_result(result(), symbols_);
-    if (!scores_found || !result_found || scores().body[scores_found->store].buffer != result_found->scores) return false;
+    if (!scores_found || !result_found || scores().body[scores_found->store].buffer != result_found->scores)
+      return false;
     scores_ = *scores_found;
     result_ = *result_found;
     const auto total = as_total(kernel_.nests[count - 2].nest, result_.scores, result_.most);
@@ -73,7 +77,7 @@ class Attention {
     width_ = kWord / row_of(dtype).bytes;
     if (size_ % width_ != 0 || !std::has_single_bit(static_cast<uint64_t>(size_ / width_))) return false;
     lanes_ = size_ / width_;
-    if (lanes_ > target_.costs.wave_threads || size_ > kThreads) return false;
+    if (lanes_ > target_.costs.wave_threads || size_ > threads_) return false;
     scores_text_.emplace(kernel_, scores());
     result_text_.emplace(kernel_, result());
     wide_ = WideAccess(width_);
@@ -84,20 +88,20 @@ class Attention {
   size_t size_dim() const { return outer_ + 1; }  // of the scores; that of the keys in the result
 
   void choose_blocks() {
-    groups_ = kThreads / lanes_;
+    groups_ = threads_ / lanes_;
     const int64_t heads = hinted(kernel_, kernel_.extent, 1);
     const int64_t most = target_.traits.blocks_meet ? target_.costs.row_blocks : 1;
     while (2 * blocks_ <= most && 2 * blocks_ * heads <= target_.processors && keys_ >= 2 * blocks_ * groups_)
       blocks_ *= 2;
     const int64_t each = (keys_ + blocks_ * groups_ - 1) / (blocks_ * groups_);
-    in_flight_ = std::min(each, kMostInFlight);
+    in_flight_ = std::min(each, target_.costs.one_query_words);
     program_.extent = kernel_.extent * SymExpr(blocks_);
-    program_.threads = kThreads;
+    program_.threads = threads_;
     program_.together = blocks_;
   }
 
   void write_head() {
-    w_.line("enum { kWaves = " + number(kThreads) + " / WAVE };");
+    w_.line("enum { kWaves = " + number(threads_) + " / WAVE };");
     w_.line("__shared__ float parts[kWaves][" + number(size_ + 2) + "];");
     if (blocks_ > 1) w_.line("__shared__ float whole[" + number(size_ + 2) + "];");
     if (kernel_.nests.size() > kParts) w_.line("__shared__ u64 scratch[64];");
@@ -105,8 +109,8 @@ class Attention {
       if (b != result_.scores && b != result_.most && b != total_) declare_scratch(w_, static_cast<LoopBufferId>(b));
     w_.line(wide_.declaration());
     const std::string block = "(index)blockIdx.x", blocks = number(blocks_);
-    w_.line("const index row = " + (blocks_ == 1 ? block : block + " / " + blocks) + ", share = " +
-            (blocks_ == 1 ? "0" : block + " % " + blocks) + ", t = (index)threadIdx.x;");
+    w_.line("const index row = " + (blocks_ == 1 ? block : block + " / " + blocks) +
+            ", share = " + (blocks_ == 1 ? "0" : block + " % " + blocks) + ", t = (index)threadIdx.x;");
   }
 
   // Nests with few points run in different waves, side by side. A barrier only comes before what reads their results;
@@ -114,7 +118,7 @@ class Attention {
   void write_nests_before() {
     const size_t count = kernel_.nests.size() - kParts;
     std::set<LoopBufferId> fresh;  // stored since the last barrier
-    int64_t first = 0;             // thread that takes the next point
+    int64_t first = 0;  // thread that takes the next point
     for (size_t k = 0; k < count; ++k) {
       const KernelNest& n = kernel_.nests[k];
       if (touches(n.nest, fresh)) {
@@ -122,10 +126,12 @@ class Attention {
         fresh.clear();
       }
       w_.open("");
-      write_inner_nest(w_, n, kThreads, first);
+      write_inner_nest(w_, n, threads_, first);
       w_.close();
       const auto points = inductor::count(n.nest, kept_dims(n)).as_constant();
-      first = points && !n.nest.is_reduction() ? (first + (*points + kWave - 1) / kWave * kWave) % kThreads : 0;
+      first = points && !n.nest.is_reduction()
+                  ? (first + (*points + kWholeWaves - 1) / kWholeWaves * kWholeWaves) % threads_
+                  : 0;
       for (const LoopInst& inst : n.nest.body)
         if (inst.op == LoopOp::kStore) fresh.insert(inst.buffer);
     }
@@ -220,7 +226,9 @@ class Attention {
     w_.close();
     w_.close();
   }
-  static std::string lowest() { return constant_text(DType::kFloat32, {.f = -std::numeric_limits<double>::infinity()}); }
+  static std::string lowest() {
+    return constant_text(DType::kFloat32, {.f = -std::numeric_limits<double>::infinity()});
+  }
 
   void write_score() {
     w_.line("const bool live = from + u * " + number(groups_) + " < last;");
@@ -303,7 +311,7 @@ class Attention {
     if (blocks_ > 1) w_.line("blocks_meet();  // until then, others read this block's shared memory");
   }
 
-  static constexpr int64_t kWord = 16, kThreads = 256, kMostInFlight = 8, kWave = 64;
+  static constexpr int64_t kWord = 16, kWholeWaves = 64;
   const Kernel& kernel_;
   const TargetInfo& target_;
   const NestSymbols symbols_;
@@ -315,10 +323,11 @@ class Attention {
   LoopBufferId total_ = 0;
   std::optional<NestText> scores_text_, result_text_;
   WideAccess wide_{1};
-  int64_t keys_ = 1, size_ = 1;        // of a head; elements of a key
-  int64_t width_ = 1, lanes_ = 1;      // elements of a word, threads of a key
-  int64_t groups_ = 1, in_flight_ = 1; // keys of a block at a time, and for each group of threads
-  int64_t blocks_ = 1;                 // of a head
+  const int64_t threads_ = target_.costs.one_query_threads;
+  int64_t keys_ = 1, size_ = 1;  // of a head; elements of a key
+  int64_t width_ = 1, lanes_ = 1;  // elements of a word, threads of a key
+  int64_t groups_ = 1, in_flight_ = 1;  // keys of a block at a time, and for each group of threads
+  int64_t blocks_ = 1;  // of a head
 };
 
 }  // namespace

@@ -22,19 +22,24 @@ std::string name(const char* of, InstId i) { return of + std::to_string(i); }
 // Where a thread keeps its values of the rows from one column to the next.
 enum class HeldRows : uint8_t { kValues, kWords, kMemory };
 
+void write_wait(HipWriter& w, const HipProgram& program) {
+  if (program.waits) w.line("after_previous();");
+}
+
 class Products {
  public:
   Products(const Kernel& kernel, const TargetInfo& target)
       : kernel_(kernel),
         costs_(target.costs),
-        overlaps_(target.traits.launches_overlap),
         processors_(target.processors),
         nest_(kernel.nests[0].nest),
         symbols_(kernel.symbol_count),
         text_(kernel, nest_),
         inner_(inner_insts(nest_, symbols_)),
         after_(after_reduction(nest_, symbols_)),
-        w_(kernel, target.costs) {}
+        w_(kernel, target.costs) {
+    program_.waits = target.traits.launches_overlap;
+  }
 
   std::optional<HipProgram> run() {
     if (!is_plain() || !find_dims() || !find_streams()) return std::nullopt;
@@ -220,23 +225,13 @@ class Products {
     w_.line(wide_.declaration());
     w_.line("const index first = (index)((i64)blockIdx.x * extent / " + blocks +
             "), last = (index)((i64)(blockIdx.x + 1) * extent / " + blocks + ");");
-    program_.waits = overlaps_;
     w_.open("if (wide)");
     write_streams();
     w_.close();
     w_.open("else");
-    wait();
+    write_wait(w_, program_);
     write_elements();
     w_.close();
-  }
-
-  void wait() {
-    if (overlaps_) w_.line("after_previous();");
-  }
-  // Whether the columns can be read before earlier kernels have ended.
-  bool are_settled() const {
-    return std::all_of(streams_.begin(), streams_.end(),
-                       [&](InstId i) { return kernel_.buffers[nest_.body[i].buffer].is_settled; });
   }
 
   std::string of_group() const { return groups_ == 1 ? "" : " + g * " + number(together_); }
@@ -260,7 +255,9 @@ class Products {
       w_.line("const index t = (index)threadIdx.x % " + number(threads_) + ", g = (index)threadIdx.x / " +
               number(threads_) + ";");
     }
-    if (!are_settled()) wait();
+    const bool are_settled = std::all_of(streams_.begin(), streams_.end(),
+                                         [&](InstId i) { return kernel_.buffers[nest_.body[i].buffer].is_settled; });
+    if (!are_settled) write_wait(w_, program_);
     for (InstId i : streams_)
       w_.line(run_type(i) + name("w", i) + "[" + number(together_) + "][" + number(turns_) + "];");
     w_.open_unrolled("r", together_);
@@ -270,7 +267,7 @@ class Products {
     for (InstId i : streams_) w_.line("stream_run(" + name("w", i) + "[r][j], " + address(i) + ");");
     w_.close();
     w_.close();
-    if (are_settled()) wait();
+    if (are_settled) write_wait(w_, program_);  // until here, the columns are on their way
     hold_rows();
     if (!is_at_once_) {
       w_.open("for (index from = first; from < last; from += " + number(at_once_) + ")");
@@ -456,7 +453,6 @@ class Products {
   static constexpr int64_t kWord = 16, kWholeWaves = 64;
   const Kernel& kernel_;
   const Costs& costs_;
-  const bool overlaps_;
   const int64_t processors_;
   const Nest& nest_;
   const NestSymbols symbols_;

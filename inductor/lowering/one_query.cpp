@@ -104,8 +104,8 @@ bool lower_one_query_attention(LowerContext& ctx) {
     const double scale = *scale_of(ctx.node(), sizes[3].constant());
     InstId score = b.scalar(ScalarOp::k_mul, {product, b.constant(scale, DType::kFloat32)});
     if (const auto mask = mask_of(ctx.node()))
-      score = b.scalar(ScalarOp::k_add,
-                       {score, ctx.load_broadcast(b, *mask, {b.dim(0), b.dim(1), SymExpr(0), b.dim(2)})});
+      score =
+          b.scalar(ScalarOp::k_add, {score, ctx.load_broadcast(b, *mask, {b.dim(0), b.dim(1), SymExpr(0), b.dim(2)})});
     ctx.add_nest(std::move(b), scores, {b.dim(0), b.dim(1), b.dim(2)}, score);
   }
   const auto score_of = [&](NestBuilder& b, const SymExpr& key) {

@@ -94,9 +94,8 @@ std::optional<LoopBufferId> as_total(const Nest& nest, LoopBufferId scores, Loop
   const auto sum = only_reduction(nest, ReduceOp::kSum);
   const InstId store = only_store(nest);
   if (!sum || store == kNoInst) return std::nullopt;
-  return as_power(nest, nest.body[*sum].operands[0]) == std::pair(scores, most)
-             ? std::optional(nest.body[store].buffer)
-             : std::nullopt;
+  return as_power(nest, nest.body[*sum].operands[0]) == std::pair(scores, most) ? std::optional(nest.body[store].buffer)
+                                                                                : std::nullopt;
 }
 
 std::optional<ResultNest> as_result(const Nest& nest, const NestSymbols& symbols) {
@@ -163,8 +162,7 @@ class AttentionFinder {
       if (inst.op != LoopOp::kLoad || third.size() != 1) continue;
       if (as_total(nest_at(third[0]), result->scores, result->most) != inst.buffer) continue;
       const std::array<size_t, 4> parts{first[0], second[0], third[0], i};
-      return std::is_sorted(parts.begin(), parts.end()) && have_same_heads(parts) ? std::optional(parts)
-                                                                                  : std::nullopt;
+      return std::is_sorted(parts.begin(), parts.end()) && have_same_heads(parts) ? std::optional(parts) : std::nullopt;
     }
     return std::nullopt;
   }
@@ -223,8 +221,7 @@ class HeadsFirst {
   static void for_each_pair(const Nest& one, const Nest& other, Visit visit) {
     for (const LoopInst& a : one.body)
       for (const LoopInst& b : other.body)
-        if (is_access(a) && is_access(b) && a.buffer == b.buffer &&
-            (a.op == LoopOp::kStore || b.op == LoopOp::kStore))
+        if (is_access(a) && is_access(b) && a.buffer == b.buffer && (a.op == LoopOp::kStore || b.op == LoopOp::kStore))
           visit(a, b);
   }
   // Blocks do not wait for each other, so a value must not be replaced after another block may have read it.

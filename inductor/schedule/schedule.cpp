@@ -240,8 +240,8 @@ class Grouper {
   const bool blocks_meet_;
   NestSymbols symbols_;
   ItemOrder order_;
-  const std::vector<uint32_t> attention_;                 // by item, see find_attention()
-  std::map<uint32_t, size_t> attention_steps_;            // of attentions so far
+  const std::vector<uint32_t> attention_;  // by item, see find_attention()
+  std::map<uint32_t, size_t> attention_steps_;  // of attentions so far
   std::vector<std::vector<size_t>> writing_;              // per buffer: items so far that write it
   std::vector<std::variant<Group, ExternCall>> steps_;    // by item: its step, unless it was joined
   Schedule schedule_;
@@ -351,7 +351,9 @@ std::string print(const Schedule& schedule) {
     }
     const Group& group = std::get<Group>(step);
     out += "kernel k" + std::to_string(kernel++) + " outer " + std::to_string(group.outer) +
-           (group.is_product ? " product\n" : group.is_attention ? " attention\n" : "\n");
+           (group.is_product     ? " product\n"
+            : group.is_attention ? " attention\n"
+                                 : "\n");
     for (const Nest& nest : group.nests) out += print(frame, nest);
   }
   return out + "}\n";

@@ -11,10 +11,10 @@
 // executed as well: interpreted, and by machine code of every vector level that this CPU has
 // ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels wherever
 // they can be. With "few_rows", those of few rows are sums, as on a GPU; the interpreter runs them. The target is not a
-// real machine (reference_target()), or, with "gpu", a GPU, whose blocks share rows with "blocks_meet" and whose launches overlap with
-// "overlap". "in_place": inputs are written in place where that is right. "row=number"
-// replaces a row of inductor/target/costs.def in it; "small_caches" gives it a 256th of its caches, so that small
-// programs exceed them.
+// real machine (reference_target()), or, with "gpu", a GPU, whose blocks share rows with "blocks_meet" and whose
+// launches overlap with "overlap". "in_place": inputs are written in place where that is right. "row=number" replaces a
+// row of inductor/target/costs.def in it; "small_caches" gives it a 256th of its caches, so that small programs exceed
+// them.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -2,7 +2,9 @@
 // program written out.
 #include <gtest/gtest.h>
 
+#include "inductor/schedule/attention_nests.h"
 #include "runtime/gpu_driver.h"
+#include "tests/parsers/loop_parser.h"
 #include "tests/unit/inductor/host_gpu_target.h"
 #include "tests/unit/inductor/plan_runner.h"
 #include "tests/unit/not_tested.h"
@@ -13,8 +15,9 @@ namespace {
 void declare_attention() {
   graph::OpDef op;
   op.name = "_scaled_dot_product_cudnn_attention";
-  op.arg_names = {"query",     "key",       "value",             "attn_bias", "compute_log_sumexp",
-                  "dropout_p", "is_causal", "return_debug_mask", "scale"};
+  op.arg_names = {
+      "query", "key", "value", "attn_bias", "compute_log_sumexp", "dropout_p", "is_causal", "return_debug_mask",
+      "scale"};
   graph::declare_op(std::move(op));
 }
 
@@ -36,8 +39,9 @@ std::string as_call(const std::string& dtype) {
 }
 std::string written_out(const std::string& keys, const std::string& dtype) {
   return "  %q3 = view %q, [6, 1, 32] : " + dtype + "[6, 1, 32]\n  %q32 = _to_copy %q3, @f32 : f32[6, 1, 32]\n" +
-         "  %k3 = view %k, [6, " + keys + ", 32] : " + dtype + "[6, " + keys + ", 32]\n  %k32 = _to_copy %k3, @f32 : f32[6, " +
-         keys + ", 32]\n  %kt = permute %k32, [0, 2, 1] : f32[6, 32, " + keys + "; " + std::to_string(std::stoi(keys) * 32) +
+         "  %k3 = view %k, [6, " + keys + ", 32] : " + dtype + "[6, " + keys +
+         ", 32]\n  %k32 = _to_copy %k3, @f32 : f32[6, " + keys +
+         ", 32]\n  %kt = permute %k32, [0, 2, 1] : f32[6, 32, " + keys + "; " + std::to_string(std::stoi(keys) * 32) +
          ", 1, 32]\n  %s = bmm %q32, %kt : f32[6, 1, " + keys + "]\n  %s4 = view %s, [2, 3, 1, " + keys +
          "] : f32[2, 3, 1, " + keys + "]\n  %scaled = mul.Tensor %s4, 0.25 : f32[2, 3, 1, " + keys +
          "]\n  %masked = add.Tensor %scaled, %mask, 1 : f32[2, 3, 1, " + keys +
@@ -48,8 +52,8 @@ std::string written_out(const std::string& keys, const std::string& dtype) {
          "[2, 3, 1, 32]\n";
 }
 
-#define NEEDS_COMPILER()                                                      \
-  if (std::system("c++ --version > /dev/null 2>&1") != 0)                     \
+#define NEEDS_COMPILER()                                  \
+  if (std::system("c++ --version > /dev/null 2>&1") != 0) \
   FJ_NOT_TESTED("kernels on an emulated GPU: there is no C++ compiler (c++)")
 
 TEST(SlowGpuAttention, OneQueryAgreesWithTheInterpreter) {
@@ -110,7 +114,8 @@ std::string decode(const std::string& attention) {
 })";
 }
 constexpr const char* kDecodeCall =
-    "  %out = _scaled_dot_product_cudnn_attention %q, %k, %v, %mask, false, 0.0, false, false, 0.25 : f32[1, 4, 1, 16]\n";
+    "  %out = _scaled_dot_product_cudnn_attention %q, %k, %v, %mask, false, 0.0, false, false, 0.25 : f32[1, 4, 1, "
+    "16]\n";
 constexpr const char* kDecodeWrittenOut = R"(  %q3 = view %q, [4, 1, 16] : f32[4, 1, 16]
   %k3 = view %k, [4, 512, 16] : f32[4, 512, 16]
   %kt = permute %k3, [0, 2, 1] : f32[4, 16, 512; 8192, 1, 16]
@@ -136,6 +141,34 @@ TEST(SlowGpuAttention, RotationAndRowsOfTheCacheArePartOfTheKernel) {
     EXPECT_EQ(target.most_together(), 4);
     EXPECT_EQ(target.count(), 1) << "kernels";
   }
+}
+
+// Whether a nest may run before an attention of three heads, whose keys are k[head, key, element].
+bool may_come_before(const std::string& nest) {
+  const auto parsed = parse_loops(
+      "loops @f symbols 0 {\n  input q: f32[3, 8]\n  input k: f32[3, 5, 8]\n  input x: f32[3, 5, 8]\n"
+      "  temp s: f32[3, 5]\n  output y: f32[3, 8]\n  output z: f32[3, 8]\n" +
+      nest +
+      "  nest n1 (i0: 3, i1: 5 | r0: 8) {\n    %0 = load q[i0, r0] : f32\n    %1 = load k[i0, i1, r0] : f32\n"
+      "    %2 = mul %0, %1 : f32\n    %3 = reduce_sum %2 : f32\n    store s[i0, i1], %3\n  }\n"
+      "  nest n2 (i0: 3, i1: 8 | r0: 5) {\n    %0 = load s[i0, r0] : f32\n    %1 = load k[i0, r0, i1] : f32\n"
+      "    %2 = mul %0, %1 : f32\n    %3 = reduce_sum %2 : f32\n    store y[i0, i1], %3\n  }\n}\n");
+  EXPECT_TRUE(parsed.ok()) << parsed.error().message;
+  std::vector<Nest> nests;
+  for (const auto& item : parsed.value().items) nests.push_back(std::get<Nest>(item));
+  return heads_first({nests[0]}, {nests[1]}, nests[2], 1, 0).has_value();
+}
+
+TEST(AttentionNests, WhatMayComeBefore) {
+  const auto copy = [](const std::string& ranges, const std::string& from, const std::string& to) {
+    return "  nest n0 (" + ranges + ") {\n    %0 = load " + from + " : f32\n    store " + to + ", %0\n  }\n";
+  };
+  EXPECT_TRUE(may_come_before(copy("i0: 3, i1: 8", "x[i0, 0, i1]", "k[i0, 2, i1]"))) << "a row of the cache";
+  EXPECT_TRUE(may_come_before(copy("i0: 8, i1: 3", "x[i1, 0, i0]", "k[i1, 2, i0]"))) << "in another order";
+  EXPECT_TRUE(may_come_before(copy("i0: 3, i1: 8", "x[2 - i0, 0, i1]", "q[i0, i1]"))) << "of another head's input";
+  EXPECT_TRUE(may_come_before(copy("i0: 3, i1: 8", "x[i0, 0, i1]", "k[2 - i0, 2, i1]"))) << "each head writes all rows";
+  EXPECT_FALSE(may_come_before(copy("i0: 3, i1: 8", "k[i0, 1, i1]", "k[i0, 2, i1]"))) << "it reads what it writes";
+  EXPECT_FALSE(may_come_before(copy("i0: 3, i1: 8", "y[i0, i1]", "q[i0, i1]"))) << "it reads the result's memory";
 }
 
 // No package provides NVRTC: it comes with CUDA builds of torch.

@@ -27,7 +27,8 @@ struct HostKernel : runtime::KernelCode {
   int64_t together = 1;
 };
 
-inline int64_t run_host_kernel(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t, int64_t end) {
+inline int64_t run_host_kernel(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t,
+                               int64_t end) {
   const auto& k = *reinterpret_cast<const HostKernel*>(scalars[0].i);
   k.launch(buffers, sizes, end, (end + k.per_block - 1) / k.per_block, k.threads, k.together);
   return 0;
