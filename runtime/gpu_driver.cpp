@@ -190,7 +190,10 @@ struct InContext {
 }  // namespace
 
 GpuDriver::GpuDriver(GpuVendor vendor, void* library, std::unique_ptr<Entries> entries)
-    : vendor_(vendor), library_(library), entries_(std::move(entries)) {}
+    : vendor_(vendor), library_(library), entries_(std::move(entries)) {
+  if (vendor == GpuVendor::kNvidia)
+    launch_with_ = reinterpret_cast<decltype(launch_with_)>(dlsym(library, "cuLaunchKernelEx"));
+}
 
 Result<const GpuDriver*> GpuDriver::find() {
   const auto make = []() -> Result<const GpuDriver*> {
@@ -286,6 +289,22 @@ int GpuDriver::launch(void* function, uint32_t blocks, uint32_t threads, void* s
   return entries_->launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, nullptr);
 }
 
+int GpuDriver::launch_early(void* function, uint32_t blocks, uint32_t threads, void* stream, void** arguments,
+                            uint32_t shared) const {
+  if (launch_with_ == nullptr) return launch(function, blocks, threads, stream, arguments, shared);
+  constexpr int kProgrammaticSerialization = 6;
+  struct alignas(8) Attribute {  // CUlaunchAttribute
+    int id, padding, value[16];
+  } attribute{kProgrammaticSerialization, 0, {1}};
+  const struct {  // CUlaunchConfig
+    unsigned grid[3], block[3], shared;
+    void* stream;
+    Attribute* attributes;
+    unsigned attribute_count;
+  } config{{blocks, 1, 1}, {threads, 1, 1}, shared, stream, &attribute, 1};
+  return launch_with_(&config, function, arguments, nullptr);
+}
+
 int GpuDriver::launch_graph(void* graph, void* stream) const { return entries_->launch_graph(graph, stream); }
 
 int GpuDriver::copy(void* to, const void* from, size_t bytes, void* stream) const {
@@ -318,5 +337,12 @@ thread_local void* t_stream = nullptr;
 }
 void set_gpu_stream(void* stream) { t_stream = stream; }
 void* gpu_stream() { return t_stream; }
+
+namespace {
+thread_local bool t_early = false;
+}
+EarlyLaunches::EarlyLaunches() { t_early = true; }
+EarlyLaunches::~EarlyLaunches() { t_early = false; }
+bool EarlyLaunches::are_on() { return t_early; }
 
 }  // namespace framejit::runtime
