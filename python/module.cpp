@@ -7,8 +7,6 @@
 
 #include <pthread.h>
 
-#include <memory>
-
 #include "frame_hook/aten/tensor_frontend.h"
 #include "frame_hook/hook/frame_hook.h"
 #include "frame_hook/hook/stress.h"
@@ -20,6 +18,7 @@
 #include "frame_hook/trace/types/builtins.h"
 #include "frame_hook/trace/values/originals.h"
 #include "graph/compiler.h"
+#include "guards/cpython/names.h"
 #include "guards/cpython/running_compile.h"
 #include "inductor/compile.h"
 #include "python/events.h"
@@ -164,8 +163,9 @@ PyObject* warn_once(PyObject*, PyObject* args) {
 std::string folder_of(const char* module_name) {
   PyRef module = PyRef::steal(PyImport_ImportModule(module_name));
   PyRef file = module ? PyRef::steal(PyObject_GetAttrString(module.get(), "__file__")) : PyRef();
-  const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
-  if (!text) return PyErr_Clear(), "";
+  if (!file) PyErr_Clear();
+  const char* text = find_text(file.get());
+  if (!text) return "";
   const std::string path = text;
   return path.substr(0, path.rfind('/') + 1);
 }

@@ -9,9 +9,9 @@
 #include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/frame_driver.h"
 #include "frame_hook/trace/torch/tensor_frontend.h"
-#include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 
 namespace framejit::frame_hook {
 
@@ -22,8 +22,7 @@ bool starts_with(const std::string& text, const std::string& prefix) {
 }
 
 std::string string_of(PyObject* object) {
-  const char* text = object && PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : nullptr;
-  if (!text) drop_error();
+  const char* text = find_text(object);
   return text ? text : "";
 }
 

@@ -87,8 +87,7 @@ void TracedTensors::set_user_line() {
   const int number = user.code->instructions[user.position].line;
   if (last_line_ == std::pair(code, number)) return;
   last_line_ = {code, number};
-  const char* name = PyUnicode_AsUTF8(code->co_qualname);
-  recording().set_line({file_name(code), number, name ? name : "?"});
+  recording().set_line({file_name(code), number, text_of(code->co_qualname)});
 }
 
 Value* TracedTensors::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* names) {

@@ -12,6 +12,7 @@
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "guards/guard_functions.h"
 
 namespace framejit::frame_hook {
@@ -20,16 +21,14 @@ namespace {
 
 // Of a module, with the last slash; "" if it is not loaded, or has no file.
 std::string folder_of(const char* module_name) {
-  PyObject* const file = member_of_module(module_name, "__file__");
-  const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+  const char* path = find_text(member_of_module(module_name, "__file__"));
   return path ? std::string(path, std::string_view(path).rfind('/') + 1) : "";
 }
 
 // `folder` is that of the module, once known.
 bool is_file_of(const char* module_name, std::string& folder, PyObject* filename) {
   if (folder.empty() && (folder = folder_of(module_name)).empty()) return false;
-  const char* text = PyUnicode_AsUTF8(filename);
-  if (!text) drop_error();
+  const char* text = find_text(filename);
   return text && std::strncmp(text, folder.c_str(), folder.size()) == 0;
 }
 
@@ -279,8 +278,8 @@ bool is_library_file(PyObject* filename) {
     const std::string folder = folder_of("os");
     return new std::string(folder.empty() ? "<frozen " : folder);
   }();
-  const char* text = PyUnicode_AsUTF8(filename);
-  if (!text) return drop_error(), false;
+  const char* text = find_text(filename);
+  if (!text) return false;
   const std::string_view path = text;
   return path.starts_with(*standard) || path.starts_with("<frozen ") || path.find("/site-packages/") != path.npos ||
          path.find("/dist-packages/") != path.npos;
