@@ -114,11 +114,23 @@ void* open_compiler(GpuVendor vendor) {
   return nullptr;
 }
 
+// Lanes of a wave of AMD's architectures, by the beginning of their names (the user guide of LLVM's AMDGPU backend).
+constexpr struct {
+  std::string_view architectures, option;
+} kWaves[] = {
+    {"gfx1", "-DWAVE=32"},
+    {"gfx", "-DWAVE=64"},
+};
+
 std::vector<std::string> options_for(GpuVendor vendor, const std::string& architecture) {
   if (vendor == GpuVendor::kNvidia)
     return {"--gpu-architecture=" + architecture, "--std=c++17", "-default-device", "--fmad=false", "-w"};
   std::vector<std::string> options{"--offload-arch=" + architecture, "-O3", "-std=c++17", "-ffp-contract=off", "-w"};
-  if (architecture.starts_with("gfx1")) options.emplace_back("-DWAVE=32");
+  for (const auto& wave : kWaves) {
+    if (!architecture.starts_with(wave.architectures)) continue;
+    options.emplace_back(wave.option);
+    break;
+  }
   return options;
 }
 

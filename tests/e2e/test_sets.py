@@ -333,5 +333,6 @@ def test_a_set_of_dtypes_that_traced_code_writes():
         seen.add(x.dtype)
         return x + len(seen)
 
-    assert [f(torch.ones(1, dtype=dtype)).item() for dtype in (torch.float32, torch.float16, torch.float32)] == [2, 3, 3]
+    dtypes = torch.float32, torch.float16, torch.float32
+    assert [f(torch.ones(1, dtype=dtype)).item() for dtype in dtypes] == [2, 3, 3]
     assert seen == {torch.float32, torch.float16} and framejit.stats()["graph_breaks"] == 0

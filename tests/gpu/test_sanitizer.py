@@ -68,6 +68,7 @@ def run():
             before = framejit.stats()["kernels"]
             got, want = framejit.compile(fn)(*args), fn(*args)
             for mine, theirs in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want)), strict=True):
+                # Other tests compare values; memory that is not written would be off by more.
                 torch.testing.assert_close(mine, theirs, rtol=0.05, atol=0.05)
             count += framejit.stats()["kernels"] - before
     weights = [randn(*size) for size in ((64, 64, 3, 3), (8, 3, 7, 7), (130, 300, 3, 3), (5, 1, 3, 3))]

@@ -85,7 +85,7 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
     if (member && !PyType_IsSubtype(v->type, reinterpret_cast<PyDescrObject*>(d.object)->d_type))
       graph_break(Reason::exception_raised, std::string("a slot of another class, ") + text_of(name));
     if (member && !to && !holds_member(t, d, as<InstanceValue>(v), name))
-      t.errors.raise_new(PyExc_AttributeError, text_of(name));
+      t.errors.raise_new(PyExc_AttributeError, exact_text(name));
     if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY))
       t.errors.raise_new(PyExc_AttributeError, "readonly attribute");
     if (member && !v->object && is_exception_member(d.object)) {

@@ -2,7 +2,6 @@
 // them, and rows of special.def that are about calls. This never imports torch._dynamo.
 #include "frame_hook/trace/torch/special.h"
 
-#include <algorithm>
 #include <set>
 
 #include "frame_hook/trace/torch/called_by_rows.h"
@@ -10,7 +9,6 @@
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/values/describe.h"
-#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/marks.h"
 #include "frame_hook/trace/values/object_kinds.h"
@@ -29,7 +27,6 @@ std::string_view module_name(PyFunctionObject* f) {
   if (!name) drop_error();
   return name && PyUnicode_Check(name) ? text_of(name) : "";
 }
-
 
 struct SpecialRow {
   SpecialFunction special;
@@ -112,7 +109,7 @@ PyObject* known_argument(Shadows& shadows, Value* v, std::string& key) {
   if (is_plain(shadows, v)) {
     PyObject* object = constant_of(shadows, v);
     const PyRef text = PyRef::steal(PyObject_Repr(object));
-    key += text ? text_of(text.get()) : "?";
+    key += text ? exact_text(text.get()) : "?";
     drop_error();
     return object;
   }
@@ -133,7 +130,7 @@ Value* constant_result(AssumedConstants& assumed, Shadows& shadows, FunctionValu
   for (Value* v : args.positional)
     if (!take(v)) return nullptr;
   for (const auto& [name, v] : args.keywords) {
-    key += text_of(name);
+    key += exact_text(name);
     if (!take(v)) return nullptr;
     names.push_back(name);
   }

@@ -2,8 +2,6 @@
 // added.
 #include "frame_hook/trace/types/containers.h"
 
-#include <algorithm>
-
 #include "frame_hook/trace/machine/unresumable.h"
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/made_values.h"

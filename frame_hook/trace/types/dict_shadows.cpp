@@ -300,7 +300,7 @@ Value* read_real(Shadows& shadows, DictValue* v, Value* key, Py_hash_t hash) {
 PyObject* attribute_name(Value* key) {
   key = payload_of(key);
   if (key->kind != ValueKind::object || !key->object || !PyUnicode_CheckExact(key->object.get())) return nullptr;
-  return interned(text_of(key->object.get()));
+  return interned(exact_text(key->object.get()));
 }
 
 Value* entry_value(Dicts& dicts, DictValue* v, DictEntry& e) {

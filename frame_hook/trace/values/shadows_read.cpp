@@ -1,5 +1,4 @@
 // frame_hook/trace/values/shadows_read.cpp — reading real containers and functions through sources.
-#include <algorithm>
 #include <string>
 
 #include "frame_hook/trace/values/object_kinds.h"
