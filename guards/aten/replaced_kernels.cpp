@@ -11,6 +11,7 @@
 
 #include "graph/aten/python_kernels.h"
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "guards/cpython/py_ref.h"
 
 namespace framejit::guards {
@@ -41,7 +42,7 @@ void read_list() {
   watch.state = watch.now();
   const PyRef rows = PyRef::steal(has_changed ? PyObject_GetIter(reinterpret_cast<PyObject*>(watch.list)) : nullptr);
   while (const PyRef row = PyRef::steal(rows ? PyIter_Next(rows.get()) : nullptr)) {
-    const char* const text = PyUnicode_Check(row.get()) ? PyUnicode_AsUTF8(row.get()) : nullptr;
+    const char* const text = find_text(row.get());
     if (text && !graph::replaced_by(text, watch.folder).empty()) watch.rows.insert(text);
   }
   drop_error();
@@ -60,7 +61,8 @@ bool watch_kernels() {
   if (!list || !file) return false;
   if (!PySet_CheckExact(list.get()))
     return PyErr_SetString(PyExc_ImportError, "framejit: torch.library._impls is not a set"), false;
-  const std::string_view path = PyUnicode_AsUTF8(file.get());
+  const char* const text = find_text(file.get());
+  const std::string_view path = text ? text : "";
   watch.folder = path.substr(0, path.rfind('/') + 1);
   watch.list = reinterpret_cast<PySetObject*>(list.release());
   return true;

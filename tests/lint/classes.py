@@ -30,7 +30,7 @@ LIMITS += [
     ("NestState", "inductor/cpu/nest_state.h", 12, 13),
     ("Recorder", "graph/aten/recorder.h", 93, None),
     ("ExprNode", "graph/aten/sym_node.cpp", 83, None),  # one for each operator of SymInt
-    ("TorchRecording", "frame_hook/aten/recording.h", 68, None),
+    ("TorchRecording", "frame_hook/aten/recording.h", 69, None),
     ("Products", "inductor/gpu/hip_products.cpp", 66, None),
     ("Rows", "inductor/gpu/hip_rows.cpp", 62, None),
 ]
