@@ -79,6 +79,8 @@ class GuardCompiler {
   bool is_pinned(const Guard& guard) const;
   bool is_absence(const Guard& guard) const { return guard.kind == GuardKind::is && !guard.object; }
   Result<Py_hash_t> hash_of(PyObject* key) const;
+  PyRef hold_key(const PyRef& key);  // of a dict
+  PyRef hold_keys(const PyRef& keys);
   void weaken();
 
   GuardProgram::Body& body_;

@@ -23,7 +23,7 @@ StepCode guard_code(GuardKind kind) {
   return static_cast<StepCode>(static_cast<int>(StepCode::guard_is) + static_cast<int>(kind));
 }
 
-enum GuardFlag : uint8_t { kNone = 0, kIdentity = 1, kRelation = 2, kDict = 4, kKey = 8, kPinned = 16 };
+enum GuardFlag : uint8_t { kNone = 0, kIdentity = 1, kRelation = 2, kDict = 4, kKey = 8, kPinned = 16, kKeys = 32 };
 constexpr int kFlags[] = {
 #define GUARD(name, flags, text) flags,
 #include "guards/guard_kinds.def"
@@ -260,6 +260,7 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
   step.base = body_.register_of_source[guard.source];
   step.origin = index;
   step.number = guard.number;
+  if (has(guard.kind, kKeys)) guard.object = hold_keys(guard.object);
   step.object = guard.object.get();
   if (has(guard.kind, kRelation)) step.target = body_.register_of_source[guard.other];
   if (guard.kind == GuardKind::tensor) step.facts = guard.facts.get();
@@ -277,13 +278,29 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
   return {};
 }
 
-// Steps keep plain pointers; this decides what keeps their objects alive.
+PyRef GuardCompiler::hold_key(const PyRef& key) {
+  return is_compared_by_identity(key.get()) ? body_.weak.hold(key) : key;
+}
+
+PyRef GuardCompiler::hold_keys(const PyRef& keys) {
+  const Py_ssize_t n = PyTuple_GET_SIZE(keys.get());
+  PyRef held = PyRef::steal(PyTuple_New(n));
+  for (Py_ssize_t i = 0; i < n; ++i)
+    PyTuple_SET_ITEM(held.get(), i, hold_key(PyRef::borrow(PyTuple_GET_ITEM(keys.get(), i))).release());
+  return held;
+}
+
+// Steps keep plain pointers; this decides what keeps their objects alive. A source that is constant stays as it is,
+// unless a guard holds its object weakly: a key of a dict is such a source too.
 void GuardCompiler::weaken() {
   for (Guard& guard : set_.guards_) {
     if (has(guard.kind, kIdentity) || is_heap_type(guard.object.get())) guard.object = body_.weak.hold(guard.object);
+    else if (has(guard.kind, kKey)) guard.object = hold_key(guard.object);
   }
-  for (Source& source : set_.sources.sources_)
-    if (is_heap_type(source.key.get())) source.key = body_.weak.hold(source.key);
+  for (Source& source : set_.sources.sources_) {
+    if (is_heap_type(source.key.get()) || body_.weak.holds(source.key.get())) source.key = body_.weak.hold(source.key);
+    else if (source.kind == SourceKind::dict_item) source.key = hold_key(source.key);
+  }
 }
 
 }  // namespace framejit::guards

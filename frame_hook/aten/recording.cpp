@@ -395,7 +395,9 @@ Result<graph::CapturedGraph> TorchRecording::build_joint(const std::vector<size_
   } catch (const std::exception& e) {  // eager's backward would raise it, or an op of it cannot be recorded
     const auto failure = recorder_->take_break();
     drop_error();
-    return Error{Reason::no_backward, failure ? failure->message : runtime::torch_words(e)};
+    const std::string cause = failure ? sentence(failure->reason, failure->message) : runtime::torch_words(e),
+                      place = graph::where_it_begins(recorder_->graph());
+    return Error{Reason::no_backward, cause + ", in the backward of " + (place.empty() ? "the graph" : place)};
   }
   if (!joint->ok()) return joint->error();
   FJ_TRY_VOID(refuse_overlap(written));

@@ -184,3 +184,25 @@ class TestCallsThatFail:
                 second = torch.rand(1)
             return first + second + torch.rand(9)
         self.same(fn, torch.arange(9.0))
+
+
+class TestSeeding:
+    """A call that seeds the generators is one break, at the line of the program. What torch does in it is not
+    compiled."""
+    FUNCTIONS = {
+        "manual_seed": lambda x: (torch.manual_seed(5), F.dropout(x * 2, 0.5))[1],
+        "random.manual_seed": lambda x: (torch.random.manual_seed(5), F.dropout(x * 2, 0.5))[1],
+        "cuda.manual_seed_all": lambda x: (torch.cuda.manual_seed_all(5), x * 2 + 1)[1],
+    }
+
+    @pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
+    def test_one_break(self, f):
+        framejit.reset()
+        compiled, x, where = framejit.compile(f), torch.ones(30), []
+        token = framejit._framejit.add_listener(lambda e: e["event"] == "Break" and where.append(e["at"]))
+        for _ in range(12):
+            assert torch.equal(compiled(x), f(x))
+        framejit._framejit.remove_listener(token)
+        stats = framejit.stats()
+        assert stats["break_reasons"] == {"outside_effect": 1} and stats["fallback_reasons"] == {}, stats
+        assert stats["graphs"] == 1 and len(where) == 1 and where[0].startswith("test_random_order.py:"), where

@@ -265,6 +265,10 @@ Value* unsupported_tensor_method(NoPart&, const Arguments&) {
   graph_break(Reason::unsupported_write, "a change of a tensor's identity, class or gradient");
 }
 
+Value* seed_generators(NoPart&, const Arguments&) {
+  graph_break(Reason::outside_effect, "seeding torch's random generators");
+}
+
 Value* gradient_call(NoPart&, const Arguments&) {
   graph_break(Reason::gradient_call, "a call of torch.autograd or of a tensor's method for it");
 }
