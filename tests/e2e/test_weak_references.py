@@ -181,18 +181,6 @@ def test_a_reference_of_ours_that_the_program_keeps():
     assert all(set(other) == {0xaa} for other in others)
 
 
-class Same:
-    """Keys that are equal and hashed by Python code."""
-    def __init__(self, n):
-        self.n = n
-
-    def __hash__(self):
-        return hash(self.n)
-
-    def __eq__(self, other):
-        return self.n == other.n
-
-
 def reads(x, d, key):
     return x * sum(d[k] for k in d)
 
@@ -218,7 +206,7 @@ def in_order(x, d, key):
 
 
 KEYS = {"parameter": lambda: torch.nn.Parameter(torch.ones(1)), "module": lambda: torch.nn.Linear(1, 1),
-        "object": Owner, "function": lambda: lambda: 1, "equal": lambda: Same(3)}
+        "object": Owner, "function": lambda: lambda: 1}
 
 
 @pytest.mark.parametrize("make", KEYS.values(), ids=KEYS)
