@@ -167,7 +167,7 @@ VARY = {
     "addcmul": lambda x, a: torch.addcmul(x, x, x, value=a), "leaky_relu": lambda x, a: F.leaky_relu(x, a),
     "elu": lambda x, a: F.elu(x, a), "hardtanh": lambda x, a: F.hardtanh(x, -1.0, a),
     "threshold": lambda x, a: F.threshold(x, a, 1.0), "softplus": lambda x, a: F.softplus(x, a),
-    "hardshrink": lambda x, a: F.hardshrink(x, a), "softshrink": lambda x, a: F.softshrink(x, a),
+    "hardshrink": lambda x, a: F.hardshrink(x, a),
     "normalize": lambda x, a: F.normalize(x, 2.0, -1, eps=a), "gumbel_softmax": lambda x, a: F.gumbel_softmax(x, tau=a),
 }
 VARY_WITHOUT_GRADIENTS = {
@@ -181,6 +181,7 @@ FIXED = {
     "label_smoothing": lambda x, a: F.cross_entropy(x, LABELS, label_smoothing=a),
     "huber_loss": lambda x, a: F.huber_loss(x, x.flip(0), delta=a),
     "smooth_l1_loss": lambda x, a: F.smooth_l1_loss(x, x.flip(0), beta=a), "celu": lambda x, a: F.celu(x, a),
+    "softshrink": lambda x, a: F.softshrink(x, a),
     "layer_norm": lambda x, a: F.layer_norm(x, (3,), eps=a), "group_norm": lambda x, a: F.group_norm(x, 1, eps=a),
     "cosine_similarity": lambda x, a: F.cosine_similarity(x, x.flip(0), eps=a),
     "logit": lambda x, a: torch.logit(x.sigmoid(), eps=a),
