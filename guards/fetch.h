@@ -61,10 +61,6 @@ inline PyFunctionObject* as_function(PyObject* object) {
 }
 // A part of a function that is not set reads as None, as in Python.
 inline PyObject* or_none(PyObject* object) { return object ? object : Py_None; }
-inline PyObject* fetch_function_code(const RunState&, PyObject* base, const Step&) {
-  auto* f = as_function(base);
-  return f ? f->func_code : nullptr;
-}
 inline PyObject* fetch_function_defaults(const RunState&, PyObject* base, const Step&) {
   auto* f = as_function(base);
   return f ? or_none(f->func_defaults) : nullptr;

@@ -17,6 +17,7 @@ struct GuardProgram::Body {
   GuardSet set;
   std::vector<Step> steps;
   mutable std::vector<BlockRecord> records;
+  mutable std::optional<DistinctRecord> distinct;
   std::vector<uint32_t> register_of_source;
   uint32_t register_count = 0;
   bool computes = false;  // has sources that make objects: computed, size, ...
@@ -73,10 +74,13 @@ class GuardCompiler {
   Result<void> emit_fetch(SourceId source);
   Result<void> emit_guard(uint32_t index);
   Result<void> emit_block(SourceId source, StepCode block);
+  Result<void> emit_relations();
   std::optional<StepCode> block_of(const Node& node) const;
   bool is_pinned(const Guard& guard) const;
   bool is_absence(const Guard& guard) const { return guard.kind == GuardKind::is && !guard.object; }
   Result<Py_hash_t> hash_of(PyObject* key) const;
+  PyRef hold_key(const PyRef& key);  // of a dict
+  PyRef hold_keys(const PyRef& keys);
   void weaken();
 
   GuardProgram::Body& body_;

@@ -6,6 +6,7 @@
 // the identity of an item, and the value of an immutable one: guards on these are checked inside the block. A type that
 // is known exactly is one source, no matter how many instances lead to it.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "guards/class_state.h"
@@ -22,7 +23,7 @@ StepCode guard_code(GuardKind kind) {
   return static_cast<StepCode>(static_cast<int>(StepCode::guard_is) + static_cast<int>(kind));
 }
 
-enum GuardFlag : uint8_t { kNone = 0, kIdentity = 1, kRelation = 2, kDict = 4, kKey = 8, kPinned = 16 };
+enum GuardFlag : uint8_t { kNone = 0, kIdentity = 1, kRelation = 2, kDict = 4, kKey = 8, kPinned = 16, kKeys = 32 };
 constexpr int kFlags[] = {
 #define GUARD(name, flags, text) flags,
 #include "guards/guard_kinds.def"
@@ -59,7 +60,7 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
     body_.computes |= is_computed(id);
     FJ_TRY_VOID(emit_source(id));
   }
-  for (uint32_t index : relations_) FJ_TRY_VOID(emit_guard(index));
+  FJ_TRY_VOID(emit_relations());
   for (SourceId id = 0; id < merged.size(); ++id) body_.register_of_source[id] = body_.register_of_source[merged[id]];
   body_.sizes = SizeGuards(set_.size_facts);
   weaken();
@@ -116,8 +117,15 @@ void GuardCompiler::need(SourceId source) {
 }
 
 void GuardCompiler::add_guards() {
+  std::vector<bool> is_tensor(set_.sources.size());  // the facts of a tensor have its exact class
+  for (const Guard& guard : set_.guards_)
+    if (guard.kind == GuardKind::tensor) is_tensor[guard.source] = true;
+  const auto is_repeated = [&](const Guard& guard) {
+    return guard.kind == GuardKind::type_is && guard.source != kNoSource && is_tensor[guard.source];
+  };
   for (uint32_t i = 0; i < set_.guards_.size(); ++i) {
     const Guard& guard = set_.guards_[i];
+    if (is_repeated(guard)) continue;
     need(guard.source);
     need(guard.other);
     if (has(guard.kind, kRelation)) relations_.push_back(i);
@@ -127,7 +135,7 @@ void GuardCompiler::add_guards() {
   for (Node& node : nodes_) node.first_guard = std::exchange(total, total + std::exchange(node.guard_count, 0));
   guard_order_.resize(total);
   for (uint32_t i = 0; i < set_.guards_.size(); ++i) {
-    if (has(set_.guards_[i].kind, kRelation)) continue;
+    if (has(set_.guards_[i].kind, kRelation) || is_repeated(set_.guards_[i])) continue;
     Node& node = nodes_[set_.guards_[i].source];
     uint32_t at = node.first_guard + node.guard_count++;
     for (; at > node.first_guard && set_.guards_[i].kind < set_.guards_[guard_order_[at - 1]].kind; --at)
@@ -196,6 +204,25 @@ Result<void> GuardCompiler::emit_block(SourceId source, StepCode block) {
   return {};
 }
 
+// The pairs of k objects are k * k / 2 guards, so they become a block if they are more than the objects.
+Result<void> GuardCompiler::emit_relations() {
+  const auto is_other = [&](uint32_t index) { return set_.guards_[index].kind != GuardKind::distinct; };
+  const auto pairs = std::ranges::stable_partition(relations_, is_other);
+  for (auto at = relations_.begin(); at != pairs.begin(); ++at) FJ_TRY_VOID(emit_guard(*at));
+  std::set<uint32_t> objects;
+  for (uint32_t index : pairs)
+    for (SourceId source : {set_.guards_[index].source, set_.guards_[index].other})
+      objects.insert(body_.register_of_source[source]);
+  if (pairs.size() > objects.size()) {
+    Step head(StepCode::distinct_block);
+    head.number = static_cast<int64_t>(pairs.size() + 1);
+    body_.steps.push_back(head);
+    body_.distinct.emplace(std::vector<uint32_t>(objects.begin(), objects.end()));
+  }
+  for (uint32_t index : pairs) FJ_TRY_VOID(emit_guard(index));
+  return {};
+}
+
 Result<Py_hash_t> GuardCompiler::hash_of(PyObject* key) const {
   const Py_hash_t hash = PyObject_Hash(key);
   if (hash != -1) return hash;
@@ -233,6 +260,7 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
   step.base = body_.register_of_source[guard.source];
   step.origin = index;
   step.number = guard.number;
+  if (has(guard.kind, kKeys)) guard.object = hold_keys(guard.object);
   step.object = guard.object.get();
   if (has(guard.kind, kRelation)) step.target = body_.register_of_source[guard.other];
   if (guard.kind == GuardKind::tensor) step.facts = guard.facts.get();
@@ -250,13 +278,29 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
   return {};
 }
 
-// Steps keep plain pointers; this decides what keeps their objects alive.
+PyRef GuardCompiler::hold_key(const PyRef& key) {
+  return is_compared_by_identity(key.get()) ? body_.weak.hold(key) : key;
+}
+
+PyRef GuardCompiler::hold_keys(const PyRef& keys) {
+  const Py_ssize_t n = PyTuple_GET_SIZE(keys.get());
+  PyRef held = PyRef::steal(PyTuple_New(n));
+  for (Py_ssize_t i = 0; i < n; ++i)
+    PyTuple_SET_ITEM(held.get(), i, hold_key(PyRef::borrow(PyTuple_GET_ITEM(keys.get(), i))).release());
+  return held;
+}
+
+// Steps keep plain pointers; this decides what keeps their objects alive. A source that is constant stays as it is,
+// unless a guard holds its object weakly: a key of a dict is such a source too.
 void GuardCompiler::weaken() {
   for (Guard& guard : set_.guards_) {
     if (has(guard.kind, kIdentity) || is_heap_type(guard.object.get())) guard.object = body_.weak.hold(guard.object);
+    else if (has(guard.kind, kKey)) guard.object = hold_key(guard.object);
   }
-  for (Source& source : set_.sources.sources_)
-    if (is_heap_type(source.key.get())) source.key = body_.weak.hold(source.key);
+  for (Source& source : set_.sources.sources_) {
+    if (is_heap_type(source.key.get()) || body_.weak.holds(source.key.get())) source.key = body_.weak.hold(source.key);
+    else if (source.kind == SourceKind::dict_item) source.key = hold_key(source.key);
+  }
 }
 
 }  // namespace framejit::guards

@@ -183,13 +183,28 @@ bool has_keys(PyObject* dict, PyObject* keys) {
   return true;
 }
 
+bool is_compared_by_identity(PyObject* key) {
+  return !PyUnicode_Check(key) && !PyLong_Check(key) && !PyFloat_Check(key) && !PyComplex_Check(key) &&
+         !PyBytes_Check(key) && !PyTuple_Check(key) && !PyAnySet_Check(key) && !PySlice_Check(key) &&
+         !PyRange_Check(key) && !is_compared_by_value(Py_TYPE(key));
+}
+
+namespace {
+
+bool is_key(PyObject* key, PyObject* kept) {
+  PyObject* const wanted = held_object(kept);
+  return wanted && same_value(key, wanted);
+}
+
+}  // namespace
+
 bool has_keys_in_order(PyObject* dict, PyObject* keys) {
   const Py_ssize_t n = PyTuple_GET_SIZE(keys);
   if (PyDict_GET_SIZE(dict) != n) return false;
   Py_ssize_t position = 0, i = 0;
   PyObject *key, *value;
   while (PyDict_Next(dict, &position, &key, &value)) {
-    if (i >= n || !same_value(key, PyTuple_GET_ITEM(keys, i))) return false;
+    if (i >= n || !is_key(key, PyTuple_GET_ITEM(keys, i))) return false;
     ++i;
   }
   return i == n;
@@ -220,7 +235,7 @@ bool is_linked_in_order(PyObject* ordered, PyObject* keys) {
   const PyRef iterator = PyRef::steal(PyODict_Type.tp_iter(ordered));
   Py_ssize_t i = 0;
   while (const PyRef key = PyRef::steal(iterator ? PyIter_Next(iterator.get()) : nullptr)) {
-    if (i >= PyTuple_GET_SIZE(keys) || !same_value(key.get(), PyTuple_GET_ITEM(keys, i))) return false;
+    if (i >= PyTuple_GET_SIZE(keys) || !is_key(key.get(), PyTuple_GET_ITEM(keys, i))) return false;
     ++i;
   }
   drop_error();

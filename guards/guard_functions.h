@@ -20,11 +20,13 @@ bool same_order(PyObject* a, PyObject* b);  // two equal sets iterate in the sam
 // len() of a builtin container or str or bytes, or of that part of a subclass's instance; -1 for others.
 Py_ssize_t builtin_length(PyObject* object);
 bool has_keys(PyObject* dict, PyObject* keys);  // exactly these exact strs
-bool has_keys_in_order(PyObject* dict, PyObject* keys);
+// No value that another object may have too. Others of a class of the user may be equal: only the class can say so.
+bool is_compared_by_identity(PyObject* key);
+bool has_keys_in_order(PyObject* dict, PyObject* keys);  // keys: as WeakObjects holds them
 // The keys of a dict as a tuple, in the order of its iteration. An OrderedDict keeps that order in a list of its own.
 // Null if this list has other keys than the dict: dict's own methods can do that to an OrderedDict.
 PyRef keys_in_order(PyObject* dict);
-bool is_linked_in_order(PyObject* ordered, PyObject* keys);  // of an OrderedDict, by its own list
+bool is_linked_in_order(PyObject* ordered, PyObject* keys);  // has_keys_in_order for an OrderedDict, by its own list
 // What sources of kind computed take and return: exact float, int, bool, str.
 bool is_number_or_text(PyObject* object);
 // How the number of a 0-dim tensor is read; false: the object has none. Set once, by the code that knows tensors.

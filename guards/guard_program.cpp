@@ -38,6 +38,7 @@ int GuardProgram::Body::first_failing_step(const RunState& run, size_t start) co
   const Step* block_end = end;  // steps up to here belong to the open block
   BlockRecord* open = nullptr;
   uint64_t open_version = 0;
+  bool are_new = false;  // the objects of the distinct block, which is the last
   for (const Step* step = begin + start; step != end; ++step) {
     if (open && step == block_end) {
       open->remember(open_version, registers);
@@ -71,10 +72,15 @@ int GuardProgram::Body::first_failing_step(const RunState& run, size_t start) co
         }
         break;
       }
+      case StepCode::distinct_block:
+        if (distinct->recall(registers)) step += step->number - 1;
+        else are_new = true;
+        break;
     }
     if (!holds) return static_cast<int>(step - begin);
   }
   if (open) open->remember(open_version, registers);
+  if (are_new) distinct->remember(registers);
   return -1;
 }
 

@@ -4,7 +4,8 @@
 // A block is the set of lookups in one dict, or along the MRO of one type. Its head knows the registers that the
 // lookups fill. If the version of the dict or type passed before, the registers are filled from the record and the
 // lookups are skipped. Versions of dicts are unique among all states of all dicts, those of types among all states of
-// all types.
+// all types. The last block are the pairs that must be two objects each: it is skipped if the objects are those that
+// passed last.
 #pragma once
 
 #include <Python.h>
@@ -26,6 +27,7 @@ enum class StepCode : uint8_t {
 #undef GUARD
   dict_block,
   type_block,
+  distinct_block,
 };
 
 inline constexpr uint32_t kNoRegister = UINT32_MAX;
@@ -35,7 +37,7 @@ struct Step {
   StepCode code;
   bool may_be_absent = false;  // a fetch whose guard says that there is no such object
   uint32_t base = kNoRegister; // fetch: register of the base; check: the checked one; block: the dict or type
-  uint32_t target = 0;         // fetch: register; check: register of the other source; block: index of its BlockRecord
+  uint32_t target = 0;         // fetch: register; check: register of the other source; block: index of its record
   uint32_t origin = 0;         // fetch: SourceId; check: index of the guard
   union {
     PyObject* object = nullptr;  // kept alive, or watched for its death, by the program
@@ -82,6 +84,25 @@ class BlockRecord {
   std::vector<uint64_t> versions_ = {0};
   // Borrowed from the dict or type while its version stays the same.
   std::vector<PyObject*> values_ = std::vector<PyObject*>(count_);
+};
+
+// The objects that were told apart last. They may be gone since: only their addresses count.
+class DistinctRecord {
+ public:
+  explicit DistinctRecord(std::vector<uint32_t> registers)
+      : registers_(std::move(registers)), passed_(registers_.size()) {}
+  bool recall(PyObject* const* registers) const {
+    for (size_t i = 0; i < passed_.size(); ++i)
+      if (registers[registers_[i]] != passed_[i]) return false;
+    return true;
+  }
+  void remember(PyObject* const* registers) {
+    for (size_t i = 0; i < passed_.size(); ++i) passed_[i] = registers[registers_[i]];
+  }
+
+ private:
+  std::vector<uint32_t> registers_;
+  std::vector<const PyObject*> passed_;
 };
 
 // A number that no other state of any dict has, or 0 if this dict has none.

@@ -75,6 +75,20 @@ class Assembler {
       kernels_[s] = make_kernel(program_, *group, is_private, hints_, target_.info(), tuning_);
       kernels_[s].name = origins_name(graph_, kernels_[s]);
     }
+    if (target_.info().traits.launches_overlap) note_settled();
+  }
+
+  // Inputs that neither a kernel writes, nor the end of the plan, nor whoever may take their memory.
+  void note_settled() {
+    std::vector<bool> settled(program_.buffers.size());
+    for (size_t b = 0; b < settled.size(); ++b) settled[b] = program_.buffers[b].role != BufferRole::kTemp;
+    for (const auto& step : schedule_.steps)
+      for (LoopBufferId b : access_of_step(step).writes) settled[b] = false;
+    for (const auto& [input, v] : graph_.updates) settled[root_buffer(forms_, graph_.inputs[input])] = false;
+    for (size_t i = 0; i < of_.spent.size() && i < input_count_; ++i)
+      if (of_.spent[i]) settled[root_buffer(forms_, graph_.inputs[i])] = false;
+    for (Kernel& kernel : kernels_)
+      for (KernelBuffer& b : kernel.buffers) b.is_settled = !b.is_local && settled[b.source];
   }
 
   BufferId add_buffer(const TensorMeta& meta, runtime::Storage storage, uint32_t index) {

@@ -22,6 +22,7 @@
 #include "frame_hook/trace/values/marks.h"
 #include "frame_hook/trace/values/originals.h"
 #include "graph/compiler.h"
+#include "guards/cpython/names.h"
 #include "guards/cpython/running_compile.h"
 #include "inductor/compile.h"
 #include "python/events.h"

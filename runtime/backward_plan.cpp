@@ -1,6 +1,5 @@
 #include "runtime/backward_plan.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 

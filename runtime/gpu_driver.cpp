@@ -114,11 +114,23 @@ void* open_compiler(GpuVendor vendor) {
   return nullptr;
 }
 
+// Lanes of a wave of AMD's architectures, by the beginning of their names (the user guide of LLVM's AMDGPU backend).
+constexpr struct {
+  std::string_view architectures, option;
+} kWaves[] = {
+    {"gfx1", "-DWAVE=32"},
+    {"gfx", "-DWAVE=64"},
+};
+
 std::vector<std::string> options_for(GpuVendor vendor, const std::string& architecture) {
   if (vendor == GpuVendor::kNvidia)
     return {"--gpu-architecture=" + architecture, "--std=c++17", "-default-device", "--fmad=false", "-w"};
   std::vector<std::string> options{"--offload-arch=" + architecture, "-O3", "-std=c++17", "-ffp-contract=off", "-w"};
-  if (architecture.starts_with("gfx1")) options.emplace_back("-DWAVE=32");
+  for (const auto& wave : kWaves) {
+    if (!architecture.starts_with(wave.architectures)) continue;
+    options.emplace_back(wave.option);
+    break;
+  }
   return options;
 }
 
@@ -190,7 +202,10 @@ struct InContext {
 }  // namespace
 
 GpuDriver::GpuDriver(GpuVendor vendor, void* library, std::unique_ptr<Entries> entries)
-    : vendor_(vendor), library_(library), entries_(std::move(entries)) {}
+    : vendor_(vendor), library_(library), entries_(std::move(entries)) {
+  if (vendor == GpuVendor::kNvidia)
+    launch_with_ = reinterpret_cast<decltype(launch_with_)>(dlsym(library, "cuLaunchKernelEx"));
+}
 
 Result<const GpuDriver*> GpuDriver::find() {
   const auto make = []() -> Result<const GpuDriver*> {
@@ -286,6 +301,22 @@ int GpuDriver::launch(void* function, uint32_t blocks, uint32_t threads, void* s
   return entries_->launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, nullptr);
 }
 
+int GpuDriver::launch_early(void* function, uint32_t blocks, uint32_t threads, void* stream, void** arguments,
+                            uint32_t shared) const {
+  if (launch_with_ == nullptr) return launch(function, blocks, threads, stream, arguments, shared);
+  constexpr int kProgrammaticSerialization = 6;
+  struct alignas(8) Attribute {  // CUlaunchAttribute
+    int id, padding, value[16];
+  } attribute{kProgrammaticSerialization, 0, {1}};
+  const struct {  // CUlaunchConfig
+    unsigned grid[3], block[3], shared;
+    void* stream;
+    Attribute* attributes;
+    unsigned attribute_count;
+  } config{{blocks, 1, 1}, {threads, 1, 1}, shared, stream, &attribute, 1};
+  return launch_with_(&config, function, arguments, nullptr);
+}
+
 int GpuDriver::launch_graph(void* graph, void* stream) const { return entries_->launch_graph(graph, stream); }
 
 int GpuDriver::copy(void* to, const void* from, size_t bytes, void* stream) const {
@@ -318,5 +349,12 @@ thread_local void* t_stream = nullptr;
 }
 void set_gpu_stream(void* stream) { t_stream = stream; }
 void* gpu_stream() { return t_stream; }
+
+namespace {
+thread_local bool t_early = false;
+}
+EarlyLaunches::EarlyLaunches() { t_early = true; }
+EarlyLaunches::~EarlyLaunches() { t_early = false; }
+bool EarlyLaunches::are_on() { return t_early; }
 
 }  // namespace framejit::runtime

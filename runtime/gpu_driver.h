@@ -50,6 +50,9 @@ class GpuDriver {
   // block.
   int launch(void* function, uint32_t blocks, uint32_t threads, void* stream, void** arguments,
              uint32_t shared = 0) const;
+  // The same, but the kernel may begin before the one before it has ended: it waits for that itself. NVIDIA only.
+  int launch_early(void* function, uint32_t blocks, uint32_t threads, void* stream, void** arguments,
+                   uint32_t shared = 0) const;
   // Launches a graph of the driver that torch has made. Returns 0 or the driver's error. So does copy(), which copies
   // within a device.
   int launch_graph(void* graph, void* stream) const;
@@ -64,6 +67,7 @@ class GpuDriver {
   Result<std::vector<char>> properties(int device) const;
   GpuVendor vendor_;
   void* library_;
+  int (*launch_with_)(const void* config, void* function, void** arguments, void** extra) = nullptr;
   std::unique_ptr<Entries> entries_;
 };
 
@@ -73,5 +77,15 @@ Result<void> find_gpu();
 // The stream that kernels of this thread are launched on; null: the default stream. Set by whoever runs a plan.
 void set_gpu_stream(void* stream);
 void* gpu_stream();
+
+// While it lives, kernels of this thread that wait for the one before them may begin early. Only inside a graph that
+// holds one plan: what the plan does not write has then been written before the graph began.
+class EarlyLaunches {
+ public:
+  EarlyLaunches();
+  ~EarlyLaunches();
+  EarlyLaunches(const EarlyLaunches&) = delete;
+  static bool are_on();
+};
 
 }  // namespace framejit::runtime

@@ -18,6 +18,7 @@
 #include "graph/graph_names.h"
 #include "graph/joint.h"
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "guards/cpython/py_ref.h"
 #include "guards/describe.h"
 #include "runtime/base/log.h"
@@ -41,8 +42,8 @@ constexpr PublicModule kPublicModules[] = {
 
 std::string text_attribute(PyObject* object, const char* name) {
   PyRef text = PyRef::steal(PyObject_GetAttrString(object, name));
-  const char* utf8 = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8(text.get()) : nullptr;
   drop_error();
+  const char* utf8 = find_text(text.get());
   return utf8 != nullptr ? utf8 : "";
 }
 
@@ -94,9 +95,8 @@ void say_object(Words& words, PyObject* object, int depth) {
   } else if (THPDtype_Check(object) || THPDevice_Check(object) || THPLayout_Check(object) ||
              THPMemoryFormat_Check(object)) {
     PyRef text = PyRef::steal(PyObject_Str(object));
-    const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
     drop_error();
-    say(words, utf8 != nullptr ? utf8 : "?");
+    say(words, text ? text_of(text.get()) : "?");
   } else {
     say(words, guards::describe(object));
   }

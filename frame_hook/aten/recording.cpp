@@ -27,8 +27,10 @@
 #include "graph/passes/pipeline.h"
 #include "guards/aten/tensor_facts.h"
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "guards/cpython/py_ref.h"
 #include "guards/cpython/running_compile.h"
+#include "guards/describe.h"
 #include "runtime/aten/torch_words.h"
 #include "runtime/base/log.h"
 
@@ -39,9 +41,8 @@ bool is_of_word(char c) { return c == '_' || std::isalnum(static_cast<unsigned c
 
 std::string text_of_error(PyObject* value) {  // "": it has none
   const PyRef text = PyRef::steal(value != nullptr ? PyObject_Str(value) : nullptr);
-  const char* const words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   drop_error();
-  return words != nullptr ? words : "";
+  return text ? guards::text_of_str(text.get()) : "";
 }
 
 std::string class_of_error(PyObject* type, const std::string& words) {
@@ -65,12 +66,12 @@ bool names_symbol(const std::string& text, size_t symbol_count) {
 
 // "torch.foo", "Tensor.foo": of a callable, or the name of an attribute.
 std::string name_of(PyObject* called) {
-  if (PyUnicode_Check(called)) return std::string("Tensor.") + PyUnicode_AsUTF8(called);
+  if (PyUnicode_Check(called)) return std::string("Tensor.") + text_of(called);
   const PyRef name = PyRef::steal(PyObject_GetAttrString(called, "__name__"));
   drop_error();
+  const char* const own = find_text(name.get());
   const bool is_method = Py_TYPE(called) == &PyMethodDescr_Type;
-  return (is_method ? "Tensor." : "torch function ") +
-         std::string(name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : Py_TYPE(called)->tp_name);
+  return (is_method ? "Tensor." : "torch function ") + std::string(own != nullptr ? own : Py_TYPE(called)->tp_name);
 }
 
 }  // namespace
@@ -394,7 +395,9 @@ Result<graph::CapturedGraph> TorchRecording::build_joint(const std::vector<size_
   } catch (const std::exception& e) {  // eager's backward would raise it, or an op of it cannot be recorded
     const auto failure = recorder_->take_break();
     drop_error();
-    return Error{Reason::no_backward, failure ? failure->message : runtime::torch_words(e)};
+    const std::string cause = failure ? sentence(failure->reason, failure->message) : runtime::torch_words(e),
+                      place = graph::where_it_begins(recorder_->graph());
+    return Error{Reason::no_backward, cause + ", in the backward of " + (place.empty() ? "the graph" : place)};
   }
   if (!joint->ok()) return joint->error();
   FJ_TRY_VOID(refuse_overlap(written));

@@ -10,6 +10,7 @@
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "graph/aten/torch_values.h"
+#include "guards/aten/replaced_kernels.h"
 #include "guards/aten/tensor_facts.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
@@ -38,7 +39,7 @@ std::string obstacle(const at::Tensor& tensor) {
     if (!gpu) return "a tensor on the device " + tensor.device().str() + " (" + gpu.error().message + ")";
   }
   const c10::DispatchKeySet ordinary = tensor.is_cuda() ? on_cuda : on_cpu;
-  if (tensor.layout() != c10::kStrided) return "a tensor that is not strided";
+  if (tensor.layout() != c10::kStrided) return "a tensor that is not strided (to_dense() makes one that is)";
   const DType dtype = graph::dtype_of(tensor.scalar_type());
   if (dtype == DType::kOther || is_complex(dtype))
     return "a tensor of dtype " + guards::dtype_name(tensor.scalar_type());
@@ -49,10 +50,13 @@ std::string obstacle(const at::Tensor& tensor) {
       {DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper, DispatchKey::BatchedNestedTensor});
   if (tensor.key_set().has_any(of_transforms))
     return "a tensor inside of an active transform of torch.func (vmap, grad or another)";
+  if (tensor.is_neg()) return "a negated view (resolve_neg() makes an ordinary tensor)";
   // Compared by union: a difference of key sets keeps the backend's bit.
-  if ((tensor.key_set() | ordinary) != ordinary)
-    return "a tensor with the dispatch keys " + c10::toString(tensor.key_set() - ordinary);
-  return "";
+  if ((tensor.key_set() | ordinary) == ordinary) return "";
+  std::string keys;
+  for (const DispatchKey key : tensor.key_set() - ordinary)
+    keys += (keys.empty() ? "" : ", ") + std::string(toString(key));
+  return "a tensor with calls of its own for torch's dispatcher (" + keys + ")";
 }
 
 // torch keeps the symbol of a wrapped symbolic number as an attribute of the tensor's Python object.
@@ -121,6 +125,7 @@ bool install_tensor_frontend() {
     PyErr_SetString(PyExc_ImportError, "framejit: import torch first");
     return false;
   }
+  if (!guards::watch_kernels()) return false;
   static TorchFrontend frontend;
   try {
     graph::register_recorder();

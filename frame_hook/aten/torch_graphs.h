@@ -7,7 +7,6 @@
 
 #include <Python.h>
 
-#include <cstdint>
 #include <vector>
 
 #include "runtime/aten/graph_machinery.h"

@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/forward_grad.h>
 
 #include "frame_hook/trace/values/originals.h"
+#include "guards/aten/replaced_kernels.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/py_ref.h"
 
@@ -102,6 +103,8 @@ std::optional<std::string> unsupported_mode() {
   if (included.has(c10::DispatchKey::Functionalize)) return "functionalisation";
   if (torch::autograd::ForwardADLevel::try_get_by_idx(0)) return "forward-mode AD";  // tensors may carry tangents
   if (included.has(c10::DispatchKey::Tracer)) return "tracing of torch.jit";
+  if (guards::has_replaced_kernels())
+    return "a kernel of " + guards::replaced_kernel() + " that the program has registered";
   return std::nullopt;
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 
 namespace framejit::frame_hook {
 
@@ -32,9 +32,7 @@ bool Code::is_live(int position, int slot) const {
 }
 
 std::string file_name(PyCodeObject* code) {
-  const char* path = PyUnicode_AsUTF8(code->co_filename);
-  if (!path) return drop_error(), "?";
-  const std::string text = path;
+  const std::string text = text_of(code->co_filename);
   size_t slash = text.rfind('/');
   if (slash != std::string::npos && slash > 0 && text.compare(slash, std::string::npos, "/__init__.py") == 0)
     slash = text.rfind('/', slash - 1);
@@ -42,9 +40,7 @@ std::string file_name(PyCodeObject* code) {
 }
 
 std::string place_of(PyCodeObject* code, int line) {
-  const char* name = PyUnicode_AsUTF8(code->co_qualname);
-  if (!name) drop_error();
-  return file_name(code) + ":" + std::to_string(line) + " " + (name ? name : "?");
+  return file_name(code) + ":" + std::to_string(line) + " " + text_of(code->co_qualname);
 }
 
 bool ends_flow(Op op) {
@@ -87,8 +83,7 @@ namespace {
 
 std::string operand_text(const Code& code, const Instruction& instruction) {
   auto utf8 = [](PyObject* text) {
-    const char* bytes = PyUnicode_Check(text) ? PyUnicode_AsUTF8(text) : nullptr;
-    if (!bytes) drop_error();
+    const char* bytes = find_text(text);
     return std::string(bytes ? bytes : Py_TYPE(text)->tp_name);
   };
   switch (arg_kind_of(instruction.op)) {

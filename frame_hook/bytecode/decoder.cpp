@@ -6,8 +6,6 @@
 // carry are the conditions on kPythonVersion below, each with the release that introduced it.
 #include <opcode.h>
 
-#include <string>
-
 #include "frame_hook/bytecode/opcode_rows.h"
 #include "guards/cpython/py_ref.h"
 

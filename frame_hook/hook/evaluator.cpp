@@ -1,8 +1,6 @@
 // frame_hook/hook/evaluator.cpp — the loop: fetch, dispatch, stop conditions, native unwinding.
 #include "frame_hook/hook/evaluator.h"
 
-#include <array>
-
 namespace framejit::frame_hook {
 
 struct EvaluatorTable {

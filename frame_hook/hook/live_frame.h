@@ -12,7 +12,6 @@
 #include <Python.h>
 
 #include <memory>
-#include <new>
 #include <span>
 
 #include "frame_hook/bytecode/code.h"

@@ -30,7 +30,9 @@ std::shared_ptr<CompileOptions> read_settings(PyObject* settings) {
   made->autotune = PyObject_IsTrue(autotune.get()) == 1;
   made->deriving = {freezing_of(freezing.get()), at_once.get() == Py_True, replays.get() == Py_True};
   if (PyUnicode_Check(backend.get())) {
-    made->backend = PyUnicode_AsUTF8(backend.get());
+    const char* const name = PyUnicode_AsUTF8(backend.get());
+    if (!name) return nullptr;
+    made->backend = name;
   } else {
     made->backend = "eager";
     made->user_backend = backend.get();

@@ -15,6 +15,7 @@
 #include "graph/compiler.h"
 #include "graph/int64_range.h"
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "guards/cpython/running_compile.h"
 #include "runtime/base/log.h"
 
@@ -67,8 +68,7 @@ void log_guards(const Segment& segment, const std::string& where) {
 void log_bytecode(const Code& code) {
   if (log::enabled(log::Kind::Bytecode))
     log::emit(log::Kind::Bytecode, "",
-              {{"code", PyUnicode_AsUTF8(code.code->co_qualname)},
-               {"instructions", std::to_string(code.instructions.size())}},
+              {{"code", text_of(code.code->co_qualname)}, {"instructions", std::to_string(code.instructions.size())}},
               to_text(code));
 }
 
@@ -151,7 +151,8 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
   graph::CapturedGraph captured = take_or_break(trace.recording->build(recipe.traced_outputs()));
   guard_numbers_of_formulas(trace);
   if (captured.joint && segment.options->user_backend != nullptr)
-    graph_break(Reason::unsupported_tensor, "a tensor that needs a gradient, in a graph for a backend of the program,");
+    graph_break(Reason::unsupported_tensor,
+                "a tensor that needs a gradient (under torch.no_grad() none does), for a backend of the program,");
   captured.weights = weights_of(trace);
   const size_t known = captured.graph.shapes.facts().size();
   graph::CompiledGraph compiled = take_or_break(ask_compiler(*trace.recording, std::move(captured), *segment.options));

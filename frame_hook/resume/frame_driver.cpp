@@ -19,6 +19,7 @@
 #include "guards/cpython/interpreter_end.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/cpython/running_compile.h"
+#include "guards/describe.h"
 #include "runtime/base/c_stack.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
@@ -161,9 +162,8 @@ Next Drive::no_result(RunStatus status, const Segment& segment, Reason stopped_b
   PyErr_Fetch(&type, &value, &traceback);
   const PyRef kinds[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
   const PyRef text = PyRef::steal(value ? PyObject_Str(value) : nullptr);
-  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  const std::string detail = words ? words : "";
   drop_error();
+  const std::string detail = text ? guards::text_of_str(text.get()) : "";
   // Later calls would fail for these reasons again. Other errors are the program's, and plain Python raises them.
   const bool is_lasting = stopped_by == Reason::no_backward || stopped_by == Reason::unsupported_op;
   if (is_lasting) log::warn_reason(stopped_by, detail, place(frame_));
@@ -392,6 +392,7 @@ std::optional<CompileOutcome> Drive::try_compile(const guards::FrameAccess& acce
   } catch (const Interrupted&) { count_interrupted("a signal handler", place(frame_)); } catch (const std::bad_alloc&) {
     count_break(Reason::no_memory, "the trace and its passes", place(frame_), "");
   } catch (const std::exception& e) {
+    drop_error();  // of the defect
     if (!config().strict) {
       count_fallback(Reason::internal_error, place(frame_), e.what());
       account_of(site, options_).failed = true;

@@ -14,14 +14,14 @@
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 
 namespace framejit::frame_hook {
 
 namespace {
 
 std::string string_of(PyObject* object) {
-  const char* text = object && PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : nullptr;
-  if (!text) drop_error();
+  const char* text = find_text(object);
   return text ? text : "";
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "guards/cpython/names.h"
+
 namespace framejit::frame_hook {
 
 namespace {
@@ -34,7 +36,7 @@ void add_loop_hints(const Code& code, int index, std::vector<std::string>& dynam
     }
     for (int at = std::max(begin, 1); at <= end; ++at)
       if (counts(code, at))
-        add(dynamic_sources, std::string("L['") + PyUnicode_AsUTF8(code.local_name(code.instructions[at].arg)) + "']");
+        add(dynamic_sources, std::string("L['") + text_of(code.local_name(code.instructions[at].arg)) + "']");
   }
 }
 

@@ -4,8 +4,6 @@
 // rebuilt. Lists, dicts, cells and instances are made empty when first met, and filled after the value graph has been
 // walked. A container with an iterator is filled before the iterator is made, because the iterator depends on what the
 // container holds then.
-#include <algorithm>
-#include <unordered_set>
 
 #include "frame_hook/resume/recipe.h"
 #include "frame_hook/trace/types/containers.h"

@@ -63,7 +63,9 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
     step(RecipeOp::fill_dict, std::move(operands));
     return;
   }
-  for (PyObject* k : gone) step(RecipeOp::delete_dict_item, {target, constant(k)});
+  for (PyObject* k : gone)
+    step(RecipeOp::delete_dict_item,
+         {target, fetch(trace_.guards.sources.add(guards::SourceKind::constant, guards::kNoSource, 0, k))});
   for (const DictEntry& e : value->entries) {
     if (!e.value) continue;
     const bool was_there = real_keys.contains(e.key->object.get());  // the same key, not merely an equal one

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
@@ -12,8 +13,8 @@ namespace {
 std::string source_line(PyObject* file, int line) {  // "" when there is none
   PyRef linecache = PyRef::steal(PyImport_ImportModule("linecache"));
   PyRef text = PyRef::steal(linecache ? PyObject_CallMethod(linecache.get(), "getline", "Oi", file, line) : nullptr);
-  const char* utf8 = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8(text.get()) : nullptr;
   drop_error();
+  const char* utf8 = find_text(text.get());
   std::string result = utf8 ? utf8 : "";
   while (!result.empty() && (result.back() == '\n' || result.back() == '\r')) result.pop_back();
   return result;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "guards/cpython/py_ref.h"
 #include "runtime/base/log.h"
 #include "runtime/base/warn_once.h"
@@ -20,8 +21,8 @@ Stance action_of(PyObject* stance) {
 #undef STANCE
   };
   const PyRef name = PyRef::steal(PyObject_GetAttrString(stance, "stance"));
-  const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
   drop_error();
+  const char* text = find_text(name.get());
   if (!text) return Stance::compile;
   for (const auto& row : kRows)
     if (row.name == text) return row.action;

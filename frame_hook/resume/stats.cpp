@@ -10,14 +10,20 @@ namespace framejit::frame_hook {
 
 namespace {
 
-constexpr Reason kWarned[] = {
-#define WARNED(reason) Reason::reason,
+constexpr struct {
+  Reason reason;
+  log::OnceFor once_for;
+} kWarned[] = {
+#define WARNED(reason, once_for) {Reason::reason, log::OnceFor::once_for},
 #include "frame_hook/resume/warned_reasons.def"
 #undef WARNED
 };
 
-bool is_warned(Reason reason) {
-  return is_failure(reason) || std::find(std::begin(kWarned), std::end(kWarned), reason) != std::end(kWarned);
+void warn_if_listed(Reason reason, const std::string& detail, const std::string& where, log::Extent extent) {
+  const auto* row = std::ranges::find(kWarned, reason, [](const auto& r) { return r.reason; });
+  const bool is_listed = row != std::end(kWarned);
+  if (!is_listed && !is_failure(reason)) return;
+  log::warn_reason(reason, detail, where, extent, is_listed ? row->once_for : log::OnceFor::detail);
 }
 
 void count_and_log(Reason reason, const std::string& where, const std::string& detail) {
@@ -58,7 +64,7 @@ void count_break(Reason reason, const std::string& detail, const std::string& wh
   const ReasonRow& row = row_of(reason);
   stats().graph_breaks += 1;
   stats().break_reasons[row.name] += 1;
-  if (!raises && is_warned(reason)) log::warn_reason(reason, detail, where);
+  if (!raises) warn_if_listed(reason, detail, where, log::Extent::instruction);
   if (log::enabled(log::Kind::Break))
     log::emit(log::Kind::Break, where,
               {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}}, caret);
@@ -72,7 +78,7 @@ void count_interrupted(const std::string& what, const std::string& where) {
 }
 
 void count_fallback(Reason reason, const std::string& where, const std::string& detail) {
-  if (is_warned(reason)) log::warn_reason(reason, detail, where);
+  warn_if_listed(reason, detail, where, log::Extent::call);
   count_and_log(reason, where, detail);
 }
 

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/number_range.h"
 #include "graph/op_lists.h"
 #include "graph/ops/rule_kit.h"
 
@@ -93,16 +92,6 @@ bool has_size_without_elements(const AskedCall& call) {
   const auto* sizes = call.node.args.size() > 1 ? call.node.args[1].get<std::vector<SymExpr>>() : nullptr;
   return sizes != nullptr && std::any_of(sizes->begin(), sizes->end(),
                                          [](const SymExpr& e) { return e.is_constant() && e.constant() <= 0; });
-}
-
-bool has_odd_lambda(const AskedCall& call) {
-  if (call.node.args.size() < 2) return false;
-  const double* lambda = call.node.args[1].get<double>();
-  const SymExpr* whole = call.node.args[1].get<SymExpr>();
-  const double value = lambda != nullptr                          ? *lambda
-                       : whole != nullptr && whole->is_constant() ? static_cast<double>(whole->constant())
-                                                                  : -1;
-  return !(value >= 0 && value <= largest(call.self.dtype));
 }
 
 using RefusalRule = bool (*)(const AskedCall& call);

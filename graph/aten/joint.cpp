@@ -12,9 +12,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <stdexcept>
-#include <string_view>
 #include <utility>
 
 #include "graph/aten/holders.h"
@@ -352,7 +350,8 @@ std::vector<at::Tensor> JointRecording::run_engine(const std::vector<at::Tensor>
 Result<JointGraph> JointRecording::build(const std::vector<at::Tensor>& outputs, const std::vector<bool>& is_root) {
   for (const at::Tensor& constant : recorder_->constants())
     if (constant.requires_grad())
-      return Error{Reason::unsupported_tensor, "a captured tensor that needs a gradient but is not an input"};
+      return Error{Reason::unsupported_tensor,
+                   "a captured tensor that needs a gradient but is not an input (under torch.no_grad() none does)"};
   JointGraph joint;
   JointLayout& layout = joint.layout;
   layout.forward_inputs = recorder_->input_count();

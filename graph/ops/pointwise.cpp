@@ -1,4 +1,5 @@
 // graph/ops/pointwise.cpp — elementwise ops: TensorIterator's broadcasting, strides and promotion.
+#include "graph/number_range.h"
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 
@@ -85,6 +86,18 @@ bool hardtanh(const RuleArgs& args, ShapeEnv& env, Results& results) {
     if (fraction != nullptr ? *fraction < 0 : !limit || env.decide(*limit, Relation::kLt, 0, "a limit is negative"))
       return false;
   }
+  return mapped<keep, 0>(args, env, results);
+}
+
+// Eager refuses a negative number, and one that the dtype cannot hold.
+bool softshrink(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr || !is_float(self->dtype)) return false;
+  const auto number = args.size(1);
+  const double* fraction = args.args[1].get<double>();
+  if (fraction != nullptr ? !(*fraction >= 0 && *fraction <= largest(self->dtype))
+                          : !number || !env.decide(0, Relation::kLe, *number, "lambda is not negative"))
+    return false;
   return mapped<keep, 0>(args, env, results);
 }
 
@@ -288,7 +301,7 @@ std::vector<OpRow> pointwise_ops() {
                      "leaky_relu", "elu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "gelu"});
   add_rows_in_place(rows, hardtanh, {"hardtanh"});
   add_rows_in_place(rows, celu, {"celu"}, kRefusesNumbers);
-  add_rows(rows, mapped<keep, 0>, {"softshrink"}, kRefusesNumbers);
+  add_rows(rows, softshrink, {"softshrink"}, kRefusesNumbers);
   add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "relu6", "_conj_physical"});
   add_rows_in_place(
       rows, mapped<floating, 0>,

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "guards/aten/replaced_kernels.h"
 #include "guards/aten/tensor_facts.h"
 
 // Declared here, because their headers pull in much of torch.
@@ -33,6 +34,17 @@ TORCH_API AutogradFallbackMode getAutogradFallbackMode();
 
 namespace framejit::guards {
 namespace {
+
+// Whether arithmetic of this thread takes denormal numbers for zeros: compilers fold constants by it too.
+bool flushes_denormals() {
+#if defined(__x86_64__)
+  return (__builtin_ia32_stmxcsr() & 0x8040) != 0;  // DAZ, FTZ
+#elif defined(__aarch64__)
+  return (__builtin_aarch64_get_fpcr() & 0x1000000) != 0;  // FZ
+#else
+  return false;
+#endif
+}
 
 enum Flag : size_t {
 #define FLAG(name, text, shows, expression) name,

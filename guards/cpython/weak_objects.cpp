@@ -37,6 +37,15 @@ PyObject* WeakObjects::on_death(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// A program may have weak references of its own, as keys of a dict, say: only ours have our callback.
+PyObject* held_object(PyObject* kept) {
+  if (!PyWeakref_CheckRefExact(kept)) return kept;
+  PyObject* const callback = reinterpret_cast<PyWeakReference*>(kept)->wr_callback;
+  const bool is_ours = callback && PyCFunction_CheckExact(callback) &&
+                       reinterpret_cast<PyCFunctionObject*>(callback)->m_ml == &WeakObjects::on_death_definition;
+  return is_ours ? weak_target(kept) : kept;
+}
+
 PyRef WeakObjects::hold(const PyRef& object) {
   if (!object || !is_mortal_with_weak_references(object.get())) return object;
   auto [it, fresh] = references_.try_emplace(object.get());

@@ -20,11 +20,13 @@ class WeakObjects {
   // Types made by the user, functions, code and instances are held weakly; builtin types, and objects without weak
   // references, stay as they are. Returns what to keep in place of `object`.
   PyRef hold(const PyRef& object);
+  bool holds(PyObject* object) const { return references_.contains(object); }  // weakly
   bool dead() const { return *dead_; }
 
  private:
   static PyObject* on_death(PyObject* self, PyObject* reference);
   static PyMethodDef on_death_definition;
+  friend PyObject* held_object(PyObject* kept);
 
   const std::shared_ptr<bool> dead_ = std::make_shared<bool>(false);  // shared with the callback: a program that finds
                                                                       // a reference may keep it longer than we do
@@ -33,5 +35,6 @@ class WeakObjects {
 };
 
 PyObject* weak_target(PyObject* reference);  // borrowed, or null when it is dead
+PyObject* held_object(PyObject* kept);  // borrowed: what hold() took when it returned `kept`; null when it is dead
 
 }  // namespace framejit::guards

@@ -23,6 +23,7 @@ struct LoadedKernel {
   const GpuDriver* driver = nullptr;
   GpuDriver::Function function;
   int64_t per_block = 1, threads = 0;
+  bool waits = false;  // for the kernel before it, by itself
   size_t buffers = 0, sizes = 0;
 };
 
@@ -36,8 +37,9 @@ int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scala
   for (size_t i = 0; i < k.sizes; ++i) arguments[count++] = const_cast<int64_t*>(&sizes[i]);
   arguments[count++] = &end;
   const auto blocks = static_cast<uint32_t>((end + k.per_block - 1) / k.per_block);
-  return -std::abs(
-      k.driver->launch(k.function.handle, blocks, static_cast<uint32_t>(k.threads), runtime::gpu_stream(), arguments));
+  const auto start = k.waits && runtime::EarlyLaunches::are_on() ? &GpuDriver::launch_early : &GpuDriver::launch;
+  return -std::abs((k.driver->*start)(k.function.handle, blocks, static_cast<uint32_t>(k.threads),
+                                      runtime::gpu_stream(), arguments, 0));
 }
 
 // The name that profilers show: the ops that a kernel was made of. Equal kernels are one function, named after the
@@ -53,6 +55,7 @@ TargetInfo info_for(runtime::GpuVendor vendor, const std::string& architecture, 
   TargetInfo info = gpu_target();
   info.traits.attends_in_kernel = is_nvidia_from(80, architecture);
   info.traits.blocks_meet = is_nvidia_from(90, architecture);
+  info.traits.launches_overlap = is_nvidia_from(90, architecture);
   info.processors = processors;
   info.traits.fuses_convolutions = vendor == runtime::GpuVendor::kNvidia;  // the ops are cuDNN's
   return info;
@@ -86,6 +89,7 @@ class GpuTarget : public KernelTarget {
       loaded->driver = driver_;
       loaded->per_block = code->per_block;
       loaded->threads = code->threads;
+      loaded->waits = info_.traits.launches_overlap;
       loaded->buffers = code->buffers;
       loaded->sizes = code->sizes;
       loaded_.insert(code->id, loaded);

@@ -3,6 +3,7 @@
 // - tiles (hip_tiles.cpp): the same, with loads that are contiguous along another dimension; a block takes a square;
 // - columns (hip_columns.cpp): one nest whose kept dimensions are contiguous and whose reduced ones are not;
 // - products (hip_products.cpp): one nest that reduces a few rows and many columns over the same points;
+// - attention (hip_attention.cpp): the last nests are attention of one query;
 // - rows (hip_rows.cpp): all nests run over the same points of a row, and each thread keeps its own in registers;
 // - mixed rows (hip_mixed_rows.cpp): everything else.
 // Sums are added in an order that depends on the kernel alone.
@@ -24,7 +25,8 @@ std::string_view hip_prelude() {
 
 namespace {
 
-std::string head(const Kernel& kernel, const HipProgram& program, const Costs& costs) {
+std::string head(const Kernel& kernel, const HipProgram& program, const TargetInfo& target) {
+  const Costs& costs = target.costs;
   const int64_t over_the_end = costs.row_blocks * costs.most_row_threads * costs.row_values;  // no row goes further
   std::string text = fits_in_32_bits(kernel, over_the_end) ? "typedef int index;\n" : "typedef i64 index;\n";
   text += "KERNEL(" + std::to_string(program.threads) +
@@ -37,7 +39,8 @@ std::string head(const Kernel& kernel, const HipProgram& program, const Costs& c
             std::to_string(k) + ", ";
   }
   for (graph::SymbolId s : kernel.symbols) text += "i64 s" + std::to_string(s) + ", ";
-  return text + "i64 extent) {\n";
+  text += "i64 extent) {\n";
+  return target.traits.launches_overlap && !program.waits ? text + "  after_previous();\n" : text;
 }
 
 HipProgram shaped(const Kernel& kernel, const TargetInfo& target) {
@@ -50,6 +53,7 @@ HipProgram shaped(const Kernel& kernel, const TargetInfo& target) {
   if (kernel.nests.size() == 1 && first.vector_dim < first.nest.ranges.size()) return emit_columns(kernel, costs);
   FJ_ASSERT(!kernel.is_flat, "a flat kernel is one nest");
   if (auto products = emit_products(kernel, target)) return std::move(*products);
+  if (auto attention = emit_attention(kernel, target)) return std::move(*attention);
   if (auto rows = emit_rows(kernel, target)) return std::move(*rows);
   return emit_mixed_rows(kernel, costs);
 }
@@ -86,7 +90,7 @@ Result<HipProgram> emit_hip(const Kernel& kernel, const TargetInfo& target) {
     return emit_hip(plain, target);
   }
   HipProgram program = shaped(kernel, target);
-  program.text = head(kernel, program, target.costs) + program.text + "}\n";
+  program.text = head(kernel, program, target) + program.text + "}\n";
   return program;
 }
 

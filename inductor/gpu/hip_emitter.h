@@ -18,6 +18,7 @@ struct HipProgram {
   int64_t per_block = 1;    // ceil(extent / per_block) blocks
   int64_t threads = 0;      // of a block
   int64_t together = 1;     // adjacent blocks that meet; a divisor of their number
+  bool waits = false;       // the text says when it waits for the kernel before it
   int64_t residents = 0;    // blocks that should be resident on a multiprocessor at a time; 0: no request
 };
 

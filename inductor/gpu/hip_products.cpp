@@ -22,6 +22,10 @@ std::string name(const char* of, InstId i) { return of + std::to_string(i); }
 // Where a thread keeps its values of the rows from one column to the next.
 enum class HeldRows : uint8_t { kValues, kWords, kMemory };
 
+void write_wait(HipWriter& w, const HipProgram& program) {
+  if (program.waits) w.line("after_previous();");
+}
+
 class Products {
  public:
   Products(const Kernel& kernel, const TargetInfo& target)
@@ -33,7 +37,9 @@ class Products {
         text_(kernel, nest_),
         inner_(inner_insts(nest_, symbols_)),
         after_(after_reduction(nest_, symbols_)),
-        w_(kernel, target.costs) {}
+        w_(kernel, target.costs) {
+    program_.waits = target.traits.launches_overlap;
+  }
 
   std::optional<HipProgram> run() {
     if (!is_plain() || !find_dims() || !find_streams()) return std::nullopt;
@@ -223,6 +229,7 @@ class Products {
     write_streams();
     w_.close();
     w_.open("else");
+    write_wait(w_, program_);
     write_elements();
     w_.close();
   }
@@ -246,6 +253,9 @@ class Products {
       w_.line("const index t = (index)threadIdx.x % " + number(threads_) + ", g = (index)threadIdx.x / " +
               number(threads_) + ";");
     }
+    const bool are_settled = std::all_of(streams_.begin(), streams_.end(),
+                                         [&](InstId i) { return kernel_.buffers[nest_.body[i].buffer].is_settled; });
+    if (!are_settled) write_wait(w_, program_);
     for (InstId i : streams_)
       w_.line(run_type(i) + name("w", i) + "[" + number(together_) + "][" + number(turns_) + "];");
     w_.open_unrolled("r", together_);
@@ -255,6 +265,7 @@ class Products {
     for (InstId i : streams_) w_.line("stream_run(" + name("w", i) + "[r][j], " + address(i) + ");");
     w_.close();
     w_.close();
+    if (are_settled) write_wait(w_, program_);  // until here, the columns are on their way
     hold_rows();
     if (!is_at_once_) {
       w_.open("for (index from = first; from < last; from += " + number(at_once_) + ")");

@@ -56,10 +56,17 @@ class HipWriter {
   size_t depth_ = 1;
 };
 
+// Declares a buffer that lives for one outer point, in shared memory; nothing for any other buffer.
+void declare_scratch(HipWriter& w, LoopBufferId b);
+// What a nest does at the outer point "row": the threads of a block step through its points together, from thread
+// `first` on. Without barriers before and after it.
+void write_inner_nest(HipWriter& w, const KernelNest& n, int64_t threads, int64_t first = 0);
+
 // The shapes (see hip_emitter.cpp): body text, and how to launch it. Nothing if the kernel does not have the shape.
 HipProgram emit_points(const Kernel& kernel, const Costs& costs);
 std::optional<HipProgram> emit_tiles(const Kernel& kernel, const Costs& costs);
 HipProgram emit_columns(const Kernel& kernel, const Costs& costs);
+std::optional<HipProgram> emit_attention(const Kernel& kernel, const TargetInfo& target);
 std::optional<HipProgram> emit_rows(const Kernel& kernel, const TargetInfo& target);
 std::optional<HipProgram> emit_products(const Kernel& kernel, const TargetInfo& target);
 HipProgram emit_mixed_rows(const Kernel& kernel, const Costs& costs);

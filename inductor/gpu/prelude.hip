@@ -24,6 +24,7 @@ DEV u16 f16_of(float f) { const _Float16 h = (_Float16)f; u16 bits; __builtin_me
 typedef u32 word8 __attribute__((vector_size(8)));
 typedef u32 word16 __attribute__((vector_size(16)));
 DEV void out_of_range() { __builtin_trap(); }
+DEV void after_previous() {}  // kernels never overlap
 #define RESIDENT(blocks)  // here the compiler would take it for a number of waves
 DEV void load_once(u32* to, const void* from) {
   const word16 word = __builtin_nontemporal_load((const word16*)from);
@@ -40,6 +41,9 @@ DEV void out_of_range() { __assertfail("index out of bounds", "framejit", 0, "ke
 #define RESIDENT(blocks) , blocks
 #define CLUSTER(blocks) __attribute__((cluster_dims(blocks, 1, 1)))
 #if __CUDA_ARCH__ >= 900
+// Until the wait ends, earlier kernels may still run, and memory that they write must not be touched. The next kernel
+// may begin as soon as all blocks have come here: by then, everything before this kernel has ended.
+DEV void after_previous() { asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory"); }
 DEV void blocks_meet() { asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory"); }
 DEV u32 word_of_block(const u32* shared, u32 block) {
   u32 address, word;
@@ -48,6 +52,8 @@ DEV u32 word_of_block(const u32* shared, u32 block) {
   return word;
 }
 #define BLOCKS_MEET 1
+#else
+DEV void after_previous() {}
 #endif
 #if __CUDA_ARCH__ >= 800
 #define IS_SM80 1
@@ -172,6 +178,9 @@ template <bool kWrap, class T> DEV i64 checked(T value, i64 extent) {
   if (at < 0 || at >= extent) out_of_range();
   return at;
 }
+
+// What powers are taken relative to, where `top` is the largest of their exponents: not minus infinity.
+DEV float finite_base(float top) { return top == -as_f32(0x7f800000u) ? 0.0f : top; }
 
 // Integers wrap around: the arithmetic is on u64, and the conversion back truncates.
 template <class T> DEV T fj_add(T a, T b) { return (T)((u64)a + (u64)b); }

@@ -22,6 +22,7 @@ class Accesses {
   std::optional<KeptApart> run() const {
     if (row_of(kernel_.buffers[read_].dtype).bytes != row_of(kernel_.buffers[written_].dtype).bytes)
       return KeptApart::element_size;
+    if (kernel_.is_attention) return KeptApart::shared_point;
     bool is_begun = false;  // an earlier nest writes
     for (const KernelNest& n : kernel_.nests) {
       if (const auto reason = in_nest(n, is_begun)) return reason;

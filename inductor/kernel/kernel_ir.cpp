@@ -29,6 +29,7 @@ class KernelMaker {
   Kernel run() {
     kernel_.symbol_count = program_.symbol_count;
     kernel_.unroll = tuning_.unroll;
+    kernel_.is_attention = group_.is_attention;
     find_buffers();
     if (group_.is_product) {
       shape_product();
@@ -39,7 +40,7 @@ class KernelMaker {
     for (const Nest* from : nests) {
       const Nest& nest = *from;
       // Divided dimensions are split while indices still have components; linear addresses would hide them.
-      Nest split = split_divided_dims(nest, program_.symbol_count, single ? 0 : group_.outer);
+      Nest split = keeps_dims(nest) ? nest : split_divided_dims(nest, program_.symbol_count, single ? 0 : group_.outer);
       Nest flat = merge_dims(drop_unit_dims(linear(split), program_.symbol_count, single ? 0 : group_.outer),
                              program_.symbol_count, single ? 0 : group_.outer);
       kernel_.nests.push_back({std::move(flat), {}, SIZE_MAX});
@@ -74,6 +75,11 @@ class KernelMaker {
       if (!is_empty_inside(nest)) nests.push_back(&nest);
     if (nests.empty()) nests.push_back(&group_.nests[0]);
     return nests;
+  }
+  // The nests of an attention are recognized by their dimensions.
+  bool keeps_dims(const Nest& nest) const {
+    constexpr std::ptrdiff_t kOfAttention = 4;
+    return group_.is_attention && &group_.nests.back() - &nest < kOfAttention;
   }
   bool is_empty_inside(const Nest& nest) const {
     return std::find(nest.ranges.begin() + static_cast<std::ptrdiff_t>(group_.outer), nest.ranges.end(), SymExpr(0)) !=
@@ -369,6 +375,7 @@ Kernel make_kernel(const LoopProgram& program, const Group& group, const std::ve
 namespace {
 const char* points_at_once(const Kernel& kernel) {
   if (kernel.is_product) return " product";
+  if (kernel.is_attention) return " attention";
   return kernel.in_tiles ? " tiles" : kernel.lanes_outer ? " lanes" : "";
 }
 
@@ -412,6 +419,7 @@ std::string print(const Kernel& kernel) {
     out += (k ? ", " : "") +
            std::string(b.is_local     ? "local "
                        : b.is_private ? "private "
+                       : b.is_settled ? "settled "
                        : b.is_written ? "out "
                                       : "in ") +
            frame.buffers[k].name + ": " + row_of(b.dtype).text;

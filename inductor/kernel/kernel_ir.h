@@ -18,6 +18,7 @@ struct KernelBuffer {
   bool is_written = false;
   bool is_local = false;
   int64_t local_elements = 0;
+  bool is_settled = false;  // no step of the plan writes it
   bool is_private = false;  // only this kernel reads it, so what it stores there may stay in registers
 };
 
@@ -50,6 +51,9 @@ struct Kernel {
   bool lanes_outer = false;
   // One nest [n, m] x [k] that sums left[m, k] * right[n, k]: several m and n at a time stay in registers.
   bool is_product = false;
+  // The last four nests are attention of one query (inductor/schedule/attention_nests.h). Several blocks may share an
+  // outer point, each of which runs all nests before them.
+  bool is_attention = false;
   bool in_tiles = false;  // some loads are strided along the lanes and contiguous along the last outer dimension
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range

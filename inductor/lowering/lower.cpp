@@ -10,6 +10,7 @@
 #include "inductor/loop/empty_nest.h"
 #include "inductor/lowering/few_rows.h"
 #include "inductor/lowering/number_checks.h"
+#include "inductor/lowering/one_query.h"
 
 namespace framejit::inductor {
 
@@ -356,7 +357,9 @@ bool makes_nothing(const Graph& graph, const Node& node) {
 LowerFn LowerContext::row_of_node() const {
   if (!is_supported(*node_)) return nullptr;
   if (makes_nothing(graph_, *node_)) return lower_nothing;
-  return is_few_row_product(graph_, *node_, target_) ? lower_few_row_product : find_lowering(row_name(*node_));
+  if (is_few_row_product(graph_, *node_, target_)) return lower_few_row_product;
+  if (is_one_query_attention(graph_, *node_, target_)) return lower_one_query_attention;
+  return find_lowering(row_name(*node_));
 }
 
 void LowerContext::lower_node(uint32_t index) {

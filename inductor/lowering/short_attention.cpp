@@ -7,6 +7,7 @@
 #include "graph/op_lists.h"
 #include "graph/passes/rebuild.h"
 #include "inductor/lowering/lower.h"
+#include "inductor/lowering/one_query.h"
 #include "inductor/lowering/users.h"
 
 namespace framejit::inductor {
@@ -29,6 +30,7 @@ class Finder {
 
   bool is_short(const Node& node) const {
     if (!is_in(graph::OpList::takes_columns, node.op->name) || graph::draws_numbers(node)) return false;
+    if (is_one_query_attention(graph_, node, target_)) return false;
     for (size_t i = 1; i < node.results.size(); ++i)
       if (node.results[i] != graph::kNoValue && users_.is_read(node.results[i])) return false;
     const Arg* arg = named_argument(node, "is_causal");

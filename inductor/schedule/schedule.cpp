@@ -11,6 +11,7 @@
 #include <set>
 #include <tuple>
 
+#include "inductor/schedule/attention_nests.h"
 #include "inductor/schedule/item_order.h"
 #include "inductor/schedule/memory_order.h"
 #include "inductor/schedule/nest_cost.h"
@@ -26,6 +27,7 @@ class Grouper {
         blocks_meet_(target.traits.blocks_meet),
         symbols_(program.symbol_count),
         order_(program.items),
+        attention_(find_attention(program)),
         writing_(program.buffers.size()),
         steps_(program.items.size()),
         notes_(notes) {
@@ -37,11 +39,17 @@ class Grouper {
     schedule_.program.items.clear();
     for (size_t i = 0; i < items.size(); ++i) {
       Nest* const nest = std::get_if<Nest>(&items[i]);
-      if (nest != nullptr && join(i, *nest)) continue;
+      const bool is_first = attention_[i] != 0 && !attention_steps_.contains(attention_[i]);
+      if (nest != nullptr && !is_first && (attention_[i] != 0 ? join_attention(i, *nest) : join(i, *nest))) continue;
       if (nest != nullptr) {
         Group group{{std::move(*nest)}, 0};
-        group.outer = group.nests[0].ranges.size();
+        group.outer = group.nests[0].ranges.size() - (is_first ? 1 : 0);
+        group.is_attention = is_first;
         steps_[i] = std::move(group);
+        if (is_first) {
+          attention_steps_[attention_[i]] = take_nests_before(i, items);
+          continue;
+        }
       } else {
         steps_[i] = std::move(std::get<ExternCall>(items[i]));
       }
@@ -58,7 +66,8 @@ class Grouper {
     for (const auto* list : {&order_.access(item).reads, &order_.access(item).writes})
       for (LoopBufferId b : *list)
         for (size_t step : writing_[b])
-          if (std::holds_alternative<Group>(steps_[order_.found(step)])) found.push_back(order_.found(step));
+          if (const auto* group = std::get_if<Group>(&steps_[order_.found(step)]); group && !group->is_attention)
+            found.push_back(order_.found(step));
     std::sort(found.begin(), found.end(), [&](size_t a, size_t b) { return order_.position(a) > order_.position(b); });
     found.erase(std::unique(found.begin(), found.end()), found.end());
     return found;
@@ -74,12 +83,59 @@ class Grouper {
         group.outer = *outer;
         group.nests.push_back(std::move(nest));
         order_.join(step);
-        for (LoopBufferId b : order_.access(step).writes)
-          if (writing_[b].empty() || order_.found(writing_[b].back()) != step) writing_[b].push_back(step);
+        note_writes(step);
         return true;
       }
     }
     return false;
+  }
+
+  // The nest joins the others of its attention.
+  bool join_attention(size_t item, Nest& nest) {
+    const size_t step = attention_steps_.at(attention_[item]);
+    order_.look_back(item);
+    if (order_.is_parted(step)) return false;
+    std::get<Group>(steps_[step]).nests.push_back(std::move(nest));
+    order_.join(step);
+    note_writes(step);
+    return true;
+  }
+
+  // The attention that begins with an item takes the groups that make its query, or write rows of its cache. Returns
+  // its step.
+  size_t take_nests_before(size_t item, const std::vector<std::variant<Nest, ExternCall>>& items) {
+    const auto last = std::find(attention_.rbegin(), attention_.rend(), attention_[item]);
+    const size_t end = static_cast<size_t>(attention_.rend() - last) - 1;
+    std::vector<size_t> found = candidates(item);
+    for (size_t step : candidates(end)) found.push_back(step);
+    std::sort(found.begin(), found.end(), [&](size_t a, size_t b) { return order_.position(a) > order_.position(b); });
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    size_t own = item;
+    for (size_t step : found) {
+      order_.look_back(own);
+      if (order_.is_parted(step)) continue;
+      Group& group = std::get<Group>(steps_[step]);
+      Group& attention = std::get<Group>(steps_[own]);
+      auto before = heads_first(group.nests, attention.nests, std::get<Nest>(items[end]), attention.outer,
+                                schedule_.program.symbol_count);
+      if (!before || before->size() + attention.nests.size() + 3 > static_cast<size_t>(costs_.most_nests)) continue;
+      if (std::any_of(before->begin(), before->end(), [&](const Nest& n) {
+            return work(n) > costs_.small_points * hints_.numel({n.ranges.begin(), n.ranges.begin() + attention.outer});
+          }))
+        continue;
+      before->insert(before->end(), std::make_move_iterator(attention.nests.begin()),
+                     std::make_move_iterator(attention.nests.end()));
+      steps_[step] = Group{std::move(*before), attention.outer, false, true};
+      order_.join(step);
+      own = step;
+    }
+    note_writes(own);
+    return own;
+  }
+
+  void note_writes(size_t step) {
+    for (LoopBufferId b : order_.access(step).writes)
+      if (writing_[b].empty() || order_.found(writing_[b].back()) != step) writing_[b].push_back(step);
   }
 
   std::optional<size_t> common_outer(const Group& group, const Nest& nest, const ItemAccess& own) const {
@@ -184,6 +240,8 @@ class Grouper {
   const bool blocks_meet_;
   NestSymbols symbols_;
   ItemOrder order_;
+  const std::vector<uint32_t> attention_;  // by item, see find_attention()
+  std::map<uint32_t, size_t> attention_steps_;  // of attentions so far
   std::vector<std::vector<size_t>> writing_;              // per buffer: items so far that write it
   std::vector<std::variant<Group, ExternCall>> steps_;    // by item: its step, unless it was joined
   Schedule schedule_;
@@ -293,7 +351,9 @@ std::string print(const Schedule& schedule) {
     }
     const Group& group = std::get<Group>(step);
     out += "kernel k" + std::to_string(kernel++) + " outer " + std::to_string(group.outer) +
-           (group.is_product ? " product\n" : "\n");
+           (group.is_product     ? " product\n"
+            : group.is_attention ? " attention\n"
+                                 : "\n");
     for (const Nest& nest : group.nests) out += print(frame, nest);
   }
   return out + "}\n";

@@ -12,7 +12,8 @@ namespace framejit::inductor {
 struct Group {
   std::vector<Nest> nests;
   size_t outer = 0;
-  bool is_product = false;  // one nest, of a matrix product: see products.h
+  bool is_product = false;    // one nest, of a matrix product: see products.h
+  bool is_attention = false;  // the last four nests are attention of one query: see attention_nests.h
 };
 
 // A temporary that becomes an input's new value, with the layout of the input.

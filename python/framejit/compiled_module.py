@@ -165,11 +165,17 @@ def _slot_of_original(name: str) -> property:
 
 
 def _is_same_module(wrapped, other):
-    return original_of(wrapped) is original_of(other)
+    given = wrapped.__class__.__eq__  # the program may have given its class one since
+    return original_of(wrapped) is original_of(other) if given is object.__eq__ else given(wrapped, other)
 
 
 def _hash_of_original(wrapped):
-    return wrapped._framejit_hash
+    given = wrapped.__class__.__hash__
+    if given is object.__hash__:
+        return wrapped._framejit_hash
+    if given is None:
+        raise TypeError(f"unhashable type: {wrapped.__class__.__name__!r}")
+    return given(wrapped)
 
 
 # The armed calls of a class live as long as the class, even when none of its compiled modules is left.

@@ -11,6 +11,7 @@
 
 #include "runtime/aten/plan_program.h"
 #include "runtime/aten/totals.h"
+#include "runtime/gpu_driver.h"
 
 namespace framejit::runtime {
 namespace {
@@ -113,6 +114,7 @@ std::shared_ptr<DriverGraph> DriverGraph::make(GraphMachinery& machinery, Place 
   auto captured = machinery.capture(
       place.device, place.stream, call.runner.program().generators,
       [given, symbols, &runner = call.runner, between = call.between]() -> Result<std::vector<at::Tensor>> {
+        const EarlyLaunches early;
         std::vector<at::Tensor> outputs(runner.plan().outputs.size());
         std::vector<const at::Tensor*> inputs;
         for (const at::Tensor& tensor : *given) inputs.push_back(&tensor);

@@ -1,6 +1,7 @@
 #include "runtime/aten/saved_for_backward.h"
 
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -28,6 +29,16 @@ bool is_plain(const at::Tensor& gradient) {
                                                 c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Functionalize,
                                                 c10::DispatchKey::ZeroTensor, c10::DispatchKey::Python});
   return !gradient.defined() || !gradient.key_set().has_any(kOthers);
+}
+
+bool looks_for_nan() {
+  return torch::autograd::AnomalyMode::is_enabled() && torch::autograd::AnomalyMode::should_check_nan();
+}
+
+bool has_nan(const variable_list& gradients) {
+  return std::any_of(gradients.begin(), gradients.end(), [](const at::Tensor& gradient) {
+    return gradient.defined() && gradient.ne(gradient).any().item<bool>();
+  });
 }
 
 }  // namespace
@@ -89,9 +100,11 @@ variable_list SavedForBackward::run(variable_list& gradients, const BackwardCall
   if (at::GradMode::is_enabled() || !std::all_of(gradients.begin(), gradients.end(), is_plain))
     return run_again(gradients, call, is_last, node);
   variable_list results(layout().gradients.size());
-  std::optional<std::vector<at::Tensor>> saved = unpacked(call, is_last, node);
+  const bool looks = looks_for_nan();
+  std::optional<std::vector<at::Tensor>> saved = unpacked(call, is_last && !looks, node);
   if (!saved) return run_again(gradients, call, is_last, node);
   ValuesBetweenPlans between{nullptr, std::move(*saved), !has_hooks_};
+  const variable_list given = looks ? gradients : variable_list();
   for (size_t r = 0; r < gradients.size(); ++r)
     if (call.given[r]) gradients[r] = roots_[r].laid(gradients[r]);
   const std::shared_ptr<const PlanRunner> runner = plans_->plan_for(call.given, call.wanted);
@@ -102,6 +115,8 @@ variable_list SavedForBackward::run(variable_list& gradients, const BackwardCall
     count_failed_backward(done.error().message + "; backward() raises it", runner->plan().name);
     throw std::runtime_error(done.error().message);
   }
+  // Anomaly detection names the formula that made a NaN: PyTorch's own formulas run once more.
+  if (looks && has_nan(results) && plans_->forward_again().ok()) return run_again(given, call, is_last, node);
   backward_totals().runs += 1;
   return results;
 }
@@ -368,6 +383,7 @@ variable_list SavedForBackward::run_again(const variable_list& gradients, const 
   const bool has_others = std::any_of(others.begin(), others.end(), [](const at::Tensor& t) { return t.defined(); });
   const std::string asker = has_others                   ? "a backward after an input got new data"
                             : at::GradMode::is_enabled() ? "create_graph=True"
+                            : looks_for_nan()            ? "anomaly detection"
                                                          : "is_grads_batched=True";
   ForwardAgain forward;
   std::vector<at::Tensor> inputs, lost;

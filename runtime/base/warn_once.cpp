@@ -48,18 +48,23 @@ bool is_first_time(const std::string& subject) {
   return said().subjects.insert(subject).second;
 }
 
-void warn_reason(Reason reason, const std::string& detail, const std::string& where) {
-  if (!enabled(Kind::RunsPlainly)) return;
+void warn_reason(Reason reason, const std::string& detail, const std::string& where, Extent extent, OnceFor once_for) {
+  const Kind kind = extent == Extent::call ? Kind::RunsPlainly : Kind::BrokeGraph;
+  if (!enabled(kind)) return;
   const ReasonRow& row = row_of(reason);
   // The first line alone: text of code or of kernels may follow it.
   const std::string text(text::first_line(text_with_detail(reason, detail)));
-  const std::optional<size_t> before = note_cause(reason, text);
+  const std::optional<size_t> before = note_cause(reason, once_for == OnceFor::place ? where + ": " + text : text);
   if (!before) return;
   const bool is_shown = *before < kMostCauses;
-  emit(Kind::RunsPlainly, where,
+  emit(kind, where,
        {{"reason", row.name},
         {"detail", is_shown ? text : "further causes are not shown"},
         {"hint", is_shown ? row.hint : "FRAMEJIT_LOGS=graph_breaks shows each"}});
+}
+
+void warn_reason(Reason reason, const std::string& detail, const std::string& where) {
+  warn_reason(reason, detail, where, Extent::call, OnceFor::detail);
 }
 
 void reset_warn_once() {

@@ -9,8 +9,12 @@ namespace framejit::log {
 
 bool is_first_time(const std::string& subject);  // true for the first time since reset_warn_once()
 
-// One line on the channel `warnings`, once for each reason and detail.
-void warn_reason(Reason reason, const std::string& detail, const std::string& where);
+enum class Extent { call, instruction };  // what runs as plain Python: a call, or what a graph break stops before
+enum class OnceFor { detail, place };  // a line for each detail, or for each place and detail
+
+// One line on the channel `warnings`.
+void warn_reason(Reason reason, const std::string& detail, const std::string& where, Extent extent, OnceFor once_for);
+void warn_reason(Reason reason, const std::string& detail, const std::string& where);  // of a call, once for the detail
 
 void reset_warn_once();
 

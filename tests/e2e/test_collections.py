@@ -201,6 +201,7 @@ class Everything:
 
 
 class TestKeysHashedByPython:
+    @pytest.mark.breaks(unsupported_key=2)  # an item of a dict that was made outside
     def test_those_made_in_the_trace_leave_in_containers(self):
         def f(x, d):
             d[Key(x.shape[0])] = x

@@ -256,6 +256,23 @@ def test_a_users_equality_stays():
     assert compiled == 3 and hash(compiled) == 5 and torch.equal(compiled(X), compiled._framejit_original(X))
 
 
+@pytest.mark.nothing_captured
+def test_an_equality_that_the_class_is_given_later():
+    class Net(nn.Linear):
+        pass
+    module, compiled = Net(4, 4), framejit.compile(Net(4, 4))
+    assert compiled != module and hash(compiled) != hash(module)
+    Net.__eq__ = lambda self, other: isinstance(other, Net)
+    Net.__hash__ = lambda self: 5
+    assert compiled == module and module == compiled and compiled != linear() and hash(compiled) == 5
+    assert framejit.compile(module) == compiled and {module: 1}[compiled] == 1
+    Net.__hash__ = None
+    with pytest.raises(TypeError, match="unhashable type: 'Net'"):
+        hash(compiled)
+    del Net.__eq__, Net.__hash__
+    assert compiled != module and hash(compiled) != hash(module)
+
+
 def test_copies_and_pickles_of_a_changed_module():
     compiled = framejit.compile(linear())
     compiled.__class__ = Doubled

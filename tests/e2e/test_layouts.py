@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import backend, check, fresh, same_as, threads  # noqa: F401
+from check import backend, check, exactly_as, fresh, same, same_as, threads  # noqa: F401
 
 
 def scaled_part(x, w):
@@ -180,8 +180,7 @@ def test_dimensions_of_one_element_keep_their_strides(backend):
                   (shuffled, torch.rand(2, 4, 6, 6).contiguous(memory_format=torch.channels_last))):
         framejit.reset()
         compiled = framejit.compile(fn, backend=backend, dynamic=False, fullgraph=True)
-        for ours, eager in zip(compiled(x), fn(x), strict=True):
-            assert ours.stride() == eager.stride() and torch.allclose(ours, eager, atol=1e-6)
+        same(compiled(x), fn(x), exactly_as(lambda: fn(x)), strides="all")
 
 
 @pytest.mark.breaks(unsupported_op=2)

@@ -57,6 +57,7 @@ def quantised():
     return torch.quantize_per_tensor(torch.randn(4), 0.1, 2, torch.qint8)
 
 
+STRIDED = "a tensor that is not strided (to_dense() makes one that is)"
 # name: function, a maker of its argument, the obstacle in the log
 TENSORS = {
     "subclass": (work, lambda: torch.randn(4).as_subclass(Named), "a tensor of the subclass Named"),
@@ -65,15 +66,15 @@ TENSORS = {
     "complex double": (work, lambda: torch.randn(4, dtype=torch.complex128), "a tensor of dtype torch.complex128"),
     "conjugated": (work, lambda: torch.randn(4, dtype=torch.complex64).conj(), "a tensor of dtype torch.complex64"),
     "negative view": (work, lambda: torch.randn(4, dtype=torch.complex64).conj().imag,
-                      "a tensor with the dispatch keys DispatchKeySet(Negative)"),
+                      "a negated view (resolve_neg() makes an ordinary tensor)"),
     "quantised": (dequantised, quantised, "a tensor of dtype torch.qint8"),
     "float8": (lambda t: t.float(), lambda: torch.randn(4).to(torch.float8_e4m3fn),
                "a tensor of dtype torch.float8_e4m3fn"),
     "16 bits without a sign": (lambda t: t.int(), lambda: torch.arange(4).to(torch.uint16),
                                "a tensor of dtype torch.uint16"),
-    "sparse": (dense, lambda: torch.eye(3).to_sparse(), "a tensor that is not strided"),
-    "compressed rows": (dense, lambda: torch.eye(3).to_sparse_csr(), "a tensor that is not strided"),
-    "of another library": (of_another_library, lambda: torch.randn(4).to_mkldnn(), "a tensor that is not strided"),
+    "sparse": (dense, lambda: torch.eye(3).to_sparse(), STRIDED),
+    "compressed rows": (dense, lambda: torch.eye(3).to_sparse_csr(), STRIDED),
+    "of another library": (of_another_library, lambda: torch.randn(4).to_mkldnn(), STRIDED),
 }
 
 

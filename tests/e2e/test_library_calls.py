@@ -10,7 +10,9 @@ import torch.nn.functional as F
 
 import framejit
 import programs
-from check import check, fresh  # noqa: F401
+from check import check, fresh, same_as  # noqa: F401
+
+STEPS = {**os.environ, "FRAMEJIT_LOGS": "steps", "PYTHONPATH": os.path.dirname(__file__)}
 
 SIZE = 256  # a matrix of it is large enough for the arena
 KEPT = []
@@ -72,6 +74,7 @@ CONVOLUTIONS = {  # what is computed from a result of the library, and how many 
 }
 OVER_RESULTS = """
 import torch, framejit
+from check import same_as
 import torch.nn.functional as F
 torch.manual_seed(0)
 w, x = torch.randn(16, 16, 3, 3), torch.randn(2, 16, 24, 24)
@@ -82,9 +85,8 @@ def f(x):
 with torch.no_grad():
     compiled = framejit.compile(f)
     for scale in (1, 2):
-        want, got, again = f(x * scale), compiled(x * scale), compiled(x)
-        for a, b in zip(want, got):
-            torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-4)
+        got, again = compiled(x * scale), compiled(x)
+        same_as(f, got, x * scale)
 assert framejit.stats()["fallbacks"] == 0
 """
 
@@ -93,7 +95,7 @@ assert framejit.stats()["fallbacks"] == 0
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_kernels_write_over_what_a_library_call_has_made(name):
     body, over = CONVOLUTIONS[name]
-    done = programs.run(OVER_RESULTS.format(body=body), env={**os.environ, "FRAMEJIT_LOGS": "steps"})
+    done = programs.run(OVER_RESULTS.format(body=body), env=STEPS)
     assert done.returncode == 0, done.stderr
     made = set(re.findall(r"(b\d+) = convolution", done.stderr))
     kernels = re.findall(r"kernel k\d+\(([^)]*)\)", done.stderr)
@@ -116,6 +118,7 @@ SUMS = {  # what is added to a convolution, and whether the library adds it in p
 }
 OVER_ADDED = """
 import torch, framejit
+from check import same_as
 torch.manual_seed(0)
 a, b = (torch.nn.Conv2d(16, 16, 3, padding=1) for _ in range(2))
 x = torch.randn(2, 16, 24, 24).to(memory_format=torch.channels_last)
@@ -125,9 +128,9 @@ with torch.no_grad():
     compiled = framejit.compile(f, options=dict(freezing=True))
     for scale in (1, 2, 3, 4, 5, 6, 7):
         given = x * scale
-        want, got, again = f(x * scale), compiled(given), compiled(x)
-        torch.testing.assert_close(given, x * scale, rtol=0, atol=0)
-        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        got, again = compiled(given), compiled(x)
+        assert torch.equal(given, x * scale)
+        same_as(f, got, x * scale)
 stats = framejit.stats()
 assert stats["fallbacks"] == 0 and stats["derived_values"] > 0, stats
 """
@@ -137,7 +140,7 @@ assert stats["fallbacks"] == 0 and stats["derived_values"] > 0, stats
 @pytest.mark.parametrize("name", SUMS)
 def test_the_library_adds_to_what_ends(name):
     body, over = SUMS[name]
-    done = programs.run(OVER_ADDED.format(body=body), env={**os.environ, "FRAMEJIT_LOGS": "steps"})
+    done = programs.run(OVER_ADDED.format(body=body), env=STEPS)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("call mkldnn::_convolution_pointwise_.binary") == over, done.stderr
 
@@ -147,7 +150,7 @@ def test_sizes_that_change():
     w = torch.randn(SIZE, SIZE)
     for rows in (SIZE, 300, 128):
         x = torch.randn(rows, SIZE)
-        torch.testing.assert_close(f(x, w), torch.relu((x * 2) @ w) @ w)
+        same_as(lambda x, w: torch.relu((x * 2) @ w) @ w, f(x, w), x, w)
 
 
 def test_an_operator_that_keeps_its_operand():
@@ -158,7 +161,7 @@ def test_an_operator_that_keeps_its_operand():
         f(x * scale, w)
     assert len(KEPT) >= 3
     for kept, scale in zip(KEPT[-3:], (1, 2, 3)):
-        torch.testing.assert_close(kept, torch.relu((x * scale) @ w))
+        same_as(lambda x, w: torch.relu(x @ w), kept, x * scale, w)
 
 
 def test_results_of_earlier_calls_stay():
@@ -166,7 +169,7 @@ def test_results_of_earlier_calls_stay():
     x, w = matrices(2)
     got = [f(x * scale, w) for scale in (1, 2, 3)]
     for result, scale in zip(got, (1, 2, 3)):
-        torch.testing.assert_close(result, torch.relu((x * scale) @ w) @ w)
+        same_as(lambda x, w: torch.relu(x @ w) @ w, result, x * scale, w)
 
 
 def test_memory_of_intermediate_results_is_mapped_once():

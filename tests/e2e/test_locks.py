@@ -87,7 +87,7 @@ def test_whole(program):
     assert not LOCK.locked() and not OTHER.locked() and not Cache.shared.lock.locked()
 
 
-@pytest.mark.breaks(outside_effect=1, unknown_callable=2)
+@pytest.mark.breaks(outside_effect=1, unsupported_key=2)
 def test_it_is_held_while_the_graph_runs_and_the_effects_are_done():
     seen = []
 

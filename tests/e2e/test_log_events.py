@@ -70,9 +70,14 @@ except RuntimeError:
     "a plain run": ({}, """
 framejit.compile(lambda x: x * 2)(torch.eye(3).to_sparse())
 """, {
-        "RunsPlainly": r"program.py:\d+ <lambda> runs as plain Python, unsupported_tensor: .+; what to do: .+\. "
-                       "Logged once",
+        "BrokeGraph": r"program.py:\d+ <lambda> has a graph break, unsupported_tensor: .+; what to do: .+\. "
+                      "Logged once",
     }),
+    "odd globals": ({}, """
+class D(dict):
+    pass
+framejit.compile(eval("lambda x: x * 2", D()))(torch.ones(3))
+""", {"RunsPlainly": r"<string>:\d+ <lambda> runs as plain Python, odd_globals: .+; what to do: .+\. Logged once"}),
     "an error that the data shows": ({}, """
 try:
     framejit.compile(lambda x, at: x[at] + 1)(torch.ones(3), torch.tensor([7]))

@@ -557,7 +557,7 @@ with torch.no_grad():
         return done.stderr.splitlines()
 
     said = lines(FRAMEJIT_ENTRIES="4")
-    reasons = [line.split("plain Python, ")[1].split(":")[0] for line in said]
-    assert reasons == ["unsupported_tensor", "entry_limit"], said
+    assert len(said) == 2, said
+    assert " has a graph break, unsupported_tensor: " in said[0] and " runs as plain Python, entry_limit: " in said[1]
     assert "not strided" in said[0] and "Linear.forward" in said[0]
     assert lines(FRAMEJIT_LOGS="-warnings", FRAMEJIT_ENTRIES="4") == []

@@ -1,6 +1,7 @@
 """Errors that eager's kernels raise for the given shapes: the compiled function raises the same error, found while
 tracing."""
 import abc
+import math
 
 import pytest
 import torch
@@ -448,6 +449,27 @@ def refuses_after_others(f, dynamic, *values):
 def test_an_alpha_of_zero_after_others(celu, values, dynamic):
     """Eager refuses it when the op is called, also once the number is a symbol."""
     refuses_after_others(celu, dynamic, *values)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("values", [(3, 4, 5, -1), (3.0, 4.0, 5.0, -1.0), (3.0, 4.0, 5.0, math.inf)],
+                         ids=["integers", "floats", "infinity"])
+@pytest.mark.breaks(exception_raised=1)
+def test_a_lambda_out_of_range_after_others(values, dynamic):
+    refuses_after_others(F.softshrink, dynamic, *values)
+    assert framejit.stats()["graphs"] in (1, 2, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("number", [math.inf, math.nan, 1e5, 3.4e38, -1e-30])
+@pytest.mark.nothing_captured
+def test_a_lambda_that_the_dtype_cannot_hold(number, dtype):
+    def f(x):
+        return F.softshrink(x, number) + 1
+    x = torch.tensor([0.5, -1.0, 2.0], dtype=dtype)
+    want, got = raised(lambda: f(x)), raised(lambda: framejit.compile(f)(x))
+    assert torch.equal(want, got) if isinstance(want, torch.Tensor) else want == got
+    assert framejit.stats()["graph_breaks"] == (not isinstance(want, torch.Tensor))
 
 
 @pytest.mark.parametrize("dynamic", [None, True])

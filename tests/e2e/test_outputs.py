@@ -234,6 +234,7 @@ def test_arguments_that_overlap_one_written_in_a_list(backend):
 
 def test_outputs_on_the_meta_device():
     def f(x):
+        x = x * 2
         m = x.to("meta")
         return m.detach(), m, m[0]
     framejit.reset()
@@ -241,7 +242,8 @@ def test_outputs_on_the_meta_device():
         detached, m, view = framejit.compile(f, backend="eager")(torch.ones(2, 3))
     assert detached is not m and detached._base is None and m._base is None and view._base is m
     assert {t.device.type for t in (detached, m, view, detached + 1, m + 1)} == {"meta"}
-    assert framejit.stats()["graphs"] == 1 and framejit.stats()["graph_breaks"] == 0
+    assert framejit.stats()["graphs"] == 1
+    assert framejit.stats()["break_reasons"] == {"unsupported_op": 1, "unsupported_tensor": 2}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -177,28 +177,30 @@ def test_the_program_ends_while_a_daemon_compiles():
 # A daemon is in Python code that framejit calls, and asks for the GIL while the interpreter ends.
 EXIT_IN = """
 import functools, threading, time, torch, framejit
-inside = threading.Event()
-def sleep():
+inside, ending = threading.Event(), threading.Lock()
+ending.acquire()
+def wait():
     inside.set()
-    time.sleep(.2)
+    ending.acquire()  # asks for the GIL when the interpreter ends
 class EndsSlowly:
-    def __del__(self, sleep=time.sleep):
-        sleep(1)
+    def __del__(self, ending=ending, sleep=time.sleep):
+        ending.release()
+        sleep(.2)  # nothing tells that the daemon has asked
 ends_slowly = EndsSlowly()
 class Made:
     k = 3
 @functools.lru_cache
 def made():
-    sleep()
+    wait()
     return Made()
 def backend(graph, examples):
-    sleep()
+    wait()
     return graph
 class Listener:
     def __call__(self, event):
         pass
     def __del__(self):
-        sleep()
+        wait()
 def work():
     with torch.no_grad():
         CALL
@@ -222,8 +224,9 @@ def test_the_program_ends_while_a_daemon_is_in(where):
 
 def test_the_program_ends_while_a_daemon_is_in_a_listener():
     """The daemon, or the thread that helps it to compile."""
-    of_a_kernel = """event["event"] == "Stage" and "kernel" in event["text"] and (inside.set(), time.sleep(.2))"""
+    of_a_kernel = """event["event"] == "Stage" and "kernel" in event["text"] and (inside.set(), ending.acquire())"""
     program = EXIT_UNLOCKED.replace("""event["event"] == "Refused" and inside.set()""", of_a_kernel)
     assert of_a_kernel in program
+    lock = "import threading, time\nending = threading.Lock()\nending.acquire()\n"
     ends_slowly = EXIT_IN[EXIT_IN.index("class EndsSlowly"):EXIT_IN.index("class Made")]
-    assert run("import time\n" + program.replace("KERNELS", "40") + ends_slowly) == ["end"]
+    assert run(lock + program.replace("KERNELS", "40") + ends_slowly) == ["end"]

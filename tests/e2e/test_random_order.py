@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import fresh  # noqa: F401
+from check import fresh, same_as  # noqa: F401
 
 FILLS = {
     "dropout": lambda x: F.dropout(x, 0.5),
@@ -94,11 +94,13 @@ def test_fills_like_what_a_pass_lays_out_otherwise(fill, made_by):
     """The softmax of a transposed tensor is contiguous; the ops that it is made of keep the order of its input."""
     program, x = lambda x: AFTER[fill](made_by(x, 0)), torch.rand(3, 4).t()
     compiled = framejit.compile(program)
+
+    def seeded(x):
+        torch.manual_seed(3)
+        return program(x)
     for _ in range(2):
         torch.manual_seed(3)
-        want = program(x)
-        torch.manual_seed(3)
-        torch.testing.assert_close(compiled(x), want, rtol=1e-5, atol=1e-6)
+        same_as(seeded, compiled(x), x)
     assert framejit.stats()["graphs"] == 1 and not framejit.stats()["graph_breaks"]
 
 
@@ -182,3 +184,25 @@ class TestCallsThatFail:
                 second = torch.rand(1)
             return first + second + torch.rand(9)
         self.same(fn, torch.arange(9.0))
+
+
+class TestSeeding:
+    """A call that seeds the generators is one break, at the line of the program. What torch does in it is not
+    compiled."""
+    FUNCTIONS = {
+        "manual_seed": lambda x: (torch.manual_seed(5), F.dropout(x * 2, 0.5))[1],
+        "random.manual_seed": lambda x: (torch.random.manual_seed(5), F.dropout(x * 2, 0.5))[1],
+        "cuda.manual_seed_all": lambda x: (torch.cuda.manual_seed_all(5), x * 2 + 1)[1],
+    }
+
+    @pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
+    def test_one_break(self, f):
+        framejit.reset()
+        compiled, x, where = framejit.compile(f), torch.ones(30), []
+        token = framejit._framejit.add_listener(lambda e: e["event"] == "Break" and where.append(e["at"]))
+        for _ in range(12):
+            assert torch.equal(compiled(x), f(x))
+        framejit._framejit.remove_listener(token)
+        stats = framejit.stats()
+        assert stats["break_reasons"] == {"outside_effect": 1} and stats["fallback_reasons"] == {}, stats
+        assert stats["graphs"] == 1 and len(where) == 1 and where[0].startswith("test_random_order.py:"), where

@@ -82,7 +82,7 @@ CASES = [
     (by_word, [(ONES, "a"), (ONES, "ab")], 1, "word was 'a', now it is 'ab'", "nothing if it has few values"),
     (by_length, [(ONES, [ONES]), (ONES, [ONES, ONES])], 1, "len(items) was 1, now it is 2", "always use one length"),
     (by_length, [(ONES, [ONES]), (ONES, (ONES,))], 1, "items was of class list, now of tuple", "always use the same"),
-    (by_length, [(ONES, [2.0]), (ONES, [3.0])], 2, "items[0] was 2.0, now it is 3.0", "nothing: a number that changed"),
+    (by_length, [(ONES, [2.0]), (ONES, [3.0])], 2, "items[0] was 2.0, now it is 3.0", "nothing if it is used"),
     (by_none, [(ONES, None), (ONES, ONES)], 1, "bias was None, now it is <torch.Tensor object>",
      "nothing if few values take turns"),
     (by_branch, [(ONES,), (torch.ones(3),), (torch.ones(4),)], 2, "x.size(0) <= 3 was true, now x.size(0) is 4",

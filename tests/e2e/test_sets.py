@@ -1,5 +1,7 @@
 """Sets made in traced code iterate in CPython's own order, whatever was done to them; as keys, objects that are hashed
 by identity are distinguished, but not pinned."""
+import enum
+
 import pytest
 import torch
 
@@ -290,3 +292,47 @@ def test_a_loop_over_a_set_of_modules_is_a_break():
         x = torch.randn(2)
         torch.testing.assert_close(framejit.compile(f)(x, parts), f(x, parts))
     assert framejit.stats()["break_reasons"] == {"set_order": 1}
+
+
+class Kind(enum.Enum):
+    A, B, C = 1, 2, 3
+
+
+class Name(str, enum.Enum):
+    A = "a"
+
+
+def test_a_set_of_the_program_that_holds_dtypes_devices_and_enum_members():
+    halves, devices, kinds, names = {torch.float16, torch.bfloat16}, {torch.device("cpu")}, {Kind.A}, {Name.A}
+    frozen = frozenset({Kind.B, torch.float32})
+
+    def f(x, kind):
+        found = (x.dtype in halves, x.device in devices, kind in kinds, kind in frozen, "a" in names, Name.A in names)
+        return x * sum(found), found, len(kinds), Kind.C in kinds | {Kind.C}, kinds == {Kind.A}, kinds - {Kind.A}
+
+    compiled = framejit.compile(f)
+
+    def compare():
+        for x, kind in ((torch.ones(2), Kind.A), (torch.ones(2), Kind.B), (torch.ones(2).half(), Kind.A)):
+            want, got = f(x, kind), compiled(x, kind)
+            assert torch.equal(got[0], want[0]) and got[1:] == want[1:]
+    for change in (lambda: kinds.add(Kind.B), lambda: (halves.discard(torch.float16), halves.add(torch.float32)),
+                   names.clear, devices.clear):
+        framejit.reset()
+        compare()
+        change()
+        compare()
+    assert framejit.stats()["graph_breaks"] == 0 and framejit.stats()["fallbacks"] == 0
+
+
+def test_a_set_of_dtypes_that_traced_code_writes():
+    seen = set()
+
+    @framejit.compile
+    def f(x):
+        seen.add(x.dtype)
+        return x + len(seen)
+
+    dtypes = torch.float32, torch.float16, torch.float32
+    assert [f(torch.ones(1, dtype=dtype)).item() for dtype in dtypes] == [2, 3, 3]
+    assert seen == {torch.float32, torch.float16} and framejit.stats()["graph_breaks"] == 0

@@ -245,3 +245,15 @@ def test_deviations_overflow_where_those_of_eager_do(name, dtype):
                 held = torch.isfinite(eager)
                 torch.testing.assert_close(ours[held], eager[held])
     assert framejit.stats()["graphs"] == 1 and not framejit.stats()["graph_breaks"]
+
+
+@pytest.mark.parametrize("alpha", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_celu_of_an_alpha_that_is_not_finite(alpha, dtype):
+    """Zeros stay, because eager multiplies only negative numbers by it."""
+    def f(x):
+        return F.celu(x, alpha)
+    x = torch.tensor([0.0, -0.0, -1.0, 2.0, math.inf, -math.inf, math.nan] * FILLED, dtype=dtype)
+    got, want = framejit.compile(f)(x), f(x)
+    assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.nan_to_num(), want.nan_to_num())
+    assert torch.equal(got[:2].signbit(), want[:2].signbit())

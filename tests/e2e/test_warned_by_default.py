@@ -189,6 +189,17 @@ SAID = {
                    "unsupported_tensor", "gradient"),
     "a sparse tensor": ("f = framejit.compile(lambda x: x * 2)\n[f(torch.ones(3).to_sparse()) for _ in range(3)]",
                         "unsupported_tensor", "not strided"),
+    "a long loop": ("def f(x, n):\n    for i in range(n):\n        n += 0\n    return x * 2\n"
+                    "framejit.compile(f)(torch.ones(3), 600_000)",
+                    "trace_too_long", "disable the loop"),
+    "a deep recursion": ("def f(x, n):\n    return x + 1 if n == 0 else f(x, n - 1)\n"
+                         "[framejit.compile(f)(torch.ones(3), 300) for _ in range(3)]",
+                         "recursion_limit", "compile the inner function by itself"),
+    "a large range": ("def f(x):\n    return [x * 2 for i in range(2**70, 2**70 + 2)]\n"
+                      "[framejit.compile(f)(torch.ones(3)) for _ in range(3)]", "too_large", "a range beyond 64 bits"),
+    "a write through a view of another dtype": (
+        "def f(x):\n    y = x * 2\n    y.view(torch.int32).as_strided((2,), (1,)).zero_()\n    return y\n"
+        "f = framejit.compile(f)\n[f(torch.ones(4)) for _ in range(3)]", "no_functional_form", "x.clone()"),
     "the limit of entries": ("f = framejit.compile(lambda x, s: x * len(s))\n"
                              "[f(torch.ones(3), 'a' * n) for n in range(12)]", "entry_limit", "FRAMEJIT_ENTRIES"),
     "a mode": ("from torch.overrides import TorchFunctionMode\nf = framejit.compile(lambda x: x * 2)\n"
@@ -227,12 +238,36 @@ SAID = {
 }
 
 
+BREAKS = {"a gradient", "a sparse tensor", "a mode", "a long loop", "a deep recursion", "a large range",
+          "a write through a view of another dtype", "a gradient that cannot be recorded",
+          "a held value that is written"}
+
+
 @pytest.mark.parametrize("what", SAID)
 def test_what_the_user_can_change_is_said_once(what):
     program, reason, says = SAID[what]
     printed, lines = plain(program)
-    assert len(lines) == 1 and f"runs as plain Python, {reason}: " in lines[0] and says in lines[0], lines
+    what_happens = "has a graph break" if what in BREAKS else "runs as plain Python"
+    assert len(lines) == 1 and f" {what_happens}, {reason}: " in lines[0] and says in lines[0], lines
     assert plain(program, FRAMEJIT_LOGS="-warnings") == (printed, [])
+
+
+def test_places_whose_code_has_to_change_are_lines_of_their_own():
+    _, lines = plain("""
+        functions = [framejit.compile(eval("\\n" * i + f"lambda x, s: x * len(s) + {i}")) for i in range(3)]
+        for f in functions:
+            for n in range(12):
+                f(torch.ones(3), "a" * n)
+        def large(x):
+            return [x * 2 for i in range(2**70, 2**70 + 2)]
+        def larger(x):
+            return [x * 3 for i in range(2**70, 2**70 + 2)]
+        for _ in range(3):
+            framejit.compile(large)(torch.ones(3))
+            framejit.compile(larger)(torch.ones(3))
+    """, FRAMEJIT_ENTRIES="3")
+    reasons = [line.split(": ")[0].split(", ")[-1] for line in lines]
+    assert reasons == ["entry_limit"] * 3 + ["too_large"] * 2, lines
 
 
 @pytest.mark.parametrize("strict, options, change", [

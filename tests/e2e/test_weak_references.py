@@ -1,6 +1,7 @@
 """weakref.ref: called and made in a trace; each call reads the object again."""
 import gc
 import weakref
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -178,3 +179,67 @@ def test_a_reference_of_ours_that_the_program_keeps():
     gc.collect()
     assert kept[0]() is None
     assert all(set(other) == {0xaa} for other in others)
+
+
+def reads(x, d, key):
+    return x * sum(d[k] for k in d)
+
+
+def looks_up(x, d, key):
+    return x * d[key] if key in d else x
+
+
+def writes(x, d, key):
+    for k in d:
+        d[k] += 1
+    return x * len(d)
+
+
+def removes(x, d, key):
+    d["other"] = 1
+    del d[key]
+    return x * len(d)
+
+
+def in_order(x, d, key):
+    return x * sum(d[k] for k in OrderedDict(d))
+
+
+KEYS = {"parameter": lambda: torch.nn.Parameter(torch.ones(1)), "module": lambda: torch.nn.Linear(1, 1),
+        "object": Owner, "function": lambda: lambda: 1}
+
+
+@pytest.mark.parametrize("make", KEYS.values(), ids=KEYS)
+@pytest.mark.parametrize("f", [reads, looks_up, writes, removes, in_order], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", [dict, OrderedDict])
+def test_keys_of_dicts_are_not_kept_alive(f, make, kind):
+    """The entry dies with the key, so that it makes room for the next."""
+    framejit.reset()
+    compiled = framejit.compile(f)
+    for _ in range(12):
+        key = make()
+        got = kind({key: 2.0})
+        want = kind(got)
+        gone = weakref.ref(key)
+        for _ in range(2):
+            assert torch.equal(compiled(torch.ones(2), got, key), f(torch.ones(2), want, key)) and got == want
+            got.setdefault(key, 2.0), want.setdefault(key, 2.0)
+        del key, got, want
+        gc.collect()
+        assert gone() is None
+    # a number of one dict becomes a symbol; a dict that has "other" already is another form
+    assert framejit.stats()["graphs"] == {writes: 13, removes: 24}.get(f, 12)
+    assert framejit.stats()["fallback_reasons"] == {}
+
+
+@pytest.mark.parametrize("keys", [(1, "a", (2, "b"), frozenset({3})), (1.5, b"c", None)], ids=["1", "2"])
+def test_keys_that_are_values(keys):
+    """Equal keys that each call makes anew fit the same entry."""
+    def f(x, d):
+        return x * sum(d[k] for k in d)
+    compiled = framejit.compile(f)
+    framejit.reset()
+    for n in range(4):
+        made = {frozenset({3}) if isinstance(k, frozenset) else k: 2.0 for k in keys}
+        assert compiled(torch.ones(1), made) == 2.0 * len(keys)
+    assert framejit.stats()["graphs"] == 1 and framejit.stats()["hits"] == 3

@@ -1,9 +1,9 @@
 """On a machine with a GPU: functions on CUDA tensors run through generated kernels and equal eager.
 
     make test-gpu                       builds and runs this file
-    python tests/gpu/test_gpu.py        as a program: the same tests, and those of test_graphs.py, test_row_products.py
-                                        and test_short_attention_kernel.py, without pytest, then host_times.py and
-                                        kernel_times.py; "tests": without these two
+    python tests/gpu/test_gpu.py        as a program: the same tests, and those of test_graphs.py, test_row_products.py,
+                                        test_one_query.py and test_short_attention_kernel.py, without pytest, then
+                                        host_times.py and kernel_times.py; "tests": without these two
 
 Elsewhere every test is skipped.
 """
@@ -23,6 +23,7 @@ import kernel_times
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "e2e"))  # as a program: conftest.py is not read
 
 import test_graphs
+import test_one_query
 import test_row_products
 import test_short_attention_kernel
 from bounds import assert_close, exactly_as, part
@@ -406,7 +407,7 @@ def main():
     print(f"{datetime.date.today()}, make test-gpu, {torch.cuda.get_device_name()}, driver {driver}, "
           f"CUDA {torch.version.cuda}, torch {torch.__version__}, Python {sys.version.split()[0]}")
     failed = 0
-    others = (test_graphs, test_row_products, test_short_attention_kernel)
+    others = (test_graphs, test_row_products, test_one_query, test_short_attention_kernel)
     for name, test in [*globals().items(), *(item for file in others for item in vars(file).items())]:
         if not name.startswith("test_") or not callable(test):
             continue

@@ -32,6 +32,13 @@ def cached(x, i, y):
     return torch.ops.aten.index_put(x, [None, i], y), x.exp()
 
 
+def attended(qkv, keys, values, at, mask):
+    q, k, v = (t.view(1, 2, 1, 64) for t in qkv.split(128, -1))
+    keys.index_copy_(2, at, k * 2)
+    values.index_copy_(2, at, v)
+    return F.scaled_dot_product_attention(q + 1, keys, values, mask)
+
+
 def programs():
     """Function and arguments: a kernel of every form of inductor/gpu, with lengths that are whole words and others."""
     for dtype in DTYPES:
@@ -47,6 +54,9 @@ def programs():
         yield lambda x: x.softmax(0) + x.sum(), randn(7, 4, 9, dtype=dtype)  # mixed rows
         yield cached, randn(3, 50, 8, dtype=dtype), torch.tensor([7], device="cuda"), randn(3, 1, 8, dtype=dtype)
         yield lambda x: x.cumsum(-1), randn(5, 300, dtype=dtype)
+        caches = (randn(1, 2, 75, 64, dtype=dtype) for _ in range(2))
+        yield (attended, randn(1, 384, dtype=dtype), *caches, torch.tensor([70], device="cuda"),
+               randn(1, 1, 1, 75, dtype=dtype))  # attention of one query
 
 
 def run():
@@ -58,6 +68,7 @@ def run():
             before = framejit.stats()["kernels"]
             got, want = framejit.compile(fn)(*args), fn(*args)
             for mine, theirs in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want)), strict=True):
+                # Other tests compare values; memory that is not written would be off by more.
                 torch.testing.assert_close(mine, theirs, rtol=0.05, atol=0.05)
             count += framejit.stats()["kernels"] - before
     weights = [randn(*size) for size in ((64, 64, 3, 3), (8, 3, 7, 7), (130, 300, 3, 3), (5, 1, 3, 3))]

@@ -13,11 +13,17 @@ PYTHON = re.compile(r"^python/.*\.py$")
 EVERYWHERE = re.compile(r"^(?:runtime|graph|guards|frame_hook|inductor|python)/")
 TEXT = re.compile(r"\bstrstr\(|\bwhat(?:_without_backtrace)?\(\)\)?\.(?:find|starts_with|contains)\("
                   r"|\.(?:find|rfind|contains|starts_with|ends_with)\(\"[^\"]*[ :][^\"]*\"\)|\" in str\(")
+# It may return null, and leaves an error set then.
+UTF8 = re.compile(r"\bPyUnicode_AsUTF8(?:AndSize)?\(")
+# What the words of a name are called.
+NAMED = r"(?:name|op|base|overload|architecture|detail)"
 # Words that are compared below the tracer. The contents of literals are removed first.
 WORDS = re.compile(r"^(?:runtime|graph|inductor)/.*\.(?:cpp|h)$")
 WORD = re.compile(r"[=!]=\s*(?:std::string_view\()?\"\"|\"\"\s*[=!]="
-                  r"|\bname(?:\(\))?\.(?:starts_with|ends_with|contains)\(|\bname(?:\(\))?\.r?find\(\""
+                  r"|\b\w*" + NAMED + r"(?:\(\))?\.(?:(?:starts_with|ends_with|contains)\(|r?find\(\")"
                   r"|\bstr(?:n|case)?cmp\(")
+# The text of our own breaks and errors.
+DETAIL = re.compile(r"\b(?:detail|message)(?:\(\))?(?:\.(?:starts_with|ends_with|contains|r?find)\(|\s*[=!]=(?!\s*0))")
 # A number that stands for something else: written where it is compared, or as a constant that is compared.
 NUMBER = r"-?(?:\d[\d']{4,}|0[xX][\da-fA-F][\da-fA-F']{3,})(?:[uU]?[lL]{0,2}|[lL]{1,2}[uU]?)\b(?!\.)"
 SENTINEL = re.compile(rf"[=!]=\s*{NUMBER}|(?<![\w.]){NUMBER}\s*[=!]=")
@@ -135,6 +141,10 @@ def check(path: str, text: str) -> list[str]:
              for finding in look(path, text)]
     for number, line in enumerate(text.splitlines(), 1):
         code = re.sub(r"\s*//.*", "", line)
+        if EVERYWHERE.match(path) and UTF8.search(code) and not is_allowed(path, line, rows.UTF8):
+            found.append(f"{path}:{number}: a text that may be null: ask text_of() of guards/cpython/names.h")
+        if EVERYWHERE.match(path) and DETAIL.search(code):
+            found.append(f"{path}:{number}: the text of a break decides: make it a field of the break")
         if EVERYWHERE.match(path) and TEXT.search(code) and not is_allowed(path, line, rows.ERRORS):
             found.append(f"{path}:{number}: a text is searched: make it a row of torch_texts.def")
         if EVERYWHERE.match(path) and CPU.search(code) and not is_allowed(path, line, rows.CPUS):
@@ -154,7 +164,8 @@ def check_table(path: str, text: str) -> list[str]:
 
 def stale_rows(texts: dict[str, str]) -> list[str]:
     """Rows whose line is gone, or that give no reason."""
-    listed = rows.NAMES + rows.PYTHON_NAMES + rows.ERRORS + rows.WORDS + rows.SENTINELS + rows.CPUS + rows.LOOK_UPS
+    listed = (rows.NAMES + rows.UTF8 + rows.PYTHON_NAMES + rows.ERRORS + rows.WORDS + rows.SENTINELS + rows.CPUS
+              + rows.LOOK_UPS)
     flat = {path: " ".join(text.split()) for path, text in texts.items()}
     return [f"tests/lint/recognition_rows.py: {path} has no such line any more: {part}" for path, part, _ in listed
             if part not in flat.get(path, "")] \

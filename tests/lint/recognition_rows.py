@@ -21,7 +21,7 @@ NAMES = [
     ("frame_hook/trace/values/describe.cpp", "own.find('.') != std::string::npos", "shortens what a message says"),
     ("frame_hook/trace/values/describe.cpp", 'module == "builtins" ? own', "shortens what a message says"),
     ("frame_hook/trace/protocol/strings.cpp", 'name == "__str__" || name == "__repr__"', "the name of an attribute"),
-    ("frame_hook/trace/machine/handlers_build.cpp", 'std::string_view(module) != "builtins"', "the text of an error"),
+    ("frame_hook/trace/machine/handlers_build.cpp", '*module != "builtins"', "the text of an error"),
     ("frame_hook/trace/protocol/patterns.cpp", "PyUnicode_Compare(other, name)", "attributes of a pattern"),
     ("frame_hook/trace/torch/special.cpp", 'within(text_of(name), "torch._dynamo', "names of sys.modules, for the log"),
     ("frame_hook/trace/torch/inlined.cpp", 'interned("helper")', "a constant of a function that a row names"),
@@ -33,6 +33,17 @@ NAMES = [
     ("frame_hook/aten/captured_calls.cpp", 'module == "builtins" ? own', "only how the graph names the call"),
     ("frame_hook/aten/recording.cpp", "result.substr(0, 200)", "shortens what a message says"),
 ]
+# Calls of PyUnicode_AsUTF8 and PyUnicode_AsUTF8AndSize, which may return null. Others ask guards/cpython/names.h.
+UTF8 = [
+    ("guards/cpython/names.cpp", "PyUnicode_AsUTF8AndSize(object, &size)", "the place that others ask"),
+    ("guards/cpython/names.cpp", "PyUnicode_AsUTF8AndSize(str, &size)", "the place that others ask"),
+    ("python/module.cpp", "PyUnicode_AsUTF8(rows)", "raises the error to the caller"),
+    ("python/module.cpp", "PyUnicode_AsUTF8AndSize(text, &size)", "raises the error to the caller"),
+    ("python/module.cpp", "PyUnicode_AsUTF8(op)", "raises the error to the caller"),
+    ("frame_hook/resume/call_settings.cpp", "PyUnicode_AsUTF8(backend.get())", "raises the error to the caller"),
+    ("guards/class_state.cpp", "PyUnicode_AsUTF8AndSize(name, &n)", "checks for null, takes NULs"),
+    ("guards/describe.cpp", "PyUnicode_AsUTF8AndSize(str, &size)", "checks for null, takes NULs"),
+]
 # The same in Python: no row yet.
 PYTHON_NAMES: list[tuple[str, str, str]] = []
 
@@ -40,6 +51,7 @@ PYTHON_NAMES: list[tuple[str, str, str]] = []
 # count.
 ERRORS = [
     ("graph/number_history.cpp", '"framejit::"', "a name of an operator, not a message"),
+    ("graph/aten/python_kernels.cpp", '"library.py:"', "a path of a file, not a message"),
     ("graph/aten/op_info.cpp", 'base.find("::")', "a name of an operator, not a message"),
     ("runtime/aten/extern_call.cpp", '.find("::")', "a name of an operator, not a message"),
     ("runtime/aten/shape_functions.cpp", '.find("::")', "a name of an operator, not a message"),
@@ -51,11 +63,20 @@ ERRORS = [
 
 # Words that graph/, inductor/ and runtime/ compare. Ops are rows of graph/known_ops.def and other tables.
 WORDS_OF_FILES = {
+    "graph/aten/python_kernels.cpp": "reads the rows of torch's own list of kernels",
     "runtime/base/config.cpp": "reads the settings",
     "runtime/base/log.cpp": "reads the settings of the log",
     "inductor/lowering/formula.cpp": "reads our own formulas",
 }
 WORDS = [
+    ("graph/aten/op_info.cpp", 'base.find("::")', "the namespace of an op"),
+    ("runtime/aten/shape_functions.cpp", 'op.find("::")', "the namespace of an op"),
+    ("graph/aten/op_info.cpp", "overload.ends_with(suffix)", "torch's names of overloads; arguments decide"),
+    ("graph/aten/op_info.cpp", 'base.ends_with("_")', "torch's mark of ops in place; arguments decide"),
+    ("graph/passes/decompose_lists.cpp", "op.starts_with(kNumberIsTensor)", "the namespace of an op"),
+    ("inductor/gpu/gpu_target.cpp", "architecture.starts_with(kPrefix)", "how NVIDIA numbers its architectures"),
+    ("runtime/gpu_driver.cpp", "architecture.starts_with(wave.architectures)", "rows of a table beside it"),
+    ("runtime/gpu_driver.cpp", 'name.starts_with("gfx")', "refuses what is no architecture of AMD"),
     ("graph/aten/composites.cpp", "args[3].toStringRef()", "an option of the op: the side of the padding"),
     ("graph/aten/fallback.cpp", '.name() == "generator"', "an argument of torch's schemas"),
     ("graph/aten/written_memory.cpp", 'name.starts_with("_foreach_")', "torch's mark of all ops of lists"),
@@ -107,6 +128,8 @@ PLACES_OF_LOOK_UPS = {
     "frame_hook/trace/values/loaded_modules.h": "modules that are loaded, for the home of originals",
 }
 LOOK_UPS = [
+    ("guards/aten/replaced_kernels.cpp", '"torch.library"', "torch's own list of kernels"),
+    ("frame_hook/trace/types/objects.cpp", 'PyImport_GetModule(interned("copyreg"))', "as C code does, and guarded"),
     ("frame_hook/resume/source_text.cpp", '"linecache"', "lines of the user's source, for messages"),
     ("frame_hook/trace/machine/handlers_call.cpp", "modules = PyImport_GetModuleDict()", "imports of the program"),
     ("frame_hook/trace/torch/special.cpp", "globals == dict_of_module(row.module)", "globals of a function"),

@@ -57,6 +57,11 @@ HELD = "bool f(PyTypeObject* type) {\n  const std::string_view text = type->tp_n
     (RULE, "if (node.op->is(KnownOp::bmm)) x();\n", []),
     (RULE, 'text += " == " + name;\n', []),
     ("runtime/base/config.cpp", 'if (word == "min") x();\n', []),
+    (RULE, 'if (op.starts_with("mm")) x();\nif (overload.ends_with(suffix)) y();\nif (architecture.find("sm")) z();\n',
+     [1, 2, 3]),
+    (CPP, "if (b.detail.starts_with(words())) throw;\nif (error.message == kOurs) x();\n", [1, 2]),
+    (CPP, "if (b.detail.empty()) throw;\nif (b.worded_by == this) throw;\n", []),
+    (CPP, "const char* text = PyUnicode_AsUTF8(name);\nlog(text_of(name));\n", [1]),
 ])
 def test_what_is_found(path, text, lines):
     assert sorted(int(finding.split(":")[1]) for finding in recognition.check(path, text)) == lines
@@ -65,7 +70,7 @@ def test_what_is_found(path, text, lines):
 def test_rows_that_nothing_needs(monkeypatch):
     texts = {path: part for path, part, _ in recognition_rows.NAMES}
     monkeypatch.setattr(recognition_rows, "NAMES", [("a.cpp", "x == y", "a reason of words"), ("a.cpp", "z", "short")])
-    for other in ("PYTHON_NAMES", "ERRORS", "WORDS", "SENTINELS", "CPUS", "LOOK_UPS"):
+    for other in ("UTF8", "PYTHON_NAMES", "ERRORS", "WORDS", "SENTINELS", "CPUS", "LOOK_UPS"):
         monkeypatch.setattr(recognition_rows, other, [])
     monkeypatch.setattr(recognition_rows, "PLACES_OF_LOOK_UPS", {})
     monkeypatch.setattr(recognition_rows, "WORDS_OF_FILES", {"b.cpp": "reads its text"})

@@ -1,8 +1,6 @@
 // frame_hook/trace/machine/drops.cpp — finds generators and iterators that a drop would end half-way.
 #include "frame_hook/trace/machine/drops.h"
 
-#include <algorithm>
-
 #include "frame_hook/trace/machine/reachable.h"
 #include "frame_hook/trace/values/object_kinds.h"
 

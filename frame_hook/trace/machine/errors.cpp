@@ -10,14 +10,14 @@ void raise_with(Errors& errors, PyObject* type, std::initializer_list<Value*> ar
   errors.raise(errors.new_exception(type, args));
 }
 
-void write_attribute(InstanceValue* v, const char* name, Value* to) {
-  PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
+void write_attribute(InstanceValue* v, std::string_view name, Value* to) {
+  PyObject* const key = interned(name);
   for (auto& [known, value] : v->attrs) {
-    if (known.get() != key.get()) continue;
+    if (known.get() != key) continue;
     value = to;
     return;
   }
-  v->attrs.emplace_back(std::move(key), to);
+  v->attrs.emplace_back(PyRef::borrow(key), to);
 }
 
 InstanceValue* Errors::new_exception(PyObject* type, std::vector<Value*> args) {
@@ -56,7 +56,7 @@ void Errors::raise(Value* exception) {
 }
 
 void Errors::raise_new(PyObject* type, const std::string& message) {
-  raise(new_exception(type, {heap.string(message.c_str())}));
+  raise(new_exception(type, {heap.string(message)}));
 }
 
 void Errors::raise_of_pure_call() {

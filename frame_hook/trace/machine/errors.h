@@ -40,7 +40,7 @@ class Errors {
 
 // With these arguments.
 [[noreturn]] void raise_with(Errors& errors, PyObject* type, std::initializer_list<Value*> args);
-void write_attribute(InstanceValue* v, const char* name, Value* to);  // of an exception that the trace made
+void write_attribute(InstanceValue* v, std::string_view name, Value* to);  // of an exception that the trace made
 // The members of an exception besides its arguments. value: makes the value of a real object, or null if there is none
 // (then the result is false).
 bool copy_error_members(PyObject* real, InstanceValue* to, const std::function<Value*(PyObject*)>& value);

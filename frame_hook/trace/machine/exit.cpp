@@ -64,7 +64,7 @@ std::optional<Obstacle> find_obstacle(Tracer& t, const FrameTrace& trace) {
   };
   auto before_generator = [&](const GeneratorValue* v) {
     before(t.machine.generators().at(v),
-           std::string("the running generator ") + PyUnicode_AsUTF8(v->function->code->co_qualname));
+           std::string("the running generator ") + text_of(v->function->code->co_qualname));
   };
   const auto leaf_made_at = [&](const Value* v) -> const uint64_t* {
     const auto made = trace.side_tables.gradients.new_leaves.find(v);

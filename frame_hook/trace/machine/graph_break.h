@@ -19,6 +19,7 @@ struct GraphBreak {            // thrown; on purpose not a std::exception: nothi
   Reason reason;
   std::string detail;
   std::optional<guards::Guard> guard = {};  // of the obstacle: while it holds, later calls break too
+  const void* worded_by = nullptr;          // the call whose words the detail is; it does not put them into its own
 };
 
 struct Value;

@@ -17,10 +17,7 @@ std::vector<Value*> pop_many(SymbolicFrame& f, size_t n) {
   return items;
 }
 
-Value* method_of(Tracer& t, Value* v, const char* name) {
-  PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
-  return t.get_attribute(v, key.get());
-}
+Value* method_of(Tracer& t, Value* v, const char* name) { return t.get_attribute(v, interned(name)); }
 
 void append(Shadows& shadows, Value* target, Value* item) {
   FJ_ASSERT(target->kind == ValueKind::list, "an item appended to something that is not a list");
@@ -29,16 +26,14 @@ void append(Shadows& shadows, Value* target, Value* item) {
 
 // "module.name()", as in _PyObject_FunctionStr.
 std::string text_of_callable(Tracer& t, Value* callable) {
-  auto attribute = [&](const char* name) -> const char* {
-    PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
-    Value* v = t.find_attribute(callable, key.get());
-    return v && t.heap.is_constant(v) && PyUnicode_Check(constant_of(t.shadows, v))
-               ? PyUnicode_AsUTF8(constant_of(t.shadows, v))
-               : nullptr;
+  auto attribute = [&](const char* name) -> std::optional<std::string> {
+    Value* v = t.find_attribute(callable, interned(name));
+    if (!v || !t.heap.is_constant(v) || !PyUnicode_Check(constant_of(t.shadows, v))) return std::nullopt;
+    return exact_text(constant_of(t.shadows, v));
   };
-  const char *name = attribute("__qualname__"), *module = attribute("__module__");
+  const std::optional<std::string> name = attribute("__qualname__"), module = attribute("__module__");
   if (!name) graph_break(Reason::exception_raised, "TypeError of wrong arguments of " + describe(callable));
-  return (module && std::string_view(module) != "builtins" ? std::string(module) + "." : std::string()) + name + "()";
+  return (module && *module != "builtins" ? *module + "." : std::string()) + *name + "()";
 }
 
 bool may_be_iterable(Facts& facts, Value* v) {
@@ -160,9 +155,9 @@ std::vector<Value*> OpcodeHandlers::unpack_arguments(Tracer& t, Value* iterable,
 void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable) {
   auto put = [&](Value* key, Value* value) {
     if (callable && t.dicts.get(target, key)) {
-      const char* name = t.heap.is_constant(key) && PyUnicode_Check(constant_of(t.shadows, key))
-                             ? PyUnicode_AsUTF8(constant_of(t.shadows, key))
-                             : "?";
+      if (!t.heap.is_constant(key) || !PyUnicode_Check(constant_of(t.shadows, key)))
+        graph_break(Reason::exception_raised, "TypeError of a keyword that repeats");
+      const std::string name = exact_text(constant_of(t.shadows, key));
       t.facts.guard_order(target->order_from);
       t.errors.raise_new(PyExc_TypeError,
                          text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");

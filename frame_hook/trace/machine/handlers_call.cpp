@@ -1,5 +1,6 @@
 // frame_hook/trace/machine/handlers_call.cpp — calls, making functions, imports, with blocks.
 #include "frame_hook/trace/machine/opcode_handlers.h"
+#include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/names.h"
 #include "runtime/base/result.h"
 
@@ -137,20 +138,24 @@ PyRef absolute_name(Dicts& dicts, SymbolicFrame& f, PyObject* name, int64_t leve
   Value* package = dicts.get(as<DictValue>(f.globals), dicts.heap.string("__package__"));
   if (!package || !dicts.heap.is_constant(package) || !PyUnicode_Check(constant_of(dicts.shadows, package)))
     graph_break(Reason::outside_effect, "a relative import without __package__");
-  std::string base = text_of(constant_of(dicts.shadows, package));
+  std::string base = exact_text(constant_of(dicts.shadows, package));
   for (int64_t k = 1; k < level; ++k) {
     const size_t dot = base.rfind('.');
     if (dot == std::string::npos) graph_break(Reason::outside_effect, "a relative import beyond the package");
     base.resize(dot);
   }
-  if (PyUnicode_GET_LENGTH(name) > 0) base += std::string(".") + text_of(name);
-  return PyRef::steal(PyUnicode_FromString(base.c_str()));
+  if (PyUnicode_GET_LENGTH(name) > 0) base += std::string(".") + exact_text(name);
+  return PyRef::steal(object_of_text(base));
 }
 
 }  // namespace
 
 // level fromlist -- module
 Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* const import = t.dicts.get(as<DictValue>(f.builtins), t.heap.string("__import__"));
+  if (import) t.facts.guard_identity(import);
+  if (!import || import->object.get() != builtin_function("__import__"))
+    graph_break(Reason::outside_effect, "the program's own builtins.__import__");
   Value* from = f.pop();
   const int64_t level = t.as_index(f.pop());
   PyRef name = level > 0 ? absolute_name(t.dicts, f, i.object, level) : PyRef::borrow(i.object);
@@ -164,10 +169,10 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
         graph_break(Reason::outside_effect,
                     std::string("the import of ") + text_of(attribute) + " from " + text_of(name.get()));
     }
-  } else if (const std::string full = text_of(name.get()); level == 0 && full.find('.') != std::string::npos) {
-    PyRef top = PyRef::steal(PyUnicode_FromString(full.substr(0, full.find('.')).c_str()));
+  } else if (const std::string full = exact_text(name.get()); level == 0 && full.find('.') != std::string::npos) {
+    PyRef top = PyRef::steal(object_of_text(full.substr(0, full.find('.'))));
     module = imported_module(t.dicts, top.get());
-    if (!module) graph_break(Reason::outside_effect, "the import of " + full);
+    if (!module) graph_break(Reason::outside_effect, std::string("the import of ") + text_of(name.get()));
   }
   f.push(module);
   return Flow::next;

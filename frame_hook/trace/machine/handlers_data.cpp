@@ -50,7 +50,7 @@ OpcodeHandler handler_of(Op op) { return kHandlers.rows[static_cast<size_t>(op)]
 namespace {
 
 [[noreturn]] void raise_named(Errors& errors, PyObject* name, const std::string& message) {
-  InstanceValue* error = errors.new_exception(PyExc_NameError, {errors.heap.string(message.c_str())});
+  InstanceValue* error = errors.new_exception(PyExc_NameError, {errors.heap.string(message)});
   write_member(error, member_descriptor(PyExc_NameError, "name"), errors.heap.constant_value(name));
   errors.raise(error);
 }
@@ -58,7 +58,7 @@ namespace {
 }  // namespace
 
 Value* OpcodeHandlers::raise_unbound(Errors& errors, SymbolicFrame& f, int slot) {
-  const std::string name = text_of(f.code->local_name(slot));
+  const std::string name = exact_text(f.code->local_name(slot));
   if (f.code->local_kind(slot) & kFreeSlot)
     raise_named(
         errors, f.code->local_name(slot),
@@ -68,7 +68,7 @@ Value* OpcodeHandlers::raise_unbound(Errors& errors, SymbolicFrame& f, int slot)
 }
 
 Value* OpcodeHandlers::raise_name_error(Errors& errors, PyObject* name) {
-  raise_named(errors, name, std::string("name '") + text_of(name) + "' is not defined");
+  raise_named(errors, name, std::string("name '") + exact_text(name) + "' is not defined");
 }
 
 Flow OpcodeHandlers::nop(NoPart&, SymbolicFrame&, const Instruction&) { return Flow::next; }

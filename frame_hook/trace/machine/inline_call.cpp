@@ -45,9 +45,9 @@ class Binder {
   int named() const { return code_->co_argcount + code_->co_kwonlyargcount; }
   PyObject* name_of(int slot) const { return PyTuple_GET_ITEM(code_->co_localsplusnames, slot); }
   std::string callee() const {
-    if (function_->qualname) return text_of(constant_of(shadows_, function_->qualname));
+    if (function_->qualname) return exact_text(constant_of(shadows_, function_->qualname));
     PyObject* real = function_->object.get();
-    return text_of(real ? reinterpret_cast<PyFunctionObject*>(real)->func_qualname : code_->co_qualname);
+    return exact_text(real ? reinterpret_cast<PyFunctionObject*>(real)->func_qualname : code_->co_qualname);
   }
 
   void bind_positional() {
@@ -71,7 +71,7 @@ class Binder {
       } else if (slots_[slot]) {
         guard_keyword_order(shadows_.facts, args_);  // which of two wrong keywords the error names
         shadows_.errors.raise_new(PyExc_TypeError,
-                                  callee() + "() got multiple values for argument '" + text_of(name) + "'");
+                                  callee() + "() got multiple values for argument '" + exact_text(name) + "'");
       } else {
         slots_[slot] = value;
       }
@@ -93,7 +93,7 @@ class Binder {
     std::vector<std::string> positional_only;
     for (int slot = 0; slot < code_->co_posonlyargcount; ++slot)
       for (const auto& keyword : args_.keywords)
-        if (same_name(name_of(slot), keyword.first)) positional_only.push_back(text_of(name_of(slot)));
+        if (same_name(name_of(slot), keyword.first)) positional_only.push_back(exact_text(name_of(slot)));
     if (!positional_only.empty()) {
       std::string names;
       for (const std::string& n : positional_only) names += (names.empty() ? "" : ", ") + n;
@@ -102,7 +102,7 @@ class Binder {
           callee() + "() got some positional-only arguments passed as keyword arguments: '" + names + "'");
     }
     shadows_.errors.raise_new(PyExc_TypeError,
-                              callee() + "() got an unexpected keyword argument '" + text_of(name) + "'");
+                              callee() + "() got an unexpected keyword argument '" + exact_text(name) + "'");
   }
 
   size_t default_count() { return function_->defaults ? as<TupleValue>(function_->defaults)->items.size() : 0; }
@@ -127,7 +127,7 @@ class Binder {
   void missing(int from, int to, const char* kind) {
     std::vector<std::string> names;
     for (int slot = from; slot < to; ++slot)
-      if (!slots_[slot]) names.push_back(text_of(name_of(slot)));
+      if (!slots_[slot]) names.push_back(exact_text(name_of(slot)));
     if (names.empty()) return;
     shadows_.errors.raise_new(PyExc_TypeError, callee() + "() missing " + std::to_string(names.size()) + " required " +
                                                    kind + " argument" + (names.size() == 1 ? "" : "s") + ": " +

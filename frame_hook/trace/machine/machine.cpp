@@ -53,7 +53,7 @@ Value* Machine::run_frame(std::shared_ptr<SymbolicFrame> frame) {
   // How much stack is left differs a little between traces of a frame: only the first checks.
   if (t_.stack.frames().size() > static_cast<size_t>(options_.max_inline_depth) ||
       (t_.attempts.is_first() && c_stack_is_low()))
-    graph_break(Reason::recursion_limit, std::string("a call of ") + PyUnicode_AsUTF8(f.code->code->co_qualname));
+    graph_break(Reason::recursion_limit, std::string("a call of ") + text_of(f.code->code->co_qualname));
   t_.stack.push(std::move(frame));
   struct Leave {
     CallStack& stack;

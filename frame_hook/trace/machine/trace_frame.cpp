@@ -46,6 +46,7 @@ bool attempt(Tracer& t, FrameTrace& trace, const guards::FrameAccess& frame, con
       t.reset(frame.code);
       done = run_root(t, trace, t.machine.root_frame(frame, code, start));
     });
+    FJ_ASSERT(!PyErr_Occurred(), "a Python error is left set by the tracer");
   } catch (...) {
     frontend.restore_modes(modes);
     drop_error();
@@ -55,7 +56,6 @@ bool attempt(Tracer& t, FrameTrace& trace, const guards::FrameAccess& frame, con
     frontend.restore_modes(modes);
     trace.modes_at_exit = now;
   }
-  FJ_ASSERT(!PyErr_Occurred(), "a Python error is left set by the tracer");
   return done;
 }
 
@@ -68,7 +68,7 @@ FrameTrace trace_frame(TensorFrontend& frontend, const TraceOptions& options, co
   Tracer t(trace, options, frontend);
   t.attempts.begin_trace();
   if (code->is_generator_like())
-    t.attempts.stop_before(1, Reason::generator_frame, PyUnicode_AsUTF8(code->code->co_qualname), "");
+    t.attempts.stop_before(1, Reason::generator_frame, text_of(code->code->co_qualname), "");
   int count = 0;
   while (!attempt(t, trace, frame, code, start)) {
     if (interrupt_is_kept()) throw Interrupted{};

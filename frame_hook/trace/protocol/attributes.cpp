@@ -109,9 +109,9 @@ Value* qualified_name(Tracer& t, MethodValue* m) {
     Value* const v = t.get_attribute(of, interned(name));
     if (v->kind != ValueKind::object || !PyUnicode_Check(v->object.get()))
       graph_break(Reason::unknown_attribute, "method.__qualname__");
-    return std::string(text_of(constant_of(t.shadows, v)));
+    return std::string(exact_text(constant_of(t.shadows, v)));
   };
-  return t.heap.string((text(type, "__qualname__") + "." + text(m->function, "__name__")).c_str());
+  return t.heap.string((text(type, "__qualname__") + "." + text(m->function, "__name__")));
 }
 
 Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
@@ -383,12 +383,12 @@ Value* Tracer::existing_attribute(Value* v, PyObject* name) {
     const char* own_name = PyModule_GetName(v->object.get());
     if (!own_name)
       drop_error(),
-          errors.raise_new(PyExc_AttributeError, std::string("module has no attribute '") + text_of(name) + "'");
+          errors.raise_new(PyExc_AttributeError, std::string("module has no attribute '") + exact_text(name) + "'");
     message = std::string("module '") + own_name;
   } else message = "'" + (v->type ? class_of_missing(v->type, name) : "?");
   const bool is_named = real_type(v) || (v->object && PyModule_Check(v->object.get()));  // a type or a module
-  errors.raise_new(PyExc_AttributeError,
-                   message + (is_named ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");
+  errors.raise_new(PyExc_AttributeError, message + (is_named ? "' has no attribute '" : "' object has no attribute '") +
+                                             exact_text(name) + "'");
 }
 
 Value* Tracer::find_attribute(Value* v, PyObject* name) {

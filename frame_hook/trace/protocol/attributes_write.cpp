@@ -86,7 +86,7 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
       graph_break(Reason::exception_raised,
                   std::string("a TypeError of a write to ") + text_of(name) + ", a slot of another class,");
     if (member && !to && !holds_member(t, d, as<InstanceValue>(v), name))
-      t.errors.raise_new(PyExc_AttributeError, text_of(name));
+      t.errors.raise_new(PyExc_AttributeError, exact_text(name));
     if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY))
       t.errors.raise_new(PyExc_AttributeError, "readonly attribute");
     if (member && !v->object && is_exception_member(d.object)) {

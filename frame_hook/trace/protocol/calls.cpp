@@ -1,7 +1,6 @@
 // frame_hook/trace/protocol/calls.cpp — calling a value: Python functions are inlined. C functions go to their row by
 // identity; those without one are recorded (torch functions on traced tensors), run concretely (pure, on plain
 // arguments), or break with their name.
-#include <algorithm>
 #include <cctype>
 
 #include "frame_hook/trace/machine/nested.h"
@@ -209,9 +208,9 @@ Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
   for (const DictEntry& e : keywords->entries) {
     if (!t.heap.is_constant(e.key) || !PyUnicode_Check(constant_of(t.shadows, e.key)))
       graph_break(Reason::unsupported_operand, "a keyword of a partial that is not a str");
-    PyObject* name = interned(text_of(constant_of(t.shadows, e.key)));
+    PyObject* name = interned(exact_text(constant_of(t.shadows, e.key)));
     bool overridden = false;
-    for (const auto& [n, value] : args.keywords) overridden = overridden || interned(text_of(n)) == name;
+    for (const auto& [n, value] : args.keywords) overridden = overridden || interned(exact_text(n)) == name;
     if (!overridden) all.keywords.emplace_back(name, e.value);
   }
   all.keywords.insert(all.keywords.end(), args.keywords.begin(), args.keywords.end());

@@ -34,7 +34,7 @@ bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional,
     for (PyObject* other : taken)
       if (PyUnicode_Compare(other, name) == 0)
         t.errors.raise_new(PyExc_TypeError, std::string(class_name) + "() got multiple sub-patterns for attribute '" +
-                                                text_of(name) + "'");
+                                                exact_text(name) + "'");
     taken.push_back(name);
     Value* v = t.find_attribute(subject, name);
     if (v) out.push_back(v);

@@ -483,11 +483,11 @@ void take_cpython_error(OpenNumbers& numbers, Value* exception, const CCall& cal
   ours->payload = traced_error->payload;
   ours->members.clear();
   for (const auto& [descriptor, v] : traced_error->members) write_member(ours, descriptor.get(), v);
-  for (const auto& [name, v] : traced_error->attrs) write_attribute(ours, text_of(name.get()), v);
+  for (const auto& [name, v] : traced_error->attrs) write_attribute(ours, exact_text(name.get()), v);
 }
 
 void raise_as_cpython(OpenNumbers& numbers, PyObject* type, const std::string& text, const CCall& call) {
-  InstanceValue* error = numbers.shadows.errors.new_exception(type, {numbers.shadows.heap.string(text.c_str())});
+  InstanceValue* error = numbers.shadows.errors.new_exception(type, {numbers.shadows.heap.string(text)});
   take_cpython_error(numbers, error, call);
   numbers.shadows.errors.raise(error);
 }

@@ -28,7 +28,7 @@ std::string text_of_result(Shadows& shadows, Value* v, const char* special) {
   if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
     shadows.errors.raise_new(PyExc_TypeError, std::string(special) + " returned non-string (type " +
                                                   shadows.facts.type_of(v)->tp_name + ")");
-  return text_of(constant_of(shadows, text));
+  return exact_text(constant_of(shadows, text));
 }
 
 std::string joined(Tracer& t, const std::vector<Value*>& items) {
@@ -40,7 +40,7 @@ std::string joined(Tracer& t, const std::vector<Value*>& items) {
 std::string concrete_repr(Shadows& shadows, Value* v) {
   PyRef text = PyRef::steal(PyObject_Repr(constant_of(shadows, v)));
   if (!text) shadows.errors.raise_of_pure_call();
-  return text_of(text.get());
+  return exact_text(text.get());
 }
 
 std::string dict_repr(Tracer& t, DictValue* dict) {
@@ -186,7 +186,7 @@ Value* Tracer::to_repr(Value* v) {
   PyObject* const function = builtin_function("repr");
   Value* text =
       v->kind == ValueKind::object || v->kind == ValueKind::sym_int ? numbers.computed(function, {v}) : nullptr;
-  return text ? text : heap.string(repr_text(*this, v).c_str());
+  return text ? text : heap.string(repr_text(*this, v));
 }
 
 namespace {

@@ -159,7 +159,7 @@ class WithGradient {
 
   std::string words() const { return "autograd.Function " + call_.name; }
   [[noreturn]] void refuse(const std::string& why) const {
-    graph_break(Reason::custom_dispatch, words() + ", " + why + ",");
+    throw GraphBreak{Reason::custom_dispatch, words() + ", " + why + ",", {}, this};
   }
   [[noreturn]] void refuse_by_recording() {
     if (const auto why = t_.recording().take_break()) graph_break(why->reason, why->message);
@@ -229,9 +229,10 @@ class WithGradient {
       if (grad_mode()) refuse("whose backward() turns grad mode on");
       return gradients_in(result);
     } catch (const SymbolicRaise&) { refuse("whose backward() raises"); } catch (GraphBreak& b) {
-      if (b.detail.starts_with(words())) throw;
+      if (b.worded_by == this) throw;
       b.detail = words() + ", whose backward() breaks (" + name_of(b.reason) + ": " + b.detail + "),";
       b.reason = Reason::custom_dispatch;
+      b.worded_by = this;
       throw;
     }
   }

@@ -1,7 +1,6 @@
 // frame_hook/trace/torch/optimizers.cpp — functions of torch.optim, and those that it calls, whose C code cannot be
 // recorded as it is.
 #include <algorithm>
-#include <optional>
 
 #include "frame_hook/trace/torch/called_by_rows.h"
 #include "frame_hook/trace/types/builtins.h"

@@ -108,7 +108,7 @@ bool OutsideState::is_library(SourceId source) const {
   for (SourceId at = source; at != guards::kNoSource; at = sources[at].base) {
     const SourceKind kind = sources[at].kind;
     if (kind == SourceKind::function_defaults || kind == SourceKind::function_kwdefaults ||
-        kind == SourceKind::function_code || kind == SourceKind::builtins)
+        kind == SourceKind::builtins)
       return true;
     const Value* v = heap_.find(at);
     PyObject* const object = v ? v->object.get() : nullptr;

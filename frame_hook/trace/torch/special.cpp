@@ -2,7 +2,6 @@
 // them, and rows of special.def that are about calls. This never imports torch._dynamo.
 #include "frame_hook/trace/torch/special.h"
 
-#include <algorithm>
 #include <set>
 
 #include "frame_hook/trace/torch/called_by_rows.h"
@@ -10,7 +9,6 @@
 #include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/types/c_arguments.h"
 #include "frame_hook/trace/values/describe.h"
-#include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/marks.h"
 #include "frame_hook/trace/values/object_kinds.h"
@@ -29,7 +27,6 @@ std::string_view module_name(PyFunctionObject* f) {
   if (!name) drop_error();
   return name && PyUnicode_Check(name) ? text_of(name) : "";
 }
-
 
 struct SpecialRow {
   SpecialFunction special;
@@ -112,7 +109,7 @@ PyObject* known_argument(Shadows& shadows, Value* v, std::string& key) {
   if (is_plain(shadows, v)) {
     PyObject* object = constant_of(shadows, v);
     const PyRef text = PyRef::steal(PyObject_Repr(object));
-    key += text ? text_of(text.get()) : "?";
+    key += text ? exact_text(text.get()) : "?";
     drop_error();
     return object;
   }
@@ -133,7 +130,7 @@ Value* constant_result(AssumedConstants& assumed, Shadows& shadows, FunctionValu
   for (Value* v : args.positional)
     if (!take(v)) return nullptr;
   for (const auto& [name, v] : args.keywords) {
-    key += text_of(name);
+    key += exact_text(name);
     if (!take(v)) return nullptr;
     names.push_back(name);
   }
@@ -227,13 +224,22 @@ namespace rows {
 
 namespace {
 
+// Tensors and parameters have no override, although their classes have the method.
 void refuse_override(Tracer& t, Value* v) {
-  if (TupleValue* items = tuple_of(v)) {
-    for (Value* item : t.unpack(items)) refuse_override(t, item);
+  if (is_list_or_tuple(v)) {
+    for (Value* item : t.unpack(v)) refuse_override(t, item);
     return;
   }
-  if (v->kind == ValueKind::instance && _PyType_Lookup(t.facts.type_of(v), interned("__torch_function__")))
-    graph_break(Reason::custom_dispatch, std::string("__torch_function__ of ") + v->type->tp_name);
+  if (v->kind == ValueKind::generator || v->kind == ValueKind::iterator)
+    graph_break(Reason::custom_dispatch, "__torch_function__ of the items of " + describe(v));
+  PyTypeObject* const type = v->object ? Py_TYPE(v->object.get()) : v->type;
+  if (!_PyType_Lookup(type, interned("__torch_function__"))) {
+    if (v->kind == ValueKind::instance) t.facts.type_of(v);
+    return;
+  }
+  t.facts.type_of(v);
+  if (type != find_original_type("torch", "Tensor") && type != find_original_type("torch.nn.parameter", "Parameter"))
+    graph_break(Reason::custom_dispatch, std::string("__torch_function__ of ") + type->tp_name);
 }
 
 }  // namespace
@@ -250,12 +256,17 @@ Value* mark_graph_step(Heap& heap, const Arguments&) {
 }
 
 Value* has_torch_function(Tracer& t, const Arguments& args) {
+  if (t.tensors.frontend.records_nothing()) graph_break(Reason::modes_unsupported, "a mode or transform of torch");
   for (Value* v : args.positional) refuse_override(t, v);
   return t.heap.boolean(false);
 }
 
 Value* unsupported_tensor_method(NoPart&, const Arguments&) {
   graph_break(Reason::unsupported_write, "a change of a tensor's identity, class or gradient");
+}
+
+Value* seed_generators(NoPart&, const Arguments&) {
+  graph_break(Reason::outside_effect, "seeding torch's random generators");
 }
 
 Value* gradient_call(NoPart&, const Arguments&) {

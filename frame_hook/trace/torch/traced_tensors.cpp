@@ -90,8 +90,7 @@ void TracedTensors::set_user_line() {
   const RecordingLine line = {code, of_program ? of_program->code->code : nullptr, number,
                               of_program ? line_of_position(*of_program) : 0};
   if (std::exchange(last_line_, line) == line) return;
-  const char* name = PyUnicode_AsUTF8(code->co_qualname);
-  recording().set_line({file_name(code), number, name ? name : "?"}, facts().stack.way_to(user));
+  recording().set_line({file_name(code), number, text_of(code->co_qualname)}, facts().stack.way_to(user));
 }
 
 Value* TracedTensors::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* names) {

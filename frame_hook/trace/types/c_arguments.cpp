@@ -37,11 +37,11 @@ std::vector<Value*> parse(Errors& errors, const Arguments& args, const char* fun
     auto it = std::find(known.begin(), known.end(), text_of(name));
     if (it == known.end())
       errors.raise_new(PyExc_TypeError,
-                       std::string("'") + text_of(name) + "' is an invalid keyword argument for " + function + "()");
+                       std::string("'") + exact_text(name) + "' is an invalid keyword argument for " + function + "()");
     const auto at = it - known.begin();
     if (bound[at])
       errors.raise_new(PyExc_TypeError, "argument for " + std::string(function) + "() given by name ('" +
-                                            text_of(name) + "') and position (" + std::to_string(at + 1) + ")");
+                                            exact_text(name) + "') and position (" + std::to_string(at + 1) + ")");
     bound[at] = v;
   }
   for (size_t i = 0; i < required; ++i)

@@ -190,7 +190,7 @@ std::string without_names(Dicts& dicts, std::string text, DictValue* mapping, st
     const size_t end = text[i + 1] == '(' ? text.find_first_of("()", i + 2) : std::string::npos;
     if (end == std::string::npos || text[end] == '(')
       graph_break(Reason::text_formatting, "a format with fields that have no plain name");
-    Value* name = dicts.heap.string(text.substr(i + 2, end - i - 2).c_str());
+    Value* name = dicts.heap.string(text.substr(i + 2, end - i - 2));
     Value* value = dicts.get(mapping, name);
     if (!value) raise_with(dicts.errors, PyExc_KeyError, {name});
     values.push_back(value);
@@ -209,7 +209,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
   if (values->kind == ValueKind::dict && text.find("%(") != std::string::npos) {
     parts.clear();
     text = without_names(t.dicts, text, as<DictValue>(values), parts);
-    format = t.heap.string(text.c_str());
+    format = t.heap.string(text);
   }
   size_t next = 0;
   bool holds_reprs = false;  // their texts are made here: %r becomes %s
@@ -222,7 +222,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     if (text[k] != '%') {
       Value*& part = parts[next++];
       if (text[k] == 's') part = t.to_string(part);
-      else if (text[k] == 'r') part = t.heap.string(repr_text(t, part).c_str()), text[k] = 's', holds_reprs = true;
+      else if (text[k] == 'r') part = t.heap.string(repr_text(t, part)), text[k] = 's', holds_reprs = true;
       else if (has_any_special(t.shadows, part, {"__int__", "__index__", "__trunc__", "__float__"}))
         graph_break(Reason::text_formatting, "a number with a conversion of its own");
       else part = specialised(t.heap, payload_of(part));
@@ -231,7 +231,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
   }
   return t.calls.plain(
       operator_function(names_of(BinaryOp::remainder).function),
-      Arguments{{holds_reprs ? t.heap.string(text.c_str()) : format, t.heap.tuple(std::move(parts))}, {}});
+      Arguments{{holds_reprs ? t.heap.string(text) : format, t.heap.tuple(std::move(parts))}, {}});
 }
 
 }  // namespace framejit::frame_hook

@@ -2,11 +2,10 @@
 // added.
 #include "frame_hook/trace/types/containers.h"
 
-#include <algorithm>
-
 #include "frame_hook/trace/machine/unresumable.h"
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/made_values.h"
+#include "frame_hook/trace/types/keys_of_program.h"
 #include "frame_hook/trace/types/set_order.h"
 #include "frame_hook/trace/types/writes.h"
 #include "frame_hook/trace/values/object_kinds.h"
@@ -138,6 +137,7 @@ int find_in_set(Dicts& dicts, SetValue* set, Value* item) {
 }
 
 bool set_add(Dicts& dicts, SetValue* set, Value* item) {
+  if (set->object) refuse_key_of_program(item);
   if (find_in_set(dicts, set, item) >= 0) return false;
   will_mutate(dicts.shadows, set);
   set->items.push_back(item);

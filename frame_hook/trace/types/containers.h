@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "frame_hook/trace/machine/tracer.h"

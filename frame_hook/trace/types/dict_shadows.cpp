@@ -6,13 +6,14 @@
 // The __dict__ of a traced instance (owner set) has no entries of its own: only the instance's attributes count.
 #include <algorithm>
 #include <bit>
-#include <unordered_set>
 
 #include "frame_hook/trace/machine/unresumable.h"
 #include "frame_hook/trace/protocol/descriptors.h"
 #include "frame_hook/trace/protocol/own_dict.h"
 #include "frame_hook/trace/types/containers.h"
+#include "frame_hook/trace/types/keys_of_program.h"
 #include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
 #include "guards/guard_functions.h"
@@ -63,6 +64,35 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
     graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
   Unresumable guard(t.stack);
   return returned_hash(t.shadows, t.call(method, {}));
+}
+
+// Members of an enum hash by their name, tensors by their address, compiled modules by that of the original.
+bool hashes_in_program(PyObject* key) {
+  static PyTypeObject* const tensor = find_original_type("torch", "Tensor");
+  PyTypeObject* const type = Py_TYPE(key);
+  if (_PyType_Lookup(type, interned("_member_map_")) || (tensor && PyType_IsSubtype(type, tensor))) return false;
+  const auto is_of_program = [type](const char* special, const char* ours) {
+    return defined_in_python(type, special) &&
+           !is_original(_PyType_Lookup(type, interned(special)), "framejit.compiled_module", ours);
+  };
+  if (is_of_program("__hash__", "_hash_of_original") || is_of_program("__eq__", "_is_same_module")) return true;
+  for (Py_ssize_t i = 0; PyTuple_Check(key) && i < PyTuple_GET_SIZE(key); ++i)
+    if (hashes_in_program(PyTuple_GET_ITEM(key, i))) return true;
+  const PyRef items = PyRef::steal(PyFrozenSet_CheckExact(key) ? PyObject_GetIter(key) : nullptr);
+  while (const PyRef item = PyRef::steal(items ? PyIter_Next(items.get()) : nullptr))
+    if (hashes_in_program(item.get())) return true;
+  return false;
+}
+
+bool hashes_in_program(Value* key) {
+  if (key->object) return hashes_in_program(key->object.get());
+  const auto any = [](const std::vector<Value*>& items) {
+    return std::ranges::any_of(items, [](Value* item) { return hashes_in_program(item); });
+  };
+  if (key->kind == ValueKind::tuple) return any(as<TupleValue>(key)->items);
+  if (key->kind == ValueKind::set) return any(as<SetValue>(key)->items);
+  return key->kind == ValueKind::instance &&
+         (defined_in_python(key->type, "__hash__") || defined_in_python(key->type, "__eq__"));
 }
 
 // Hashes a tuple as CPython does: a __hash__ in Python may return the hash of a tuple.
@@ -119,6 +149,10 @@ bool is_identity_key(Value* key) {
     }
     default: return false;
   }
+}
+
+void refuse_key_of_program(Value* key) {
+  if (hashes_in_program(key)) graph_break(Reason::unsupported_key, "a key with a __hash__ or __eq__ of the program");
 }
 
 bool is_hashed_by_python(Value* key) {
@@ -250,6 +284,7 @@ Value* read_real(Shadows& shadows, DictValue* v, Value* key, Py_hash_t hash) {
            (wanted && is_plain(have) && is_plain(wanted) && PyObject_RichCompareBool(have, wanted, Py_EQ) == 1);
   };
   if (Value** read = v->read.find(hash, same)) return *read;
+  refuse_key_of_program(key);
   PyObject* real_key = nullptr;
   PyObject* item = real_item(shadows, v, key, &real_key);
   shadows.facts.type_of(v);
@@ -265,7 +300,7 @@ Value* read_real(Shadows& shadows, DictValue* v, Value* key, Py_hash_t hash) {
 PyObject* attribute_name(Value* key) {
   key = payload_of(key);
   if (key->kind != ValueKind::object || !key->object || !PyUnicode_CheckExact(key->object.get())) return nullptr;
-  return interned(text_of(key->object.get()));
+  return interned(exact_text(key->object.get()));
 }
 
 Value* entry_value(Dicts& dicts, DictValue* v, DictEntry& e) {
@@ -276,16 +311,6 @@ Value* entry_value(Dicts& dicts, DictValue* v, DictEntry& e) {
   PyObject* unused;
   PyObject* item = real_item(dicts.shadows, v, e.key, &unused);
   return e.value = dicts.heap.wrap(item, dicts.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key));
-}
-
-// A look-up compares a key with others of the same hash: an equality in Python would run for real.
-void refuse_keys_that_compare(Dicts& dicts, DictValue* v) {
-  const auto compares = [](const DictEntry& e) { return defined_in_python(Py_TYPE(e.key->object.get()), "__eq__"); };
-  if (std::ranges::none_of(v->entries, compares)) return;
-  std::unordered_set<Py_hash_t> hashes;
-  for (DictEntry& e : v->entries)
-    if (!hashes.insert(hash_of(dicts, e)).second)
-      graph_break(Reason::unsupported_key, "a key with the hash of another, and an equality written in Python,");
 }
 
 // C code that takes an OrderedDict for a dict changes its items, but not its order.
@@ -358,6 +383,7 @@ void Dicts::load_keys(DictValue* v) {
     Value* k = is_plain(key) ? heap.constant_value(key)
                              : heap.wrap(key, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, key));
     if (!k->object) k->object = PyRef::borrow(key);
+    if (!is_plain(key)) refuse_key_of_program(k);
     v->entries.push_back({k, nullptr});
   }
   facts.guard_if_real(by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
@@ -365,7 +391,6 @@ void Dicts::load_keys(DictValue* v) {
   if (by_key) v->order_from.push_back(v);
   if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1)
     facts.guard_if_real(GuardKind::linked_order, v->source, in_order.get());
-  refuse_keys_that_compare(*this, v);
   for (DictEntry& e : v->entries) entry_value(*this, v, e);
   for (DictEntry& e : written) {
     if (e.value) set(v, e.key, e.value);
@@ -405,6 +430,7 @@ void Dicts::set(DictValue* v, Value* key, Value* to, Py_hash_t known) {
     constant_of(shadows, payload_of(key));
     return set_own_attribute(drops, t_.numbers, v->owner, name, to);
   }
+  if (v->object) refuse_key_of_program(key);
   const Py_hash_t hash = known != kUnknownHash ? known : this->hash(key);
   if (!v->is_globals) load_keys(v);
   will_mutate(shadows, v);

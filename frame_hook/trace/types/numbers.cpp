@@ -63,6 +63,7 @@ Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
   for (const auto& [n, v] : args.keywords) {
     if (std::string_view(text_of(n)) == "key") key = v;
     else if (std::string_view(text_of(n)) == "default") fallback = v;
+    else graph_break(Reason::exception_raised, std::string("a TypeError of ") + name + "()");
   }
   if (args.positional.empty())
     t.errors.raise_new(PyExc_TypeError, std::string(name) + " expected at least 1 argument, got 0");

@@ -6,7 +6,6 @@
 #include "frame_hook/trace/values/c_packages.h"
 #include "frame_hook/trace/values/describe.h"
 #include "frame_hook/trace/values/known_types.h"
-#include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/numpy_objects.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/originals.h"

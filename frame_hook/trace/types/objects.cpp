@@ -81,8 +81,12 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
   made.insert(made.begin(), t.heap.constant_value(reinterpret_cast<PyObject*>(self->type)));
   Value* items = list_of(self) ? t.iterate(list_of(self)) : t.heap.none();
   Value* pairs = dict_of(self) ? t.iterate(make_view(t.heap, dict_of(self), ViewValue::What::items)) : t.heap.none();
-  return t.heap.tuple(
-      {t.heap.constant_value(unreplaced("copyreg", "__newobj__")), t.heap.tuple(std::move(made)), state, items, pairs});
+  unreplaced("copyreg", "__newobj__");
+  const PyRef copyreg = PyRef::steal(PyImport_GetModule(interned("copyreg")));
+  Value* make = copyreg ? t.find_attribute(t.heap.constant_value(copyreg.get()), interned("__newobj__")) : nullptr;
+  if (!make) graph_break(Reason::unsupported_copy, "a copy of " + describe(self));
+  t.facts.guard_identity(make);  // C code looks it up
+  return t.heap.tuple({make, t.heap.tuple(std::move(made)), state, items, pairs});
 }
 
 Value* object_reduce(NoPart&, const Arguments& args) {

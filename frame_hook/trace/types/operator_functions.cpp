@@ -87,11 +87,10 @@ Value* call_getter(Tracer& t, Value* getter, const Arguments& args) {
     if (is_item) {
       v = t.get_item(v, t.heap.constant_value(key));
     } else {
-      std::string_view path = text_of(key);
-      for (size_t dot = 0; dot != std::string_view::npos;) {
-        dot = path.find('.');
-        v = t.get_attribute(v, interned(path.substr(0, dot)));
-        if (dot != std::string_view::npos) path.remove_prefix(dot + 1);
+      const std::string path = exact_text(key);
+      for (size_t begin = 0, dot = 0; dot != std::string::npos; begin = dot + 1) {
+        dot = path.find('.', begin);
+        v = t.get_attribute(v, interned(path.substr(begin, dot - begin)));
       }
     }
     got.push_back(v);

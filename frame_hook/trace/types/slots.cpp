@@ -36,7 +36,7 @@ PyObject* name_argument(Shadows& shadows, const Arguments& args) {
   Value* name = payload_of(args.positional[1]);
   if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
     shadows.errors.raise_new(PyExc_TypeError, "attribute name must be string");
-  return interned(text_of(constant_of(shadows, name)));
+  return interned(exact_text(constant_of(shadows, name)));
 }
 
 Value* not_implemented(Heap& heap) { return heap.constant_value(Py_NotImplemented); }
@@ -50,7 +50,7 @@ void init_exception(Errors& errors, PyTypeObject* owner, Value* self, const Argu
                      std::string(errors.heap.facts.type_of(self)->tp_name) + "() takes no keyword arguments");
   for (const auto& [name, v] : rest.keywords) {
     if (takes_keyword(owner, text_of(name))) continue;
-    errors.raise_new(PyExc_TypeError, std::string("'") + text_of(name) + "' is an invalid keyword argument for " +
+    errors.raise_new(PyExc_TypeError, std::string("'") + exact_text(name) + "' is an invalid keyword argument for " +
                                           owner->tp_name + "()");
   }
   if (self->kind != ValueKind::instance) graph_break(Reason::unsupported_operand, "__init__() of " + describe(self));
@@ -79,11 +79,11 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   if (is_exception_type(owner)) return init_exception(t.errors, owner, self, rest), t.heap.none();
   if (owner == &PyBaseObject_Type) return init_object(t.errors, t.facts.type_of(self), rest), t.heap.none();
   const auto is_of_class = [&](const auto& keyword) {  // a descriptor would hide the entry of the dict
-    return _PyType_Lookup(t.facts.type_of(self), interned(text_of(keyword.first))) != nullptr;
+    return _PyType_Lookup(t.facts.type_of(self), interned(exact_text(keyword.first))) != nullptr;
   };
   if (is_known(owner, KnownType::name_space) && rest.positional.empty() &&
       std::none_of(rest.keywords.begin(), rest.keywords.end(), is_of_class)) {
-    for (const auto& [name, v] : rest.keywords) generic_set_attribute(t, self, interned(text_of(name)), v);
+    for (const auto& [name, v] : rest.keywords) generic_set_attribute(t, self, interned(exact_text(name)), v);
     return t.heap.none();
   }
   if (is_known(owner, KnownType::default_dict)) {
@@ -127,7 +127,7 @@ Value* slot_getattribute(Tracer& t, PyTypeObject* owner, const Arguments& args) 
                                                : attribute_or_null(t, self, name);
   if (found) return found;
   t.errors.raise_new(PyExc_AttributeError,
-                     "'" + class_of_missing(self->type, name) + "' object has no attribute '" + text_of(name) + "'");
+                     "'" + class_of_missing(self->type, name) + "' object has no attribute '" + exact_text(name) + "'");
 }
 
 Value* slot_setattr(Tracer& t, PyTypeObject*, const Arguments& args) {

@@ -7,6 +7,7 @@
 #include "frame_hook/trace/values/known_types.h"
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 
 namespace framejit::frame_hook {
 
@@ -49,9 +50,7 @@ std::optional<std::string_view> pybind_module_of(PyObject* callable) {
   PyObject* const self = bound_to(callable);
   if (!self || !is_made_by_c(Py_TYPE(self))) return std::nullopt;
   if (std::string_view(Py_TYPE(self)->tp_name).find("pybind11") == std::string_view::npos) return std::nullopt;
-  PyObject* const module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
-  const char* const name = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
-  drop_error();
+  const char* const name = find_text(reinterpret_cast<PyCFunctionObject*>(callable)->m_module);
   return name ? name : "";
 }
 

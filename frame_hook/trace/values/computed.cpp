@@ -3,7 +3,6 @@
 //
 // Such a value has its own kind of source (computed): the guard program calls the function again. If some code needs
 // the value, the value is guarded, not its operands; a float stays open, an int becomes a symbol.
-#include <string_view>
 
 #include "frame_hook/trace/values/open_numbers.h"
 #include "frame_hook/trace/values/originals.h"

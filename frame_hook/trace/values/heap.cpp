@@ -48,7 +48,7 @@ Value* Heap::boolean(bool b) {
 
 Value* Heap::integer(int64_t i) { return made(PyLong_FromLongLong(i)); }
 
-Value* Heap::string(const char* text) { return made(PyUnicode_FromString(text)); }
+Value* Heap::string(std::string_view exact) { return made(object_of_text(exact)); }
 
 Value* Heap::size_value(const graph::SymExpr& e) {
   if (auto constant = e.as_constant()) return integer(*constant);

@@ -30,7 +30,7 @@ class Heap {
   Value* boolean(bool b);
   Value* integer(int64_t i);
   Value* size_value(const graph::SymExpr& e);  // int constant or SymIntValue
-  Value* string(const char* text);
+  Value* string(std::string_view exact);  // guards/cpython/names.h
   TupleValue* tuple(std::vector<Value*> items);
   ListValue* list(std::vector<Value*> items);
   DictValue* dict();

@@ -1,7 +1,5 @@
 #include "frame_hook/trace/values/known_types.h"
 
-#include <iterator>
-
 #include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/py_ref.h"
 

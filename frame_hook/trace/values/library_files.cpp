@@ -4,7 +4,7 @@
 
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/trace/values/loaded_modules.h"
-#include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "guards/cpython/py_ref.h"
 
 namespace framejit::frame_hook {
@@ -14,8 +14,7 @@ namespace {
 constexpr std::string_view kFrozen = "<frozen ", kInstalled[] = {"/site-packages/", "/dist-packages/"};
 
 std::string_view path_in(PyObject* filename) {
-  const char* text = PyUnicode_Check(filename) ? PyUnicode_AsUTF8(filename) : nullptr;
-  if (!text) drop_error();
+  const char* text = find_text(filename);
   return text ? text : "";
 }
 

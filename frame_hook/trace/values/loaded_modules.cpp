@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 
 namespace framejit::frame_hook {
 
@@ -23,9 +23,7 @@ bool is_within(std::string_view name, std::string_view package) {
 
 // The name alone is not enough: any module may claim it.
 bool are_globals_of(PyObject* globals, std::string_view package) {
-  PyObject* const name = PyDict_GetItemString(globals, "__name__");
-  const char* const text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
-  if (!text) drop_error();
+  const char* const text = find_text(PyDict_GetItemString(globals, "__name__"));
   return text && is_within(text, package) && globals == dict_of_module(text);
 }
 

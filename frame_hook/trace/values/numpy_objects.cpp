@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "frame_hook/trace/values/c_packages.h"
-#include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"

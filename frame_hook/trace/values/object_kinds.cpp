@@ -12,6 +12,7 @@
 #include "frame_hook/trace/values/loaded_modules.h"
 #include "frame_hook/trace/values/originals.h"
 #include "guards/cpython/interrupts.h"
+#include "guards/cpython/names.h"
 #include "guards/guard_functions.h"
 
 namespace framejit::frame_hook {

@@ -27,8 +27,7 @@ struct Definition {
 
 // What the object says is read without running code of the program: from C structures, or by getters in C.
 std::string_view text_in(PyObject* object) {
-  const char* const found = object && PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : nullptr;
-  if (!found) drop_error();
+  const char* const found = find_text(object);
   return found ? found : "";
 }
 

@@ -77,7 +77,7 @@ void refuse_unknown_arithmetic(Value* v, const char* what) {
 std::string plain_text(Shadows& shadows, Value* v, const char* what) {
   v = payload_of(v);
   if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get()))
-    return text_of(constant_of(shadows, v));
+    return exact_text(constant_of(shadows, v));
   shadows.errors.raise_new(PyExc_TypeError, std::string(what) + " must be string");
 }
 

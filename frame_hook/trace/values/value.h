@@ -14,11 +14,7 @@
 #include <Python.h>
 
 #include <cstddef>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "frame_hook/bytecode/operators.h"

@@ -56,21 +56,27 @@ def outcome(fn, args):
         return None, e
 
 
+def assert_same_error(ours, eagers, name):
+    assert (type(ours), str(ours)) == (type(eagers), str(eagers)), f"{name}: {ours!r} in place of {eagers!r}"
+
+
 def check_call(fn, args, name, symbolic=True, fixed=(), varied=None):
     """True if the rule was used. fixed: sizes that stay numbers; varied: which arguments have symbols, if not all."""
     want, error = outcome(fn, [clone_like(t) for t in args])
     try:
         recording = Recording(fn, args)
     except Exception as e:
-        if error is None:
-            what = refusal(e, "constant")
-            if what is None:
-                raise AssertionError(f"{name}: recording failed with {e!r}") from e
+        what = refusal(e, "constant")
+        if what is None:
+            assert error is not None, f"{name}: recording failed with {e!r}"
+            assert_same_error(e, error, name)
+        elif error is None:
             seen[what] += 1
         return False
     if error is not None:  # kernels may refuse what shape functions accept: the replay refuses too
-        with pytest.raises(Exception):
+        with pytest.raises(type(error)) as raised:
             recording.replay([clone_like(t) for t in args])
+        assert_same_error(raised.value, error, name)
         return False
     got, wrong, broken = recording.replay([clone_like(t) for t in args])
     assert not wrong and not broken, f"{name} {[(tuple(t.shape), t.stride(), t.dtype) for t in args]}: {wrong}"

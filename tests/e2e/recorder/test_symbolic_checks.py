@@ -61,7 +61,8 @@ def test_a_rule_that_is_not_used_is_seen():
 
 def test_an_error_that_speaks_of_a_break_is_no_break():
     assert refusal(RuntimeError("break unsupported_op: x"), "breaks") == "breaks unsupported_op"
-    for text in ("line break", "cannot break up a tensor", "break", "breaks unsupported_op: x"):
+    for text in ("line break", "cannot break up a tensor", "break", "breaks unsupported_op: x",
+                 "framejit: a symbolic size has no SymInt"):
         assert refusal(RuntimeError(text), "breaks") is None
 
     def fn(x):
@@ -69,6 +70,17 @@ def test_an_error_that_speaks_of_a_break_is_no_break():
             raise ValueError("this would break the tensor")
         return x + 1
     with pytest.raises(AssertionError, match="symbolic recording failed"):
+        test_shape_rules.check_call(fn, [torch.ones(3, 4)], "fn")
+
+
+def test_an_error_of_ours_where_eager_raises_too_is_seen():
+    """The recording must raise what eager raises, not just anything."""
+    calls = []
+
+    def fn(x):
+        calls.append(x)
+        raise ValueError(f"call {len(calls)}")
+    with pytest.raises(AssertionError, match="in place of ValueError"):
         test_shape_rules.check_call(fn, [torch.ones(3, 4)], "fn")
 
 

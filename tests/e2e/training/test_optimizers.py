@@ -2,6 +2,9 @@
 
 The forward and the backward of these programs are plain. The first step makes the state, so it is a graph of its own.
 """
+import gc
+import weakref
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -377,3 +380,21 @@ def test_many_parameters_have_few_kernels_and_one_region():
         before = framejit.stats()
         framejit.compile(optimizer.step)()
         assert framejit.stats()["graph_breaks"] == before["graph_breaks"] == 0
+
+
+def test_dropped_models_are_freed():
+    """A compiled step keeps nothing of a model that the program drops, and its entries make room for the next step."""
+    framejit.reset()
+    for _ in range(7):
+        model = nn.Linear(3, 3)
+        optimizer = optim.AdamW(model.parameters())
+        step = framejit.compile(optimizer.step)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(1, 3)).sum().backward()
+            step()
+        weights = [weakref.ref(w) for w in model.parameters()]
+        del model, optimizer, step
+        gc.collect()
+        assert [w() for w in weights] == [None, None]
+    assert framejit.stats()["graphs"] == 14 and framejit.stats()["fallback_reasons"] == {}

@@ -1,4 +1,6 @@
 """Gradients of gradients: create_graph=True by formulas that have a derivative, and gradients of vmap."""
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -436,3 +438,21 @@ def test_an_activation_that_the_forward_writes():
             return slope
         return Program(lambda y: y.relu_().pow(3), values(), step=step)
     check_step(make, backward=None, graphs=1)
+
+
+def test_anomaly_mode_around_the_backward_alone():
+    """The error names the formula that made the NaN, as eager's does."""
+    def run_once(f):
+        x = torch.zeros(3, requires_grad=True)
+        loss = f(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with torch.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="returned nan values") as raised:
+                loss.backward()
+        return str(raised.value)
+
+    def f(x):
+        return (x.sqrt() * 0).sum()
+    compiled = framejit.compile(f)
+    for _ in range(3):
+        assert run_once(compiled) == run_once(f) == "Function 'SqrtBackward0' returned nan values in its 0th output."

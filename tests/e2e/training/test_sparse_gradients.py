@@ -104,3 +104,22 @@ def test_a_step_with_a_sparse_gradient():
         f = compiled(step)
         return [f(torch.tensor([1, 2, k])).detach() for k in range(3)] + [e.weight.detach()]
     torch.testing.assert_close(train(framejit.compile), train(lambda f: f))
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.breaks(no_backward=1)
+def test_the_reason_names_the_cause_and_the_line():
+    details = []
+    token = framejit._framejit.add_listener(lambda e: e["event"] == "Break" and details.append(e["fields"]["detail"]))
+    weight = torch.randn(7, 3, requires_grad=True)
+
+    def lookup(i):
+        return F.embedding(i, weight, padding_idx=0, sparse=True)
+    got = framejit.compile(lookup)(torch.tensor([1, 0, 2]))
+    framejit._framejit.remove_listener(token)
+    assert torch.equal(got, lookup(torch.tensor([1, 0, 2])))
+    [detail] = details
+    line = lookup.__code__.co_firstlineno + 1
+    assert detail.endswith("the result size of index.Tensor depends on data, in the backward of "
+                           f"test_sparse_gradients.py:{line} "
+                           "test_the_reason_names_the_cause_and_the_line.<locals>.lookup"), detail

@@ -159,3 +159,59 @@ def test_positions_on_either_side_of_zero(name, dynamic):
     check_step(lambda: Program(POSITIONS[name], make_inputs=lambda k: (
         torch.arange(25.0).view(5, 5).div(25).requires_grad_(), (0, 1, -1, -2, 3, -3)[k])), steps=6, graphs=None,
                dynamic=dynamic)
+
+
+# Lists of docs/sizes_and_numbers.md.
+VARY = {
+    "clamp": lambda x, a: x.clamp(a, 0.5), "full": lambda x, a: x * torch.full((2, 3), a),
+    "addcmul": lambda x, a: torch.addcmul(x, x, x, value=a), "leaky_relu": lambda x, a: F.leaky_relu(x, a),
+    "elu": lambda x, a: F.elu(x, a), "hardtanh": lambda x, a: F.hardtanh(x, -1.0, a),
+    "threshold": lambda x, a: F.threshold(x, a, 1.0), "softplus": lambda x, a: F.softplus(x, a),
+    "hardshrink": lambda x, a: F.hardshrink(x, a),
+    "normalize": lambda x, a: F.normalize(x, 2.0, -1, eps=a), "gumbel_softmax": lambda x, a: F.gumbel_softmax(x, tau=a),
+}
+VARY_WITHOUT_GRADIENTS = {
+    "pow": lambda x, a: x.abs() ** a, "rpow": lambda x, a: a ** x,
+    "lerp": lambda x, a: torch.lerp(x, x.flip(0), a), "addmm": lambda x, a: torch.addmm(x[:, :2], x, x.t(), beta=a),
+}
+LABELS = torch.tensor([0, 1])
+FIXED = {
+    "dropout": lambda x, a: F.dropout(x, a), "vector_norm": lambda x, a: torch.linalg.vector_norm(x, 1 + a, -1),
+    "cdist": lambda x, a: torch.cdist(x, x.flip(0), p=1 + a),
+    "label_smoothing": lambda x, a: F.cross_entropy(x, LABELS, label_smoothing=a),
+    "huber_loss": lambda x, a: F.huber_loss(x, x.flip(0), delta=a),
+    "smooth_l1_loss": lambda x, a: F.smooth_l1_loss(x, x.flip(0), beta=a), "celu": lambda x, a: F.celu(x, a),
+    "softshrink": lambda x, a: F.softshrink(x, a),
+    "layer_norm": lambda x, a: F.layer_norm(x, (3,), eps=a), "group_norm": lambda x, a: F.group_norm(x, 1, eps=a),
+    "cosine_similarity": lambda x, a: F.cosine_similarity(x, x.flip(0), eps=a),
+    "logit": lambda x, a: torch.logit(x.sigmoid(), eps=a),
+    "momentum": lambda x, a: F.batch_norm(x, torch.zeros(3), torch.ones(3), training=True, momentum=a),
+    "correction": lambda x, a: x.var(-1, correction=a),
+    "scale": lambda x, a: F.scaled_dot_product_attention(x[None], x[None], x[None], scale=a),
+    "margin": lambda x, a: F.margin_ranking_loss(x, x.flip(0), torch.ones_like(x), margin=a),
+    "quantile": lambda x, a: x.quantile(a, -1), "nan_to_num": lambda x, a: torch.nan_to_num(x, a),
+}
+
+
+def graphs_of(f, gradients):
+    framejit.reset()
+    compiled = framejit.compile(f)
+    with torch.set_grad_enabled(gradients):
+        for k in range(5):
+            compiled(torch.randn(2, 3, requires_grad=True), 0.1 + k / 100)
+    return framejit.stats()["graphs"]
+
+
+@pytest.mark.parametrize("name", VARY | VARY_WITHOUT_GRADIENTS | FIXED)
+def test_arguments_that_vary(name):
+    f = (VARY | VARY_WITHOUT_GRADIENTS | FIXED)[name]
+    assert graphs_of(f, gradients=False) == (5 if name in FIXED else 2)
+    assert graphs_of(f, gradients=True) == (2 if name in VARY else 5)
+
+
+def test_the_first_line_is_true_of_a_number_that_is_part_of_a_kernel():
+    lines = []
+    token = framejit._framejit.add_listener(lambda e: e["event"] == "Recompile" and lines.append(e["fields"]["hint"]))
+    assert graphs_of(FIXED["dropout"], gradients=True) == 5
+    framejit._framejit.remove_listener(token)
+    assert len(lines) == 4 and all("dropout's p" in line and "use few values" in line for line in lines), lines

@@ -177,6 +177,30 @@ TEST_F(GuardTest, NamedObjectsAreHeldWeakly) {
   EXPECT_FALSE(holds());
 }
 
+TEST_F(GuardTest, KeysAreHeldWeakly) {
+  run("import gc, weakref\nclass Key: pass\nk = Key()\nd = {'s': 1, k: 2, (3, 4): 5}\nw = weakref.ref(k)");
+  set(0, "d");
+  add(GuardKind::dict_keys, local(), "tuple(d)");
+  add(GuardKind::dict_has, local(), "k");
+  add(GuardKind::equals, keyed(SourceKind::dict_item, local(), get("k")), "2");
+  compile();
+  EXPECT_TRUE(holds());
+  run("d[k] = 3");
+  EXPECT_FALSE(holds());
+  run("d = {'s': 1, w: 2, (3, 4): 5}");  // another key: a reference of the program to the same object
+  set(0, "d");
+  EXPECT_FALSE(holds());
+  run("d = {'s': 1, k: 2, (3, 4): 5}");
+  set(0, "d");
+  EXPECT_TRUE(holds());
+  locals_[0] = nullptr;
+  values_.clear();
+  run("del k, d\ngc.collect()");
+  EXPECT_EQ(get("w()").get(), Py_None);
+  EXPECT_TRUE(program_->dead());
+  EXPECT_EQ(program_->texts()[0], "list(L['a']) == ('s', <dead object>, (3, 4))");
+}
+
 TEST_F(GuardTest, CodeObjectsAreHeldWeakly) {
   run("import gc\ndef f(): pass");
   set(0, "f");

@@ -96,7 +96,6 @@ TEST_F(SourceTest, Functions) {
   run("def outer():\n  n = 7\n  def f(a, b=2, *, k=3): return n\n  return f\nf = outer()\ng = lambda: 0");
   set(0, "f");
   set(1, "g");
-  EXPECT_EQ(fetch(from(SourceKind::function_code, local())), get("f.__code__").get());
   EXPECT_EQ(fetch(from(SourceKind::function_defaults, local())), get("f.__defaults__").get());
   EXPECT_EQ(fetch(from(SourceKind::function_kwdefaults, local())), get("f.__kwdefaults__").get());
   EXPECT_EQ(fetch(from(SourceKind::function_globals, local())), globals_.get());

@@ -12,13 +12,14 @@ namespace {
 // Why y may not take the memory of x, in the kernel of all nests of a program over x: f32[64, 48] and y of the same
 // shape, with `outer` common dimensions; "" if it may.
 std::string answer(const std::string& nests, size_t outer, const std::string& y = "f32[64, 48]",
-                   const std::string& x = "f32[64, 48]") {
+                   const std::string& x = "f32[64, 48]", bool is_attention = false) {
   auto parsed = parse_loops("loops @f symbols 1 {\n  input x: " + x +
                             "\n  input n: i64[48]\n  temp t: f32[64]\n  output y: " + y + "\n" + nests + "}\n");
   EXPECT_TRUE(parsed.ok()) << parsed.error().message;
   Group group;
   for (auto& item : parsed.value().items) group.nests.push_back(std::get<Nest>(item));
   group.outer = outer;
+  group.is_attention = is_attention;
   const Kernel kernel = make_kernel(parsed.value(), group, std::vector<bool>(parsed.value().buffers.size(), false),
                                     SizeHints{{64}}, reference_target());
   const auto number = [&](LoopBufferId source) {
@@ -74,6 +75,7 @@ TEST(InPlace, EveryReason) {
               1)},
       {"tiled", answer(points("    %0 = load x[i0, i1] : f32\n    store y[i0, i1], %0\n"), 2, "f32[64, 48]",
                        "f32[64, 48; 1, 64]")},
+      {"shared_point", answer(kRowMaximum + kLessMaximum, 1, "f32[64, 48]", "f32[64, 48]", true)},
       {"not_by_point", answer("  nest n0 (i0: 64 | r0: 48) {\n    %0 = load x[63 - i0, r0] : f32\n    %1 = reduce_max "
                               "%0 : f32\n    store t[i0], %1\n  }\n"
                               "  nest n1 (i0: 64, i1: 48) {\n    %0 = load t[i0] : f32\n    store y[i0, i1], %0\n  }\n",

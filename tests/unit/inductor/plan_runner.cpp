@@ -19,6 +19,7 @@
 #include "inductor/cpu/jit.h"
 #include "inductor/interp/interpreter.h"
 #include "inductor/lowering/lower.h"
+#include "inductor/schedule/input_writes.h"
 #include "tests/unit/inductor/guarded_memory.h"
 #include "tests/unit/inductor/planted.h"
 
@@ -126,7 +127,13 @@ class Host : public runtime::PlanHost {
     const runtime::Buffer& buffer = plan_.buffers[b];
     if (buffer.storage == runtime::Storage::kInput && data_[b] == nullptr) {
       const View v = view(b, nullptr);
-      storage_[b] = guarded_copy(inputs_[buffer.index].bytes.data(), span_bytes(v.dtype, v.sizes, v.strides));
+      const int64_t bytes = span_bytes(v.dtype, v.sizes, v.strides);
+      const char* const given = inputs_[buffer.index].bytes.data();
+      const bool is_written = std::any_of(plan_.updates.begin(), plan_.updates.end(), [&](const auto& update) {
+        return update.first == buffer.index && update.second == b;
+      });
+      storage_[b] = is_written ? guarded_block(bytes, 1) : guarded_copy(given, bytes);
+      if (is_written) std::memcpy(storage_[b].get(), given, static_cast<size_t>(bytes));
       data_[b] = storage_[b].get();
     }
     if (buffer.storage == runtime::Storage::kArena) {
@@ -468,10 +475,13 @@ void check_graph_with(KernelTarget& target, const std::string& text, CheckOption
   const auto reference = make_reference(graph.value(), options);
   ASSERT_TRUE(reference.ok()) << reference.error().message << "\n" << text;
   const Reference& r = reference.value();
-  LoweredGraph lowered = lower(r.graph, target.info());
+  const auto compiled = options.compiled.empty() ? Result<Graph>(r.graph) : parse(options.compiled, options.passes);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().message << "\n" << options.compiled;
+  LoweredGraph lowered = lower(compiled.value(), target.info());
+  write_inputs_in_place(compiled.value(), target.info(), lowered);
   const SizeHints hints{hints_of(r.graph)};
   const Schedule schedule = make_schedule(std::move(lowered.program), hints, target.info());
-  auto plan = assemble(r.graph, lowered.forms, schedule, hints, target);
+  auto plan = assemble(compiled.value(), lowered.forms, schedule, hints, target);
   ASSERT_TRUE(plan.ok()) << plan.error().message << "\n" << text;
   const auto got = run_plan(plan.value(), target, r.inputs, r.symbols, 1);
   ASSERT_TRUE(got.ok()) << got.error().message << "\n" << text;

@@ -54,7 +54,8 @@ struct CheckOptions {
   std::vector<int64_t> symbols;  // empty: the hints
   uint32_t seed = 1;
   int kernels = -1;              // expected kernel steps when fused; -1: any
-  std::string compiled = {};  // a planted defect: compiles this graph, not the one that the interpreter runs
+  std::string compiled = {};  // compiles this graph, not the one that the interpreter runs: a planted defect, or the
+                              // same program with an op that the interpreter does not know
   std::function<void(runtime::Executable&)> plan = {};  // a planted defect: changes what was compiled
   Choices choices = {};
   bool passes = true;  // run the graph passes first, as in production; false: the text is lowered unchanged

@@ -53,7 +53,7 @@ TEST(Target, WhoseNumbersAColumnHas) {
 
 TEST(Target, AGpuAndTheReferenceSayNothingOfThisMachine) {
   const TargetInfo gpu = gpu_target();
-  EXPECT_EQ(gpu.description, "costs of gpu (53 measured, 1 of avx2, the rest of zen_avx512)");
+  EXPECT_EQ(gpu.description, "costs of gpu (56 measured, 1 of avx2, the rest of zen_avx512)");
   EXPECT_EQ(text_of(gpu), "costs gpu processors 132");
   EXPECT_EQ(reference_target().description,
             "the reference target, which describes no real machine; costs of zen_avx512");
