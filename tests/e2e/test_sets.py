@@ -336,3 +336,22 @@ def test_a_set_of_dtypes_that_traced_code_writes():
     dtypes = torch.float32, torch.float16, torch.float32
     assert [f(torch.ones(1, dtype=dtype)).item() for dtype in dtypes] == [2, 3, 3]
     assert seen == {torch.float32, torch.float16} and framejit.stats()["graph_breaks"] == 0
+
+
+class Loose(enum.Enum):
+    A, B = 1, 2
+
+    def __eq__(self, other):
+        return isinstance(other, Loose)
+
+    def __hash__(self):
+        return 1
+
+
+@pytest.mark.breaks(unsupported_key=2)
+def test_enum_members_with_an_equality_of_the_program():
+    held, table = {Loose.A}, {Loose.A: 2.0}
+    of_set = framejit.compile(lambda x, key: (x + 1) * (key in held))
+    of_dict = framejit.compile(lambda x, key: (x + 1) * table.get(key, 5.0))
+    for key in Loose:
+        assert of_set(torch.ones(1), key) == 2 and of_dict(torch.ones(1), key) == 4

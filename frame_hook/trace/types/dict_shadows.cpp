@@ -13,6 +13,7 @@
 #include "frame_hook/trace/types/containers.h"
 #include "frame_hook/trace/types/keys_of_program.h"
 #include "frame_hook/trace/types/writes.h"
+#include "frame_hook/trace/values/key_hashes.h"
 #include "frame_hook/trace/values/originals.h"
 #include "frame_hook/trace/values/payloads.h"
 #include "guards/cpython/interrupts.h"
@@ -24,11 +25,6 @@ using guards::GuardKind;
 using guards::SourceKind;
 
 namespace {
-
-bool defined_in_python(PyTypeObject* type, const char* special) {
-  PyObject* found = _PyType_Lookup(type, interned(special));
-  return found && PyFunction_Check(found);
-}
 
 bool is_enum_member(Value* v) { return v->object && _PyType_Lookup(v->type, interned("_member_map_")); }
 
@@ -66,29 +62,9 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
   return returned_hash(t.shadows, t.call(method, {}));
 }
 
-// Members of an enum hash by their name, tensors by their address, compiled modules by that of the original.
-bool hashes_in_program(PyObject* key) {
-  static PyTypeObject* const tensor = find_original_type("torch", "Tensor");
-  PyTypeObject* const type = Py_TYPE(key);
-  if (_PyType_Lookup(type, interned("_member_map_")) || (tensor && PyType_IsSubtype(type, tensor))) return false;
-  const auto is_of_program = [type](const char* special, const char* ours) {
-    return defined_in_python(type, special) &&
-           !is_original(_PyType_Lookup(type, interned(special)), "framejit.compiled_module", ours);
-  };
-  if (is_of_program("__hash__", "_hash_of_original") || is_of_program("__eq__", "_is_same_module")) return true;
-  for (Py_ssize_t i = 0; PyTuple_Check(key) && i < PyTuple_GET_SIZE(key); ++i)
-    if (hashes_in_program(PyTuple_GET_ITEM(key, i))) return true;
-  const PyRef items = PyRef::steal(PyFrozenSet_CheckExact(key) ? PyObject_GetIter(key) : nullptr);
-  while (const PyRef item = PyRef::steal(items ? PyIter_Next(items.get()) : nullptr))
-    if (hashes_in_program(item.get())) return true;
-  return false;
-}
-
-bool hashes_in_program(Value* key) {
+bool is_key_of_program(Value* key) {
   if (key->object) return hashes_in_program(key->object.get());
-  const auto any = [](const std::vector<Value*>& items) {
-    return std::ranges::any_of(items, [](Value* item) { return hashes_in_program(item); });
-  };
+  const auto any = [](const std::vector<Value*>& items) { return std::ranges::any_of(items, is_key_of_program); };
   if (key->kind == ValueKind::tuple) return any(as<TupleValue>(key)->items);
   if (key->kind == ValueKind::set) return any(as<SetValue>(key)->items);
   return key->kind == ValueKind::instance &&
@@ -152,7 +128,7 @@ bool is_identity_key(Value* key) {
 }
 
 void refuse_key_of_program(Value* key) {
-  if (hashes_in_program(key)) graph_break(Reason::unsupported_key, "a key with a __hash__ or __eq__ of the program");
+  if (is_key_of_program(key)) graph_break(Reason::unsupported_key, "a key with a __hash__ or __eq__ of the program");
 }
 
 bool is_hashed_by_python(Value* key) {

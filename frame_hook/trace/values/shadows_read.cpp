@@ -1,6 +1,7 @@
 // frame_hook/trace/values/shadows_read.cpp — reading real containers and functions through sources.
 #include <string>
 
+#include "frame_hook/trace/values/key_hashes.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "frame_hook/trace/values/shadows.h"
 
@@ -52,7 +53,7 @@ void Shadows::load(SetValue* v) {
     graph_break(Reason::unsupported_operand, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
   v->loaded = true;
   for (PyObject* item : items_of_set(v->object.get())) {
-    if (!is_plain(item) && !has_identity_constant(item))
+    if (!is_plain(item) && (!has_identity_constant(item) || hashes_in_program(item)))
       graph_break(Reason::unsupported_key, "a set that holds an object of type " + std::string(Py_TYPE(item)->tp_name));
     v->items.push_back(heap.constant_value(item));
   }
