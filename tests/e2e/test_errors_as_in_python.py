@@ -11,7 +11,7 @@ X = torch.ones(3)
 
 @pytest.mark.breaks(total={"operators-False": 179, "operators-True": 222, "special_methods-False": 20,
                            "special_methods-True": 210, "items-False": 94, "items-True": 242, "attributes-False": 64,
-                           "attributes-True": 228, "builtins-False": 88, "builtins-True": 144, "methods-False": 81,
+                           "attributes-True": 228, "builtins-False": 89, "builtins-True": 144, "methods-False": 81,
                            "methods-True": 230, "statements-False": 92, "statements-True": 145})
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("keeps", [False, True])
