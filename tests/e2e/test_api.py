@@ -342,7 +342,7 @@ def test_stats_are_flat_totals_since_import_or_reset():
                "left_alone", "frames", "compile_seconds", "trace_seconds", "traced_instructions", "inlined_calls",
                "cache_hits", "cache_misses", "cache_stored", "derived_values", "derived_bytes", "derived_made",
                "derived_again", "derived_private_bytes", "recordings", "replays", "recording_bytes", "backward_graphs",
-               "backward_runs", "python_shapes", "executed_shapes"]
+               "backward_runs", "python_shapes", "executed_shapes", "interrupted"]
 
     @framejit.compile
     def f(x):

@@ -193,7 +193,6 @@ def test_same_results_with_any_number_of_threads():
     assert all(torch.equal(r, results[0]) for r in results)
 
 
-@pytest.mark.breaks(interrupted=1)
 def test_ctrl_c_ends_the_timing():
     """The signal comes when the first choice is made, before plans of the second one are compiled and run."""
     def f(x):

@@ -162,7 +162,7 @@ def test_cached_property():
     check(quiet, Quiet(x), breaks=0)
 
 
-@pytest.mark.breaks(escaped_traced=2)
+@pytest.mark.breaks(memory_address=2)
 def test_id_as_a_key_of_a_real_dict():
     one, two = Holder(1), Holder(2)
     known = {id(one): 3}

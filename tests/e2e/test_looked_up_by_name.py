@@ -53,7 +53,7 @@ class Held:
         self.number = 3
 
 
-@pytest.mark.breaks(unknown_callable=range(6), escaped_traced=range(6))
+@pytest.mark.breaks(unknown_callable=range(6), memory_address=range(6))
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
 def test_what_a_copy_is_made_with(copied, backend, monkeypatch):
     """object.__reduce_ex__ looks copyreg.__newobj__ up by its name."""
