@@ -67,16 +67,6 @@ def recurse(x, n):
     return recurse(x + 1, n - 1) if n else x
 
 
-def scripted():
-    def twice(x):
-        return x * 2
-    return torch.jit.trace(twice, (ONES,))
-
-
-def call_it(x, f):
-    return f(x + 1)
-
-
 # The function, a maker of its other arguments, the reason, the sentence.
 CASES = [
     (slice_with_text, tuple, "exception_raised", "a ValueError of itertools.islice() is raised"),
@@ -91,8 +81,6 @@ CASES = [
     (reduce_object, lambda: (Plain(),), "unsupported_copy",
      "the result of __reduce__() of an object of type Plain cannot be made"),
     (recurse, lambda: (400,), "recursion_limit", "a call of recurse nests too deeply"),
-    (call_it, lambda: (scripted(),), "unknown_callable",
-     "call of ScriptFunction.__call__, which is not known to be safe to trace"),
 ]
 
 
