@@ -147,7 +147,7 @@ Next Drive::plainly_because(Reason reason, const std::string& detail) {
 }
 
 void Drive::count_hit_without_graph(const Segment& segment) {
-  if (segment.failed) return count_again(segment.reason, place(frame_));
+  if (segment.failed) return count_again(segment.reason, frame_);
   stats().plain_hits += 1;
   if (segment.exit != ExitKind::returned) stats().breaks_of_plain_hits[static_cast<size_t>(segment.reason)] += 1;
 }
@@ -460,7 +460,7 @@ Next Drive::round() {
     if (run.due && !derive(std::move(run.due))) return leave_with_error(here());
     return apply(*segment, run);
   }
-  if (has_failed(*site, options_)) return count_again(Reason::internal_error, place(frame_)), plainly();
+  if (has_failed(*site, options_)) return count_again(Reason::internal_error, frame_), plainly();
   return miss(access, index);
 }
 

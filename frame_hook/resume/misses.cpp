@@ -87,8 +87,7 @@ void Misses::explain(const char* died) {
 }
 
 void Misses::count_limit(EntryLimit limit) {
-  if (std::exchange(account_of(site_, options_).limit_is_said, true))
-    return count_again(Reason::entry_limit, place(frame_));
+  if (std::exchange(account_of(site_, options_).limit_is_said, true)) return count_again(Reason::entry_limit, frame_);
   const bool of_modules = limit == EntryLimit::limit_of_modules;
   const size_t entries = of_modules ? site_.entries.size() : own_entries();
   const std::string detail =

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "frame_hook/resume/entries.h"
 #include "runtime/base/log.h"
 #include "runtime/base/warn_once.h"
 
@@ -26,11 +27,15 @@ void warn_if_listed(Reason reason, const std::string& detail, const std::string&
   log::warn_reason(reason, detail, where, extent, is_listed ? row->once_for : log::OnceFor::detail);
 }
 
+bool is_logged(Reason reason) {
+  return reason != Reason::entry_limit && reason != Reason::does_not_pay && log::enabled(log::Kind::Fallback);
+}
+
 void count_and_log(Reason reason, const std::string& where, const std::string& detail) {
   const ReasonRow& row = row_of(reason);
   stats().fallbacks += 1;
   stats().fallback_reasons[row.name] += 1;
-  if (reason == Reason::entry_limit || reason == Reason::does_not_pay || !log::enabled(log::Kind::Fallback)) return;
+  if (!is_logged(reason)) return;
   log::emit(log::Kind::Fallback, where,
             {{"reason", row.name}, {"detail", detail.empty() ? row.what : detail}, {"hint", row.hint}});
 }
@@ -86,6 +91,8 @@ void count_raised(Reason reason, const std::string& where, const std::string& de
   count_and_log(reason, where, detail);
 }
 
-void count_again(Reason reason, const std::string& where) { count_and_log(reason, where, "as before"); }
+void count_again(Reason reason, const LiveFrame& frame) {
+  count_and_log(reason, is_logged(reason) ? place(frame) : "", "as before");
+}
 
 }  // namespace framejit::frame_hook

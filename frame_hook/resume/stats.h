@@ -11,6 +11,8 @@
 
 namespace framejit::frame_hook {
 
+class LiveFrame;
+
 // An upper limit on the number of reasons, which are bytes.
 constexpr size_t kReasons = 256;
 
@@ -50,7 +52,7 @@ void count_fallback(Reason reason, const std::string& where, const std::string& 
 // The same for a failure that is raised: stderr does not say that anything runs plainly.
 void count_raised(Reason reason, const std::string& where, const std::string& detail);
 
-// The same for a failure that was counted before: it is logged, but not reported again.
-void count_again(Reason reason, const std::string& where);
+// The same for a failure that was counted before: it is logged, but not reported again. Each plain call comes here.
+void count_again(Reason reason, const LiveFrame& frame);
 
 }  // namespace framejit::frame_hook

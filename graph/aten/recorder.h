@@ -72,7 +72,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   at::Tensor add_input(TensorMeta meta, const std::string& source);
   size_t input_count() const { return graph().inputs.size(); }
   ValueId value_of(const at::Tensor& tensor);   // a real tensor becomes a constant
-  void set_line(const Line& line, const std::string& way = "");  // way: what stands before the line in why()
+  void set_line(const Line& line, const std::string& way = "");  // way: put before the line in why()
   // A Scalar that stands for the number in a traced 0-dim tensor of float64; `now` is the number of this trace.
   c10::SymFloat float_of(const at::Tensor& traced, double now);
   std::vector<FloatRead> take_float_reads() { return std::exchange(float_reads_, {}); }  // since the last call

@@ -68,24 +68,25 @@ bool bounded(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return (args.given(1) || args.given(2)) && rule(args, env, results);
 }
 
+// For numbers that eager refuses: whether argument i is, or may be, equal to zero (kEq) or below it (kLt).
+bool may_be(const RuleArgs& args, ShapeEnv& env, size_t i, Relation relation, const char* why) {
+  if (const double* fraction = args.args[i].get<double>())
+    return relation == Relation::kEq ? *fraction == 0 : *fraction < 0;
+  const auto number = args.size(i);
+  return !number || env.decide(*number, relation, 0, why);
+}
+
 // Eager refuses an alpha of zero.
 bool celu(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  const auto alpha = args.size(1);
-  const double* fraction = args.args[1].get<double>();
-  if (fraction != nullptr ? *fraction == 0 : !alpha || env.decide(*alpha, Relation::kEq, 0, "alpha is zero"))
-    return false;
-  return mapped<keep, 0>(args, env, results);
+  return !may_be(args, env, 1, Relation::kEq, "alpha is zero") && mapped<keep, 0>(args, env, results);
 }
 
 // Eager refuses negative limits of a dtype that has no negative values.
 bool hardtanh(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
-  for (size_t i = 1; self != nullptr && row_of(self->dtype).kind == DTypeKind::unsigned_kind && i < 3; ++i) {
-    const auto limit = args.size(i);
-    const double* fraction = args.args[i].get<double>();
-    if (fraction != nullptr ? *fraction < 0 : !limit || env.decide(*limit, Relation::kLt, 0, "a limit is negative"))
-      return false;
-  }
+  const bool is_unsigned = self != nullptr && row_of(self->dtype).kind == DTypeKind::unsigned_kind;
+  for (const size_t i : {1, 2})
+    if (is_unsigned && may_be(args, env, i, Relation::kLt, "a limit is negative")) return false;
   return mapped<keep, 0>(args, env, results);
 }
 
@@ -93,12 +94,9 @@ bool hardtanh(const RuleArgs& args, ShapeEnv& env, Results& results) {
 bool softshrink(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr || !is_float(self->dtype)) return false;
-  const auto number = args.size(1);
   const double* fraction = args.args[1].get<double>();
-  if (fraction != nullptr ? !(*fraction >= 0 && *fraction <= largest(self->dtype))
-                          : !number || !env.decide(0, Relation::kLe, *number, "lambda is not negative"))
-    return false;
-  return mapped<keep, 0>(args, env, results);
+  if (fraction != nullptr && !(*fraction <= largest(self->dtype))) return false;
+  return !may_be(args, env, 1, Relation::kLt, "lambda is negative") && mapped<keep, 0>(args, env, results);
 }
 
 bool where(const RuleArgs& args, ShapeEnv& env, Results& results) {

@@ -44,14 +44,13 @@ class Attention {
   }
 
  private:
-  static constexpr size_t kParts = 4;
   static std::string value(InstId i) { return "v" + std::to_string(i); }
-  const Nest& scores() const { return kernel_.nests[kernel_.nests.size() - kParts].nest; }
+  const Nest& scores() const { return kernel_.nests[kernel_.nests.size() - kAttentionNests].nest; }
   const Nest& result() const { return kernel_.nests.back().nest; }
 
   bool find_nests() {
     const size_t count = kernel_.nests.size();
-    if (!kernel_.is_attention || kernel_.is_flat || count < kParts) return false;
+    if (!kernel_.is_attention || kernel_.is_flat || count < kAttentionNests) return false;
     const auto scores_found = as_scores(scores(), symbols_);
     const auto result_found = as_result(result(), symbols_);
     if (!scores_found || !result_found || scores().body[scores_found->store].buffer != result_found->scores)
@@ -74,7 +73,7 @@ class Attention {
     const LoopInst &key = scores().body[scores_.right], &weighted = result().body[result_.value];
     const DType dtype = kernel_.buffers[key.buffer].dtype;
     if (kernel_.buffers[weighted.buffer].dtype != dtype) return false;
-    width_ = kWord / row_of(dtype).bytes;
+    width_ = kWordBytes / row_of(dtype).bytes;
     if (size_ % width_ != 0 || !std::has_single_bit(static_cast<uint64_t>(size_ / width_))) return false;
     lanes_ = size_ / width_;
     if (lanes_ > target_.costs.wave_threads || size_ > threads_) return false;
@@ -104,7 +103,7 @@ class Attention {
     w_.line("enum { kWaves = " + number(threads_) + " / WAVE };");
     w_.line("__shared__ float parts[kWaves][" + number(size_ + 2) + "];");
     if (blocks_ > 1) w_.line("__shared__ float whole[" + number(size_ + 2) + "];");
-    if (kernel_.nests.size() > kParts) w_.line("__shared__ u64 scratch[64];");
+    if (kernel_.nests.size() > kAttentionNests) w_.line("__shared__ u64 scratch[64];");
     for (size_t b = 0; b < kernel_.buffers.size(); ++b)
       if (b != result_.scores && b != result_.most && b != total_) declare_scratch(w_, static_cast<LoopBufferId>(b));
     w_.line(wide_.declaration());
@@ -116,7 +115,7 @@ class Attention {
   // Nests with few points run in different waves, side by side. A barrier only comes before what reads their results;
   // the query need not wait if it is made of other values.
   void write_nests_before() {
-    const size_t count = kernel_.nests.size() - kParts;
+    const size_t count = kernel_.nests.size() - kAttentionNests;
     std::set<LoopBufferId> fresh;  // stored since the last barrier
     int64_t first = 0;  // thread that takes the next point
     for (size_t k = 0; k < count; ++k) {
@@ -311,7 +310,6 @@ class Attention {
     if (blocks_ > 1) w_.line("blocks_meet();  // until then, others read this block's shared memory");
   }
 
-  static constexpr int64_t kWord = 16, kWholeWaves = 64;
   const Kernel& kernel_;
   const TargetInfo& target_;
   const NestSymbols symbols_;

@@ -98,7 +98,7 @@ class Products {
 
   // False if columns cannot be read in whole words, or if a load depends on both row and column.
   bool find_streams() {
-    int64_t least = kWord;
+    int64_t least = kWordBytes;
     bool has_row_load = false;
     for (InstId i = 0; i < nest_.body.size(); ++i) {
       if (!is_inner_load(i)) continue;
@@ -112,7 +112,7 @@ class Products {
       least = std::min<int64_t>(least, row_of(kernel_.buffers[inst.buffer].dtype).bytes);
     }
     if (streams_.empty() || !has_row_load) return false;
-    width_ = kWord / least;
+    width_ = kWordBytes / least;
     points_ = nest_.reduced[0].constant();
     if (points_ == 0 || points_ % width_ != 0) return false;
     wide_ = WideAccess(width_);
@@ -448,7 +448,6 @@ class Products {
     w_.close();
   }
 
-  static constexpr int64_t kWord = 16, kWholeWaves = 64;
   const Kernel& kernel_;
   const Costs& costs_;
   const int64_t processors_;

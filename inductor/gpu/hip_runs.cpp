@@ -15,9 +15,9 @@ bool is_side_by_side(const LoopInst& inst, const NestSymbols& symbols, size_t di
 }
 
 int64_t run_width(const Kernel& kernel, const std::vector<const Nest*>& nests, size_t dim, bool is_divided) {
-  constexpr int64_t kWord = 16, kMost = 8;
+  constexpr int64_t kMost = 8;
   const NestSymbols symbols(kernel.symbol_count);
-  int64_t least = kWord;
+  int64_t least = kWordBytes;
   std::optional<int64_t> extent;
   for (const Nest* nest : nests) {
     if (dim >= nest->dim_count()) continue;
@@ -26,7 +26,7 @@ int64_t run_width(const Kernel& kernel, const std::vector<const Nest*>& nests, s
       if (is_side_by_side(inst, symbols, dim) && !kernel.buffers[inst.buffer].is_local)
         least = std::min<int64_t>(least, row_of(kernel.buffers[inst.buffer].dtype).bytes);
   }
-  int64_t width = std::min(kWord / least, kMost);
+  int64_t width = std::min(kWordBytes / least, kMost);
   while (width > 1 && extent && is_divided && *extent % width != 0) width /= 2;
   return width;
 }

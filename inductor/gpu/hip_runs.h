@@ -17,6 +17,9 @@ bool is_side_by_side(const LoopInst& inst, const NestSymbols& symbols, size_t di
 // elements. 1 if no access is contiguous. If `is_divided`, this number divides a constant extent of the dimension.
 int64_t run_width(const Kernel& kernel, const std::vector<const Nest*>& nests, size_t dim, bool is_divided);
 
+inline constexpr int64_t kWordBytes = 16;   // what a thread loads at once
+inline constexpr int64_t kWholeWaves = 64;  // threads: whole waves on every GPU
+
 // "Run<float, 4> ": the type of a run in a buffer of the dtype.
 std::string run_type_text(DType dtype, int64_t width);
 

@@ -8,6 +8,7 @@
 
 #include "inductor/kernel/loop_shape.h"
 #include "inductor/loop/op_costs.h"
+#include "inductor/schedule/attention_nests.h"
 #include "runtime/base/config.h"
 
 namespace framejit::inductor {
@@ -78,8 +79,7 @@ class KernelMaker {
   }
   // The nests of an attention are recognized by their dimensions.
   bool keeps_dims(const Nest& nest) const {
-    constexpr std::ptrdiff_t kOfAttention = 4;
-    return group_.is_attention && &group_.nests.back() - &nest < kOfAttention;
+    return group_.is_attention && static_cast<size_t>(&group_.nests.back() - &nest) < kAttentionNests;
   }
   bool is_empty_inside(const Nest& nest) const {
     return std::find(nest.ranges.begin() + static_cast<std::ptrdiff_t>(group_.outer), nest.ranges.end(), SymExpr(0)) !=

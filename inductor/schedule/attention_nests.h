@@ -11,6 +11,8 @@
 
 namespace framejit::inductor {
 
+inline constexpr size_t kAttentionNests = 4;
+
 struct ScoresNest {
   InstId left = kNoInst, right = kNoInst;  // right is a load that depends on the key; left does not
   InstId sum = kNoInst, store = kNoInst;

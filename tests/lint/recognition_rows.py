@@ -76,7 +76,7 @@ WORDS = [
     ("graph/passes/decompose_lists.cpp", "op.starts_with(kNumberIsTensor)", "the namespace of an op"),
     ("inductor/gpu/gpu_target.cpp", "architecture.starts_with(kPrefix)", "how NVIDIA numbers its architectures"),
     ("runtime/gpu_driver.cpp", "architecture.starts_with(wave.architectures)", "rows of a table beside it"),
-    ("runtime/gpu_driver.cpp", 'name.starts_with("gfx")', "refuses what is no architecture of AMD"),
+    ("runtime/gpu_driver.cpp", 'name.starts_with("gfx")', "refuses names that are not architectures of AMD"),
     ("graph/aten/composites.cpp", "args[3].toStringRef()", "an option of the op: the side of the padding"),
     ("graph/aten/fallback.cpp", '.name() == "generator"', "an argument of torch's schemas"),
     ("graph/aten/written_memory.cpp", 'name.starts_with("_foreach_")', "torch's mark of all ops of lists"),
